@@ -228,8 +228,8 @@ def differences(kept: Any, found: Any, place: str = "") -> list[str]:
 
 
 def _words(text: str) -> list[str]:
-    """Words, and the cells of a CSV file."""
-    return re.split(r"[\s,]+", text)
+    """Words, and the cells of a CSV file; thousands are not split."""
+    return re.split(r"\s+|(?<!\d),|,(?!\d{3}(?!\d))", text)
 
 
 def _same_word(kept: str, found: str) -> bool:

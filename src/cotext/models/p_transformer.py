@@ -18,7 +18,8 @@ import torch
 from torch import Tensor, nn
 
 from cotext.layers.int8_linear import outputs
-from cotext.layers.kernels.relative import attend_at_distances, attend_relative
+from cotext.layers.kernels.relative import attend_at_distances, attend_relative, relative_bias
+from cotext.layers.kernels.sdpa import attend
 from cotext.layers.layout import AnyLayout, Keys
 from cotext.layers.multi_head import AttentionSize, Score
 from cotext.layers.start import ZeroGate
@@ -63,8 +64,9 @@ class PositionScore(Score):
         table = layout.shared.relative
         if not self.relative or table is None:
             return super().attend(q_BHTK, kv, keys, layout)
+        if keys.in_order and keys.bias is None:
+            return attend_relative(q_BHTK, *kv, table, keys.mask, keys.causal, self.dropout, keys.tokens)
         if keys.in_order:
-            return attend_relative(
-                q_BHTK, *kv, table, keys.mask, keys.causal, self.dropout, keys.tokens, keys.bias
-            )
+            bias = relative_bias(q_BHTK, table.to(q_BHTK.dtype), kv[0].size(2)) + keys.bias
+            return attend(q_BHTK, *kv, keys.mask, keys.causal, self.dropout, keys.tokens, bias)
         return attend_at_distances(q_BHTK, *kv, table, keys.mask, keys.distance, keys.bias)

@@ -289,8 +289,6 @@ def search(
             )
             if origin is not None:
                 state.reorder(origin)
-            if goes_on is not None and bool(goes_on.all()):
-                goes_on = None
             if goes_on is not None:
                 _collect(frontier, ~goes_on, requests, rules, results, nbest, options.scored)
             steps.tell(results)
@@ -423,8 +421,7 @@ def _advance(
 ) -> tuple[Tensor | None, Tensor, Tensor | None]:
     """Extend every hypothesis by one token, in place.
 
-    Returns the row that each row continues, [R] (None: itself); next inputs, [R, 1]; which go on, [B] (None:
-    all).
+    Returns the continued rows, [R] (None: the same); next inputs, [R, 1]; which go on, [B] (None: all).
     """
     entries, beam = frontier.log_probability.shape
     # At most one candidate of each hypothesis ends it. Therefore at least `beam` of the 2 * beam candidates
@@ -452,10 +449,7 @@ def _advance(
     goes_on: Tensor | None = None
     frontier.log_probability = going.total
     if beam > 1 or some_end:
-        # Log-probabilities can only decrease, and lengths are limited: hypotheses below this cannot win.
-        goes_on = going.total / frontier.largest_divisor[:, None] > frontier.best_score[:, None]
-        if output.may_rise:  # any may win: search ends after `beam` finished hypotheses
-            goes_on = (going.total > -torch.inf) & (frontier.ended < beam)[:, None]
+        goes_on = _may_win(frontier, going.total, output.may_rise)
         frontier.log_probability = going.total.masked_fill(~goes_on, -torch.inf)
     if nbest is not None:
         nbest.note(frontier.entry, candidates.where(ends), frontier.tokens, written)
@@ -473,11 +467,22 @@ def _advance(
     if options.scored:
         frontier.token_log_probability[:, :, written] = going.own
     following = rules.follow(frontier.progress, going.token, written)
-    any_go_on = None if goes_on is None else goes_on.any(dim=1)
-    if beam == 1:
-        return None, following, any_go_on
-    # The state expects row indices of the whole batch.
-    return (going.origin + frontier.first).flatten(), following, any_go_on
+    row = None if beam == 1 else (going.origin + frontier.first).flatten()  # indices in the whole batch
+    return row, following, _unless_all(goes_on)
+
+
+def _may_win(frontier: _Frontier, total_BW: Tensor, may_rise: bool) -> Tensor:
+    """Return whether hypotheses with these log-probabilities may still win: [B, W]."""
+    if may_rise:  # any may win: search ends after `beam` finished hypotheses
+        return (total_BW > -torch.inf) & (frontier.ended < total_BW.size(1))[:, None]
+    # Log-probabilities can only decrease, and lengths are limited: hypotheses below this cannot win.
+    return total_BW / frontier.largest_divisor[:, None] > frontier.best_score[:, None]
+
+
+def _unless_all(goes_on_BW: Tensor | None) -> Tensor | None:
+    """Return which entries go on, [B]; None if all do."""
+    some_B = None if goes_on_BW is None else goes_on_BW.any(dim=1)
+    return None if some_B is None or bool(some_B.all()) else some_B
 
 
 def _picked(x: Tensor, at: Tensor) -> Tensor:

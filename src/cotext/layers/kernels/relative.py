@@ -41,31 +41,29 @@ def attend_relative(
     causal: bool,
     dropout: float,
     tokens: Callable[[], TokenIndices] | None = None,
-    further: Tensor | None = None,
 ) -> Tensor:
     """Softmax((Q K^T + Q R^T) / sqrt(K)) V over complete rows; distance is key - query: [B, H, T, K].
 
     `table` [2 * span + 1, K] contains R for the distances -span .. span; larger distances share its ends.
-    `mask` broadcasts to [B, H, T, S], True = may attend. Li et al. 2022, equations 8 to 11. `further` [B, H,
-    T, S] is added to the scaled scores.
+    `mask` broadcasts to [B, H, T, S], True = may attend. Li et al. 2022, equations 8 to 11.
     """
     if watched():
-        bias = _relative_bias(q_BHTK, table, k_BHSK.size(2), further)
+        bias = relative_bias(q_BHTK, table, k_BHSK.size(2))
         show_weights(q_BHTK, k_BHSK, mask, causal, bias, tokens)
     # Under autocast, projected queries have a lower precision than the parameters.
     table = table.to(q_BHTK.dtype)
-    if on_cpu(q_BHTK) and further is None:
+    if on_cpu(q_BHTK):
         return _RelativeAttention.apply(q_BHTK, k_BHSK, v_BHSK, table, mask, causal, dropout)
     # One call of torch, with Q R^T as a bias, is fast on a GPU.
-    bias = _relative_bias(q_BHTK, table, k_BHSK.size(2), further)
+    bias = relative_bias(q_BHTK, table, k_BHSK.size(2))
     return biased(q_BHTK, k_BHSK, v_BHSK, bias, mask, causal, dropout)
 
 
-def _relative_bias(q_BHTK: Tensor, table: Tensor, keys: int, further: Tensor | None) -> Tensor:
-    """Return Q R^T / sqrt(K) by key, plus `further`: [B, H, T, keys]."""
+def relative_bias(q_BHTK: Tensor, table: Tensor, keys: int) -> Tensor:
+    """Return Q R^T / sqrt(K) by key, with `table` as in `attend_relative`: [B, H, T, keys]."""
     vectors = table[_rows_of_table(table, 0, q_BHTK.size(2), keys)]
     bias: Tensor = _skewed(q_BHTK @ vectors.T, keys) * q_BHTK.size(-1) ** -0.5
-    return bias if further is None else bias + further
+    return bias
 
 
 @in_float32
