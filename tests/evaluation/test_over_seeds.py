@@ -51,6 +51,14 @@ def apart(first: list[Statistics], second: list[Statistics]) -> Difference:
     return found
 
 
+def test_the_interval_of_a_score_by_hand() -> None:
+    """Three seeds without differences between documents: Student's t with two degrees of freedom."""
+    seeds = [means([value] * 20) for value in (10.0, 12.0, 14.0)]
+    low, high = paired_test({"a": seeds, "b": seeds}, "a", QUICK).intervals_95["a"]
+    half = 4.3027 * 2 / math.sqrt(3)
+    assert (low, high) == (pytest.approx(12 - half, abs=1e-3), pytest.approx(12 + half, abs=1e-3))
+
+
 def test_single_seeds_are_compared_as_single_runs() -> None:
     """Without a test over seeds; seeds that repeat each other have the same difference."""
     draws = np.random.default_rng(1)
