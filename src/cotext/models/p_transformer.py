@@ -64,9 +64,9 @@ class PositionScore(Score):
         table = layout.shared.relative
         if not self.relative or table is None:
             return super().attend(q_BHTK, kv, keys, layout)
-        if keys.in_order and keys.bias is None:
+        if not keys.in_order:
+            return attend_at_distances(q_BHTK, *kv, table, keys.mask, keys.distance, keys.bias)
+        if keys.bias is None:
             return attend_relative(q_BHTK, *kv, table, keys.mask, keys.causal, self.dropout, keys.tokens)
-        if keys.in_order:
-            bias = relative_bias(q_BHTK, table.to(q_BHTK.dtype), kv[0].size(2)) + keys.bias
-            return attend(q_BHTK, *kv, keys.mask, keys.causal, self.dropout, keys.tokens, bias)
-        return attend_at_distances(q_BHTK, *kv, table, keys.mask, keys.distance, keys.bias)
+        bias = relative_bias(q_BHTK, table.to(q_BHTK.dtype), kv[0].size(2)) + keys.bias
+        return attend(q_BHTK, *kv, keys.mask, keys.causal, self.dropout, keys.tokens, bias)
