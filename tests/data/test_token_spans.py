@@ -1,4 +1,4 @@
-"""Where tokens of words, subwords and bytes stand in a text; words of a text and their tokens."""
+"""Positions of words, subwords and bytes in a text, and the tokens of its words."""
 
 from collections.abc import Sequence
 from itertools import pairwise

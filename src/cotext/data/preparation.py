@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from cotext.data.prepared import REPORT, read_report
 from cotext.runtime.errors import CotextError
-from cotext.runtime.files import discard, replacing, sweep
+from cotext.runtime.files import discard, sweep, write_text
 from cotext.runtime.integrity import digests, is_occupied, require_whole, sealed, unsealed
 from cotext.runtime.locks import Lock, writing
 from cotext.runtime.reading import read_text
@@ -137,9 +137,8 @@ class Preparation:
         return False
 
     def _write_state(self) -> None:
-        with replacing(self.folder / STATE) as temporary:
-            content = sealed({"job": self._job, "stages": self._stages})
-            temporary.write_text(f"{content}\n", encoding="utf-8")
+        content = sealed({"job": self._job, "stages": self._stages})
+        write_text(self.folder / STATE, f"{content}\n")
 
 
 @contextmanager

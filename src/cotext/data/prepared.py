@@ -12,7 +12,7 @@ from cotext.data.languages import Languages
 from cotext.data.overlap import Overlap
 from cotext.data.statistics import OUTLIER_RATIO, Distribution, SplitStatistics
 from cotext.runtime.errors import CotextError
-from cotext.runtime.files import checksum, replacing
+from cotext.runtime.files import checksum, write_text
 from cotext.runtime.integrity import crc32, digests, require_whole
 from cotext.runtime.reading import read_json
 
@@ -25,8 +25,7 @@ def write_report(folder: Path, content: Mapping[str, Any]) -> None:
     """Write report.json with a checksum. Its presence means that the folder is complete."""
     plain = json.loads(json.dumps(content))  # as it will be read back
     text = json.dumps({**plain, _CHECKSUM: _checksum(plain)}, indent=2, ensure_ascii=False)
-    with replacing(folder / REPORT) as temporary:
-        temporary.write_text(f"{text}\n", encoding="utf-8")
+    write_text(folder / REPORT, f"{text}\n")
 
 
 def read_report(folder: Path) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from cotext.language_models.config import read_endpoint
 from cotext.language_models.connection import Connections, Pace, PassingError, backoff, retry_after
 from cotext.language_models.prompts import one_line
 from cotext.runtime.errors import CotextError, shown
-from cotext.runtime.files import replacing
+from cotext.runtime.files import write_text
 from cotext.runtime.integrity import sealed, unsealed
 from cotext.runtime.progress import say
 from cotext.runtime.reading import parse_json, read_bytes
@@ -158,8 +158,7 @@ class Answers:
                 f"{self.folder}: answers cannot be stored there: {error.strerror or error}; move the "
                 "endpoint file to a writable folder"
             ) from None
-        with replacing(path) as temporary:
-            temporary.write_text(sealed(entry), encoding="utf-8")
+        write_text(path, sealed(entry))
         return answer
 
     def _path(self, request: Request) -> Path:

@@ -77,9 +77,10 @@ class KeyValueCache:
 
     def move(self, origin: Tensor, start: int) -> None:
         """Fill the slots from `start` on with the contents of the slots `origin` [B, n] of the same entry."""
-        parts, _, heads, _, size = self.slots.shape
-        index = origin[None, :, None, :, None].expand(parts, -1, heads, -1, size)
-        self.slots[:, :, :, start : start + origin.size(1)] = self.slots.gather(3, index)
+        _, _, heads, _, size = self.slots.shape
+        index = origin[:, None, :, None].expand(-1, heads, -1, size)
+        for part in self.slots.unbind():  # one after another, to need less memory
+            part[:, :, start : start + origin.size(1)] = part.gather(2, index)
 
     def grown(self, slots: int, used: int) -> "KeyValueCache":
         """Return a copy with `slots` slots and the contents of the first `used`."""

@@ -34,7 +34,7 @@ from cotext.config.recipe import Config, dump_config, parse_config
 from cotext.models.describe import describe_model
 from cotext.runtime import own_code
 from cotext.runtime.errors import CotextError
-from cotext.runtime.files import replacing
+from cotext.runtime.files import replacing, write_text
 from cotext.runtime.integrity import unsealed
 from cotext.runtime.reading import parse_json, parse_yaml, read_text
 from cotext.runtime.version import __version__
@@ -79,8 +79,7 @@ def write_config(folder: Path, config: Config) -> None:
         (folder / own_code.FOLDER).mkdir(exist_ok=True)
         with replacing(folder / own_code.FOLDER / name) as temporary:
             temporary.write_text(own_code.code_of(digest, name).text, encoding="utf-8", newline="")
-    with replacing(folder / "config.yaml") as temporary:
-        temporary.write_text(f"{SCHEMA_LINE}\n{dump_config(config)}", encoding="utf-8")
+    write_text(folder / "config.yaml", f"{SCHEMA_LINE}\n{dump_config(config)}")
 
 
 def read_code(config: Config, run: Path) -> None:

@@ -14,7 +14,7 @@ from types import ModuleType
 from typing import Final
 
 from cotext.runtime.errors import CotextError
-from cotext.runtime.files import replacing, standard_folder
+from cotext.runtime.files import standard_folder, write_text
 from cotext.runtime.reading import read_text
 
 FOLDER: Final = "code"  # in a run folder: the files that the model needs
@@ -116,7 +116,6 @@ def _remember(code: Code) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         before = read_text(path) if path.is_file() else ""
-        with replacing(path) as temporary:
-            temporary.write_text(f"{before}{code.digest}  {code.path.name}\n", encoding="utf-8")
+        write_text(path, f"{before}{code.digest}  {code.path.name}\n")
     except OSError:
         pass

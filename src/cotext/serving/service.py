@@ -33,7 +33,7 @@ __all__ = ["Client", "Listener", "Service", "SourceSentence", "TextAnswer", "Tex
 
 T = TypeVar("T")
 RETRY_SECONDS: Final = 10.0
-IN_LOOP_CHARACTERS: Final = 4096
+IN_LOOP_CHARACTERS: Final = 4096  # keys of longer texts are computed in a thread, not in the event loop
 _NUMBERS = count()
 
 

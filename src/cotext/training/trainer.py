@@ -347,8 +347,9 @@ class Trainer:
         """Make one optimizer step on the batches of this process, and agree on whether to stop."""
         self.objective.train()
         update = self.progress.update + 1
+        rate = learning_rate(self.config.train, update)
         for group in self.optimizer.param_groups:
-            group["lr"] = learning_rate(self.config.train, update) * group["factor"]
+            group["lr"] = rate * group["factor"]
         self.model.blend(blended(self.config.train, self.progress.update), self.config.train.blend or ())
         done = self.progress.update / self.config.train.max_updates
         count = torch.zeros((), dtype=torch.float64, device=self.accelerator.device)

@@ -17,15 +17,14 @@ def audit(
     """Audit translations: what is lost, added, out of order, untranslated or changed."""
     from cotext.evaluation.studies.audit.measure import audit as measure
     from cotext.files.table import require_page_name
-    from cotext.runtime.files import replacing
+    from cotext.runtime.files import write_text
 
     if request.out is not None:
         require_page_name(request.out)
     found = measure(request)
     if request.out is not None:
-        with replacing(request.out) as temporary:
-            # File names may contain bytes that are not text.
-            temporary.write_text(found.page(), encoding="utf-8", errors="backslashreplace")
+        # File names may contain bytes that are not text.
+        write_text(request.out, found.page(), "backslashreplace")
     typer.echo(json_format.dumps(found.as_dict(), indent=1) if json else found.render())
     if any({kind, "all"} & {*request.fail_on} for system in found.systems for kind in system.counts):
         raise typer.Exit(FAILED)
