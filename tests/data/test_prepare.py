@@ -1,8 +1,6 @@
 import hashlib
 import json
-import os
 import shutil
-import signal
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +15,6 @@ from cotext.data.controlled import VERSION
 from cotext.data.corpora import document_notes
 from cotext.data.formats import read_documents, read_parallel, write_parallel
 from cotext.data.languages import Languages
-from cotext.data.preparation import Preparation
 from cotext.data.prepare import prepare, prepare_controlled
 from cotext.data.prepared import Report
 from cotext.data.requests import ControlledRequest, PreparationRequest
@@ -25,10 +22,9 @@ from cotext.data.statistics import Histogram, StatisticsCollector
 from cotext.data.store import Flat, TokenStore
 from cotext.data.suite_files import read_suite
 from cotext.data.tokenizer import load_tokenizer
-from cotext.runtime.integrity import unsealed
 from cotext.training.prepared_data import open_data
-from tests.command_line import cotext, must_refuse, prepare_arguments, succeed, write_corpus
 from tests.command_line import listing as contents
+from tests.command_line import must_refuse, prepare_arguments, succeed, write_corpus
 from tests.killing import Moment, run_killed
 from tests.loops import loop_over
 from tests.refusals import must_raise
@@ -171,56 +167,12 @@ def test_too_long_sentence_is_named_with_its_line(files: dict[str, Path], tmp_pa
     assert not (tmp_path / "out").exists()
 
 
-class Stages:
-    """Notes what is being done, and interrupts before one stage."""
-
-    def __init__(self, interrupted: str = "") -> None:
-        self.interrupted = interrupted
-        self.seen: list[str] = []
-
-    def __call__(self, stage: str, documents: int) -> None:
-        if stage == self.interrupted:
-            raise KeyboardInterrupt
-        if stage not in self.seen:
-            self.seen.append(stage)
-
-
-def test_an_interruption_goes_on_and_ends_the_same(files: dict[str, Path], tmp_path: Path) -> None:
-    """After the tokenizer, and after each split: what is done is not done again."""
-    run(files, tmp_path / "expected")
-    out, hidden = tmp_path / "out", tmp_path / ".out.preparing"
-    everything = ["reading", "training the tokenizer", "encoding train", "encoding dev", "encoding test"]
-    for stage in everything:
-        with pytest.raises(KeyboardInterrupt):
-            run(files, out, on_documents=Stages(stage))
-        assert not out.exists()
-        assert hidden.is_dir()
-    last = Stages()
-    report = run(files, out, on_documents=last)
-    assert last.seen == everything[-1:]
-    assert contents(out) == contents(tmp_path / "expected")
-    assert report == run(files, tmp_path / "expected")
-    assert not hidden.exists()
-
-
 def test_a_given_tokenizer_is_not_trained(files: dict[str, Path], tmp_path: Path) -> None:
     run(files, tmp_path / "first")
-    stages = Stages()
-    run(files, tmp_path / "second", tokenizer=str(tmp_path / "first"), on_documents=stages)
-    assert stages.seen == ["reading", "encoding train", "encoding dev", "encoding test"]
-
-
-def test_what_is_damaged_since_is_done_again(files: dict[str, Path], tmp_path: Path) -> None:
-    run(files, tmp_path / "expected")
-    hidden = tmp_path / ".out.preparing"
-    with pytest.raises(KeyboardInterrupt):
-        run(files, tmp_path / "out", on_documents=Stages("encoding test"))
-    for name in ("tokenizer/sentencepiece.model", "dev.arrow"):
-        (hidden / name).write_bytes((hidden / name).read_bytes()[:-1] + b"x")
-    stages = Stages()
-    run(files, tmp_path / "out", on_documents=stages)
-    assert stages.seen == ["reading", "training the tokenizer", "encoding dev", "encoding test"]
-    assert contents(tmp_path / "out") == contents(tmp_path / "expected")
+    stages: dict[str, int] = {}
+    tokenizer = str(tmp_path / "first")
+    run(files, tmp_path / "second", tokenizer=tokenizer, on_documents=stages.__setitem__)
+    assert list(stages) == ["reading", "encoding train", "encoding dev", "encoding test"]
 
 
 def test_an_error_leaves_nothing_behind(
@@ -240,11 +192,10 @@ def test_an_error_leaves_nothing_behind(
 
 
 def test_the_same_command_after_the_end_has_nothing_to_do(files: dict[str, Path], tmp_path: Path) -> None:
-    out, stages = tmp_path / "out", Stages()
+    out = tmp_path / "out"
     report = run(files, out)
     before = {path: path.stat().st_mtime_ns for path in out.rglob("*")}
-    assert run(files, out, on_documents=stages) == report
-    assert stages.seen == []
+    assert run(files, out) == report
     assert {path: path.stat().st_mtime_ns for path in out.rglob("*")} == before
     (out / "dev.arrow").write_bytes(b"damaged")
     must_raise(r"dev.arrow: damaged, .*; prepare it again, with --overwrite", run, files, out)
@@ -270,33 +221,6 @@ def test_only_prepared_folders_are_overwritten(files: dict[str, Path], tmp_path:
     must_raise("is a file", run, files, files["dev_source"])
 
 
-def test_what_another_job_has_done_is_not_discarded_unasked(files: dict[str, Path], tmp_path: Path) -> None:
-    out, hidden = tmp_path / "out", tmp_path / ".out.preparing"
-    with pytest.raises(KeyboardInterrupt):
-        run(files, out, on_documents=Stages("encoding dev"))
-    before = contents(hidden)
-    message = r"\.out\.preparing: contains an interrupted .* add --overwrite"
-    must_raise(message, run, files, out, vocabulary=40)
-    files["dev_target"].write_text(files["dev_target"].read_text().replace("hund", "hof"))
-    must_raise("of other files or with other settings", run, files, out)
-    (hidden / "preparing.json").write_text((hidden / "preparing.json").read_text().replace("0", "1", 1))
-    must_raise("or is damaged", run, files, out)
-    del before["preparing.json"]
-    assert {name: content for name, content in contents(hidden).items() if name in before} == before
-    report = run(files, out, vocabulary=40, overwrite=True)
-    assert report.tokenizer["pieces"] == 40
-    assert not hidden.exists()
-
-
-def test_a_folder_of_somebody_else_in_the_way_is_left_alone(files: dict[str, Path], tmp_path: Path) -> None:
-    hidden = tmp_path / ".out.preparing"
-    hidden.mkdir()
-    (hidden / "thesis.txt").touch()
-    for overwrite in (False, True):
-        must_raise("preparing: is in the way", run, files, tmp_path / "out", overwrite=overwrite)
-    assert listing(hidden) == {"thesis.txt"}
-
-
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A small corpus as text, and `expected`, what is prepared of it."""
@@ -309,10 +233,8 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @loop_over(
     "moment",
     [
-        Moment(path=".preparing", operations=("mkdir",)),
-        Moment(path="preparing.json", operations=("replace",)),
         Moment(path="train.arrow", operations=("replace",)),
-        Moment(path="preparing.json", operations=("unlink",)),
+        Moment(path="report.json", operations=("replace",)),
         Moment(path="/out", operations=("replace",)),  # of two renames, the first
         Moment(number=2, path="/out", operations=("replace",)),  # the second
         Moment(path=".replaced", operations=("rmdir",)),
@@ -343,26 +265,6 @@ def test_between_the_renames_another_command_finds_the_old_folder(corpus: Path, 
     assert contents(out) == contents(corpus / "expected")
     succeed(*arguments, "--overwrite")
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
-
-
-def test_a_request_to_end_is_a_message(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """SIGTERM; what is done stays for the same command."""
-    note = Preparation.note
-
-    def note_and_terminate(work: Preparation, *arguments: Any) -> None:
-        note(work, *arguments)
-        os.kill(os.getpid(), signal.SIGTERM)
-
-    arguments = prepare_arguments(corpus, tmp_path / "out")
-    monkeypatch.setattr(Preparation, "note", note_and_terminate)
-    for done in (1, 2, 3):
-        stopped = cotext(*arguments)
-        assert (stopped.code, "run the same command again" in stopped.err) == (130, True)
-        assert [path.name for path in tmp_path.iterdir()] == [".out.preparing"]
-        state = unsealed((tmp_path / ".out.preparing" / "preparing.json").read_text())
-        assert len(state["stages"]) == done
-    succeed(*arguments)
-    assert contents(tmp_path / "out") == contents(corpus / "expected")
 
 
 def test_side_files_are_recorded(tmp_path: Path) -> None:

@@ -155,7 +155,7 @@ def test_corpora_to_prepare(attacks: Attacks, world: World, tmp_path: Path) -> N
             continue
         if outcome.code == 2:
             attacks.refused()
-            if any(path.name.startswith(".") for path in tmp_path.iterdir() if "preparing" not in path.name):
+            if any(path.name.startswith(".") for path in tmp_path.iterdir()):
                 attacks.fail(f"{number}", f"left {[path.name for path in tmp_path.iterdir()]}")
         else:
             attacks.unharmed()

@@ -9,13 +9,10 @@ from typing import Any, Final
 
 from cotext.data.documents import ParallelDocument
 from cotext.data.formats import detect_format
-from cotext.data.formats.corpus import checked_records
 from cotext.data.formats.docids import find_side_file
-from cotext.data.formats.streams import OUTER_SPACE, check_readable, numbered_lines
-from cotext.data.formats.table import find_format
+from cotext.data.formats.streams import check_readable, numbered_lines
 from cotext.data.languages import Languages
 from cotext.data.overlap import found_in
-from cotext.data.preparation import Preparation
 from cotext.data.selection import Selection, render
 from cotext.data.set_aside import BOUNDARIES
 from cotext.data.statistics import SplitStatistics, StatisticsCollector
@@ -224,23 +221,18 @@ LONG_DOCUMENT: Final = 100  # sentences; a smaller corpus may really be one docu
 
 
 def tokenizer_notes(
-    chosen: TokenizerSettings | Tokenizer, tokenizer: Tokenizer, sentences: int, texts: Sequence[str] = ()
+    chosen: TokenizerSettings | Tokenizer, tokenizer: Tokenizer, sentences: int
 ) -> tuple[str, ...]:
-    """Return notes on the origin and the size of the tokenizer.
-
-    `sentences`: sentences available for training it; `texts`: its training files, if not the corpus.
-    """
+    """Return notes on the origin and the size of the tokenizer; `sentences` are available for training it."""
     if not isinstance(chosen, TokenizerSettings):
         languages = chosen_languages(tokenizer)
         symbols = f"; rows begin with the symbols of {languages.strip('-')}" if languages else ""
         return (f"the tokenizer was trained on other data, and is used unchanged{symbols}",)
     notes: tuple[str, ...] = ()
-    if texts:
-        notes += (f"the tokenizer was trained on {', '.join(texts)} (--tokenizer-text)",)
     if chosen.sample_sentences is not None and chosen.sample_sentences < sentences:
         notes += (
             f"the tokenizer was trained on {chosen.sample_sentences:,} of {sentences:,} sentences, drawn "
-            f"from the whole {'text' if texts else 'corpus'} (--tokenizer-sample)",
+            "from the whole corpus (--tokenizer-sample)",
         )
     # The default number of merges of moses-bpe does not depend on the corpus.
     if chosen.vocabulary is None and chosen.kind != MosesBPETokenizer.kind:
@@ -293,22 +285,24 @@ def taken_tokenizer(folder: Path, symbols: LanguageChoice, pair: Languages) -> T
 
 
 class _Sentences:
-    """An iterator over the sentences of documents or lines; `count` is the number of non-empty sentences.
+    """An iterator over the non-empty sentences of documents, and their `count`.
 
     `next_stage` is reported after the last sentence.
     """
 
-    def __init__(self, groups: Iterable[Sequence[str]], on_documents: OnDocuments, next_stage: str) -> None:
+    def __init__(
+        self, documents: Iterable[ParallelDocument], on_documents: OnDocuments, next_stage: str
+    ) -> None:
         self.count = 0
         self._next_stage = next_stage
-        self._groups = groups
+        self._documents = documents
         self._on_documents = on_documents
 
     def __iter__(self) -> Iterator[str]:
         number = 0
         self._on_documents("reading", 0)  # a corpus may be one long document
-        for number, sentences in enumerate(self._groups, 1):
-            for sentence in filter(None, sentences):
+        for number, document in enumerate(self._documents, 1):
+            for sentence in filter(None, (*document.source, *document.target)):
                 self.count += 1
                 yield sentence
             if number % PROGRESS_DOCUMENTS == 0:
@@ -316,61 +310,24 @@ class _Sentences:
         self._on_documents(self._next_stage, number)
 
 
-def text_checksums(files: Sequence[Path]) -> dict[str, str]:
-    """Return the SHA-256 of training files of the tokenizer, by path.
-
-    Raises CotextError if a file is missing or empty, is not a corpus, or can be read only once.
-    """
-    for path in files:
-        detect_format(path)
-    return {str(path): checksum(path) for path in files}
-
-
-def sentences_of_texts(files: Iterable[Path]) -> Iterator[Sequence[str]]:
-    """Yield the sentences of each document in training files of the tokenizer, in one language or two.
-
-    In the format `text`, each line is yielded separately. Document boundaries have no effect here, and a
-    large file may have no empty lines, or several in a row.
-
-    Raises CotextError if a file is missing, empty or malformed.
-    """
-    for path in files:
-        name = detect_format(path)
-        if name == "text":
-            yield from ((line.strip(OUTER_SPACE),) for _, line in numbered_lines(path))
-            continue
-        for record in checked_records(path, find_format(name)):
-            yield (*(record.sentences or ()), *(record.source or ()), *(record.target or ()))
-
-
-def build_tokenizer(
-    work: Preparation,
+def make_tokenizer(
     corpora: Sequence[CorpusSplit],
     chosen: TokenizerSettings | Tokenizer,
     max_characters: int,
     on_documents: OnDocuments,
-    *,
-    texts: Sequence[Path] = (),
-    learn_from: CorpusSplit | None = None,
-) -> None:
-    """Check all sentences of the corpora and train or copy the tokenizer, unless this stage is finished.
+) -> tuple[Tokenizer, int]:
+    """Check all sentences of the corpora and return the tokenizer, trained on the first corpus if necessary.
 
-    It is trained on `texts`, otherwise on `learn_from`, otherwise on the first corpus.
+    Also returns the number of non-empty sentences of the first corpus.
     """
-    if work.done("tokenizer") is not None:
-        return
-    for corpus in corpora if texts else corpora[1:]:
+    for corpus in corpora[1:]:
         for _ in checked_documents(corpus, max_characters):
             pass
-    documents = checked_documents(learn_from or corpora[0], max_characters)
-    groups = sentences_of_texts(texts) if texts else ((*d.source, *d.target) for d in documents)
+    trained = isinstance(chosen, TokenizerSettings)
+    documents = checked_documents(corpora[0], max_characters)
+    sentences = _Sentences(documents, on_documents, "training the tokenizer" if trained else "reading")
     if isinstance(chosen, TokenizerSettings):
-        sentences = _Sentences(groups, on_documents, "training the tokenizer")
-        tokenizer = train_tokenizer(sentences, chosen)
-    else:
-        sentences = _Sentences(groups, on_documents, "reading")
-        tokenizer = chosen
-        for _ in sentences:  # reading checks and counts them
-            pass
-    tokenizer.save(work.folder / "tokenizer")
-    work.note("tokenizer", (work.folder / "tokenizer").iterdir(), {"sentences": sentences.count})
+        return train_tokenizer(sentences, chosen), sentences.count
+    for _ in sentences:  # reading checks and counts them
+        pass
+    return chosen, sentences.count

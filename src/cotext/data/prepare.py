@@ -5,7 +5,7 @@ the corpus. The output folder contains train.arrow, dev.arrow, dev.jsonl, tokeni
 set adds test.arrow and test.jsonl.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict
 from functools import cache, partial
 from pathlib import Path
@@ -22,22 +22,20 @@ from cotext.data.controlled import (
 from cotext.data.corpora import (
     CorpusSplit,
     OnDocuments,
-    build_tokenizer,
     corpus_of_files,
     document_notes,
     encode_corpus,
     input_checksums,
+    make_tokenizer,
     selection_notes,
     taken_tokenizer,
-    text_checksums,
     tokenizer_notes,
 )
 from cotext.data.documents import Document, ParallelDocument
 from cotext.data.formats import languages_of_files, read_parallel, write_documents, write_parallel
-from cotext.data.formats.streams import Alignment
 from cotext.data.languages import Languages, check_sides
 from cotext.data.overlap import HeldOut
-from cotext.data.preparation import STATE, Preparation, preparing
+from cotext.data.preparation import prepared
 from cotext.data.prepared import REPORT, Report, file_digests, report_of, write_report
 from cotext.data.requests import ControlledRequest, PreparationRequest
 from cotext.data.selection import Selection, parse_rules
@@ -50,7 +48,6 @@ from cotext.data.tokenizer import (
     chosen_languages,
     load_tokenizer,
 )
-from cotext.runtime.errors import CotextError
 from cotext.runtime.version import __version__
 from cotext.runtime.workers import usable_cores
 
@@ -61,11 +58,10 @@ def prepare(request: PreparationRequest, on_documents: OnDocuments = lambda stag
     """Train a tokenizer, encode training, development and test corpora, and write all to the folder `out`.
 
     If a target is None, the source file contains both languages. Languages that are not given are inferred
-    from the training files (`languages_of_files`). `out` is created only when all files are complete. To
-    resume after an interruption, call again with the same arguments.
+    from the training files (`languages_of_files`). `out` is created only when all files are complete.
 
     Raises CotextError if a corpus file is invalid, a sentence is longer than `max_characters`, or source and
-    target files are swapped; also the errors of `taken_tokenizer` and `preparing`.
+    target files are swapped; also the errors of `taken_tokenizer` and `prepared`.
     """
     given = {
         "train": (request.source, request.target),
@@ -76,14 +72,13 @@ def prepare(request: PreparationRequest, on_documents: OnDocuments = lambda stag
     guessed = languages_of_files(request.source, request.target, request.format)
     pair = Languages(named.source or guessed.source, named.target or guessed.target)
     rules = parse_rules(request.clean)
-    folder, texts = request.tokenizer_folder, request.tokenizer_text
+    folder = request.tokenizer_folder
     splitters = request.splitters(pair)
     symbols = LanguageChoice(request.source_language, request.target_language)
     chosen = request.tokenizer_settings if folder is None else taken_tokenizer(folder, symbols, pair)
     corpora = _corpora(request, given, pair, rules, splitters)
     extra: dict[str, Any] = {
         "tokenizer": folder and str(folder),
-        "tokenizer_text": [*map(str, texts)],
         "paragraphs": request.paragraphs,
         "set_aside": request.set_aside and {**request.set_aside, "seed": request.seed},
     }
@@ -96,14 +91,16 @@ def prepare(request: PreparationRequest, on_documents: OnDocuments = lambda stag
         "skip_unequal": request.skip_unequal,
         **{name: value for name, value in extra.items() if value},
     }
-    with preparing(request.out, request.overwrite, [*texts, *(p for c in corpora for p in c.files)]) as work:
-        job = _job(command, input_checksums(corpora, request.format), pair, chosen, texts)
-        report = work.begin(job)
-        if not report:
-            build_tokenizer(work, corpora, chosen, request.max_characters, on_documents, texts=texts)
-            report = _build(work, corpora, job, chosen, request.workers or usable_cores(), on_documents)
-        work.publish()
-        return report_of(report, work.out / REPORT)
+    job = _job(command, input_checksums(corpora, request.format), pair, chosen)
+
+    def build(out: Path) -> dict[str, Any]:
+        tokenizer, sentences = make_tokenizer(corpora, chosen, request.max_characters, on_documents)
+        tokenizer.save(out / "tokenizer")
+        notes = tokenizer_notes(chosen, tokenizer, sentences)
+        return _build(out, corpora, job, notes, request.workers or usable_cores(), on_documents)
+
+    files = [path for corpus in corpora for path in corpus.files]
+    return report_of(prepared(request.out, request.overwrite, files, job, build), request.out / REPORT)
 
 
 def _corpora(
@@ -119,11 +116,9 @@ def _corpora(
     for split, (source, target) in given.items():
         if source is not None:
             check_sides(languages, source, target, "the corpus is")
-            read: Read = partial(
-                read_parallel, source, target, request.format, skip_unequal=request.skip_unequal
-            )
+            read = _reader(source, target, request)
             if request.set_aside and not parts:
-                parts = set_aside(read(Alignment()), request.set_aside, request.seed)
+                parts = set_aside(read([]), request.set_aside, request.seed)
             if parts and (split == "train" or split in parts):
                 read = part_of(read, parts, split)
             training = split == "train"
@@ -131,6 +126,13 @@ def _corpora(
             selection = Selection(read, languages, rules if training else {}, cut)
             corpora.append(corpus_of_files(split, source, target, selection))
     return corpora
+
+
+def _reader(source: Path, target: Path | None, request: PreparationRequest) -> Read:
+    def read(skipped: list[str]) -> Iterator[ParallelDocument]:
+        return read_parallel(source, target, request.format, skipped if request.skip_unequal else None)
+
+    return read
 
 
 def prepare_controlled(
@@ -161,24 +163,21 @@ def prepare_controlled(
         "word_order": order,
         "mentions": request.mentions,
     }
-    with preparing(request.out, request.overwrite, []) as work:
-        job = _job(command, {}, Languages("en", "de"), settings)
-        report = work.begin(job)
-        if not report:
-            # All sizes of a seed use the same documents for the tokenizer, and so share one vocabulary.
-            of_all = partial(
-                training_documents, CONTROLLED_TOKENIZER_DOCUMENTS, seed, order, request.mentions
-            )
-            learn_from = CorpusSplit("train", of_all)
-            build_tokenizer(work, corpora, settings, 10_000, on_documents, learn_from=learn_from)
-            (work.folder / "contrastive").mkdir(exist_ok=True)
-            for suite in contrastive_suites(seed, request.contrastive_examples, order):
-                name = suite.name.rpartition("/")[2]
-                write_suite(work.folder / "contrastive" / f"{name}.json", suite)
-            _write_sides(work.folder, corpora[1:])
-            report = _build(work, corpora, job, settings, 1, on_documents)
-        work.publish()
-        return report_of(report, work.out / REPORT)
+    job = _job(command, {}, Languages("en", "de"), settings)
+
+    def build(out: Path) -> dict[str, Any]:
+        # All sizes of a seed use the same documents for the tokenizer, and so share one vocabulary.
+        sample = partial(training_documents, CONTROLLED_TOKENIZER_DOCUMENTS, seed, order, request.mentions)
+        learn_from = [CorpusSplit("train", sample), *corpora[1:]]
+        tokenizer, _ = make_tokenizer(learn_from, settings, 10_000, on_documents)
+        tokenizer.save(out / "tokenizer")
+        (out / "contrastive").mkdir()
+        for suite in contrastive_suites(seed, request.contrastive_examples, order):
+            write_suite(out / "contrastive" / f"{suite.name.rpartition('/')[2]}.json", suite)
+        _write_sides(out, corpora[1:])
+        return _build(out, corpora, job, (), 1, on_documents)
+
+    return report_of(prepared(request.out, request.overwrite, [], job, build), request.out / REPORT)
 
 
 def _generated_once(split: str, documents: Callable[[], Iterator[ParallelDocument]]) -> CorpusSplit:
@@ -201,16 +200,11 @@ def _job(
     inputs: dict[str, str],
     languages: Languages,
     chosen: TokenizerSettings | Tokenizer,
-    tokenizer_text: Sequence[Path] = (),
 ) -> dict[str, Any]:
     """Return everything that determines the content of a prepared folder; `inputs` maps files to digests."""
     if isinstance(chosen, TokenizerSettings):
         how = asdict(chosen)
-        if tokenizer_text:
-            how["text"] = text_checksums(tokenizer_text)
     else:
-        if tokenizer_text:
-            raise CotextError(f"a {chosen.kind} tokenizer is already trained; remove --tokenizer-text")
         how = {"kind": chosen.kind, "taken": chosen.fingerprint}
         if language_pair := chosen_languages(chosen):
             how["languages"] = language_pair
@@ -224,62 +218,45 @@ def _job(
 
 
 def _build(
-    work: Preparation,
-    corpora: Sequence[CorpusSplit],
+    folder: Path,
+    corpora: list[CorpusSplit],
     job: dict[str, Any],
-    chosen: TokenizerSettings | Tokenizer,
+    notes: tuple[str, ...],
     workers: int,
     on_documents: OnDocuments,
 ) -> dict[str, Any]:
-    """Encode the corpora that are not encoded yet; write and return the report."""
-    folder = work.folder
-    tokenizer, aside = load_tokenizer(folder / "tokenizer"), job["command"].get("set_aside", {})
-    encoded: dict[str, Any] = {}
+    """Encode the corpora with the tokenizer in the folder; write and return the report."""
+    path, held_out = folder / "tokenizer", corpora[1:]
+    tokenizer, aside = load_tokenizer(path), job["command"].get("set_aside", {})
+    sets = HeldOut({corpus.split: corpus.text() for corpus in held_out})
+    statistics: dict[str, Any] = {}
+    overlap: dict[str, Any] = {}
     for corpus in corpora:
-        noted = work.done(corpus.split)
-        if noted is None:
-            noted = _encoded(folder, corpus, corpora[1:], workers, on_documents)
-            work.note(corpus.split, [folder / f"{corpus.split}.arrow"], noted)
-        encoded[corpus.split] = noted
-    for corpus in corpora[1:]:
+        wanted = sets.wanted if corpus.split == "train" else frozenset[int]()
+        counted, found = encode_corpus(folder, corpus, path, wanted, workers, on_documents)
+        statistics[corpus.split] = asdict(counted)
+        if corpus.split == "train":
+            overlap = {split: asdict(part) for split, part in sets.overlaps(found).items()}
+    for corpus in held_out:
         write_parallel(folder / f"{corpus.split}.jsonl", None, corpus.read(), "jsonl")
     report = {
         **job,
         "tokenizer": {**job["tokenizer"], "pieces": tokenizer.pieces, "fingerprint": tokenizer.fingerprint},
-        "splits": {split: results["statistics"] for split, results in encoded.items()},
+        "splits": statistics,
         "notes": (
-            *tokenizer_notes(
-                chosen, tokenizer, work.done("tokenizer")["sentences"], [*job["tokenizer"].get("text", ())]
-            ),
+            *notes,
             *(
                 f"{part}: {count:,} whole documents set aside from the training corpus, "
                 f"by seed {aside['seed']}"
                 for part, count in aside.items()
                 if part != "seed"
             ),
-            *document_notes({split: results["statistics"] for split, results in encoded.items()}),
-            *(line for results in encoded.values() for line in results["notes"]),
+            *document_notes(statistics),
+            *(line for corpus in corpora for line in selection_notes(corpus)),
         ),
-        "files": {**work.digests, **file_digests(folder, without=[STATE, *work.digests])},
-        "selected": {s: results["selected"] for s, results in encoded.items() if results["selected"]},
-        "overlap": encoded["train"]["overlap"],
+        "files": file_digests(folder),
+        "selected": {c.split: c.selection.counts() for c in corpora if c.selection is not None},
+        "overlap": overlap,
     }
     write_report(folder, report)
     return report
-
-
-def _encoded(
-    folder: Path,
-    corpus: CorpusSplit,
-    held_out: Sequence[CorpusSplit],
-    workers: int,
-    on_documents: OnDocuments,
-) -> dict[str, Any]:
-    """Encode a corpus; return its section of the report, for training data with the overlap."""
-    sets = HeldOut({other.split: other.text() for other in held_out} if corpus.split == "train" else {})
-    tokenizer = folder / "tokenizer"
-    statistics, found = encode_corpus(folder, corpus, tokenizer, sets.wanted, workers, on_documents)
-    overlaps = {split: asdict(overlap) for split, overlap in sets.overlaps(found).items()}
-    counts = None if corpus.selection is None else corpus.selection.counts()
-    notes = selection_notes(corpus)
-    return {"statistics": asdict(statistics), "overlap": overlaps, "selected": counts, "notes": notes}

@@ -146,9 +146,6 @@ class PreparationRequest(SentenceSplitting, CorpusFormat):
         default="sentencepiece",
         is_run=True,
     )
-    tokenizer_text: Sequence[Path] = option(
-        "Text to train the tokenizer on instead of the corpus; may be repeated.", default=()
-    )
     tokenizer_sample: str | None = option(
         "Sentences to train the tokenizer on, drawn at random, or all. Default: 100000.", default=None
     )

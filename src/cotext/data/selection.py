@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from cotext.data.alignment import KINDS, PRIORS, VARIANCE, Band, Bead, best_path
 from cotext.data.documents import ParallelDocument
-from cotext.data.formats.streams import Alignment
 from cotext.data.languages import Languages, language_identifier
 from cotext.data.sentence_ends import several_warning
+from cotext.data.set_aside import Read
 from cotext.data.splitting import Splitter, join_sentences
 from cotext.runtime.errors import CotextError, nearest_known, shown
 
@@ -281,15 +281,15 @@ class MultiSentenceCounts:
 class Selection:
     """One split of a corpus, which can be read several times; the counts refer to the last time.
 
-    `read_files` reads the files and counts skipped documents in its argument. `splitters` split lines of
-    source and target. `rules` are the rules of `Cleaner`.
+    `read_files` reads the files and adds the ids of `skipped` documents to its argument. `splitters` split
+    lines of source and target. `rules` are the rules of `Cleaner`.
     """
 
-    read_files: Callable[[Alignment], Iterator[ParallelDocument]]
+    read_files: Read
     languages: Languages
     rules: dict[str, float] = field(default_factory=dict)
     splitters: tuple[Splitter, Splitter] | None = None
-    alignment: Alignment = field(default_factory=Alignment)
+    skipped: list[str] = field(default_factory=list)
     prose: MultiSentenceCounts = field(default_factory=MultiSentenceCounts)
     cleaned: Cleaned | None = None
     _lengths: tuple[int, int] | None = None
@@ -313,11 +313,11 @@ class Selection:
         cleaned = None if self.cleaned is None else asdict(self.cleaned)
         # Without the text of the first line, which may be long; the notes contain its location.
         prose = asdict(replace(self.prose, first=None))
-        return {"alignment": asdict(self.alignment), "prose": prose, "cleaned": cleaned}
+        return {"alignment": {"unequal": len(self.skipped)}, "prose": prose, "cleaned": cleaned}
 
     def _uncleaned(self, counting: bool) -> Iterator[ParallelDocument]:
-        self.alignment, self.prose = Alignment(), MultiSentenceCounts()
-        documents = self.read_files(self.alignment)
+        self.skipped, self.prose = [], MultiSentenceCounts()
+        documents = self.read_files(self.skipped)
         return self._split(documents) if counting or self.splitters else documents
 
     def _split(self, documents: Iterable[ParallelDocument]) -> Iterator[ParallelDocument]:
@@ -364,7 +364,7 @@ class Selection:
 def render(split: str, selection: Selection, location: Callable[[int, str], str]) -> list[str]:
     """Return the notes of the report on a split; `location` returns file and line of a sentence."""
     lines = []
-    if unequal := selection.alignment.unequal:
+    if unequal := len(selection.skipped):
         lines.append(f"{split}: documents of unequal numbers of sentences left out: {unequal:,}")
     prose = selection.prose
     if prose.first is not None:

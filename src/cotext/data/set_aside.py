@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
 from cotext.data.documents import ParallelDocument
-from cotext.data.formats.streams import Alignment
 from cotext.runtime.errors import CotextError
 
 # Advice for a corpus without document boundaries.
@@ -16,7 +15,8 @@ BOUNDARIES: Final = (
     "before every pair"
 )
 _PIECE: Final = re.compile(r"#[0-9]{1,9}$")
-Read = Callable[[Alignment], Iterator[ParallelDocument]]
+# Reads a corpus; the ids of skipped documents are added to the argument.
+Read = Callable[[list[str]], Iterator[ParallelDocument]]
 
 
 def set_aside(
@@ -66,8 +66,8 @@ def part_of(read: Read, parts: Mapping[str, frozenset[int]], part: str) -> Read:
     """Return a reader of the documents of one part; "train" is the part of all other documents."""
     others = frozenset().union(*parts.values())
 
-    def documents(alignment: Alignment) -> Iterator[ParallelDocument]:
-        for number, document in enumerate(read(alignment)):
+    def documents(skipped: list[str]) -> Iterator[ParallelDocument]:
+        for number, document in enumerate(read(skipped)):
             if number in parts[part] if part in parts else number not in others:
                 yield document
 

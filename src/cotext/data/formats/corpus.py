@@ -14,7 +14,7 @@ from cotext.data.formats.docids import (
     read_side_file,
     side_file_to_write,
 )
-from cotext.data.formats.streams import Alignment, Record, Side, atomic_sinks, check_readable
+from cotext.data.formats.streams import Record, Side, atomic_sinks, check_readable
 from cotext.data.formats.table import Format, detect_format, find_format
 from cotext.data.formats.xml_formats import encode_tmx
 from cotext.data.languages import Languages, language_of_name, languages_of_names, primary_language
@@ -73,30 +73,32 @@ def _location(path: Path, record: Record, sentence: int) -> str:
 
 
 def read_parallel(
-    source: Path,
-    target: Path | None,
-    format: str | None = None,
-    alignment: Alignment | None = None,
-    skip_unequal: bool = False,
+    source: Path, target: Path | None, format: str | None = None, skipped: list[str] | None = None
 ) -> Iterator[ParallelDocument]:
     """Read two parallel files, or one file with both languages (`target` is None).
 
-    With `skip_unequal`, documents with unequal numbers of sentences are skipped, and counted in `alignment`.
+    If `skipped` is given, documents with unequal numbers of sentences are skipped, and their ids added to it.
 
     Raises CotextError if the numbers of documents or sentences differ, or the ids if both files have ids;
     also the errors of `read_documents`.
     """
-    counts = alignment if alignment is not None else Alignment()
-    source_format = _resolve(source, format)
+    source_format, doubt = _resolve(source, format), ""
     if target is None:
         if not source_format.holds_both_languages:
             raise CotextError(
                 f"{source}: files of the format {source_format.name} have one language; name the target "
                 "file, too"
             )
-        return _pairs_of_one_file(source, source_format, counts, skip_unequal)
-    target_format = _resolve(target, format)
-    return _pairs_of_two_files(source, source_format, target, target_format, counts if skip_unequal else None)
+        pairs = _pairs_of_one_file(source, source_format)
+    else:
+        target_format = _resolve(target, format)
+        if source_format is not target_format:
+            doubt = (
+                f" (the source was read as {source_format.name}, the target as {target_format.name}; name "
+                "the format if that is wrong)"
+            )
+        pairs = _pairs_of_two_files(source, source_format, target, target_format, doubt)
+    return _of_equal_sides(pairs, skipped, doubt)
 
 
 def second_file(source: Path, target: Path | None) -> Path | None:
@@ -105,9 +107,26 @@ def second_file(source: Path, target: Path | None) -> Path | None:
     return None if same else target
 
 
-def _pairs_of_one_file(
-    path: Path, format: Format, counts: Alignment, skip_unequal: bool
+# A document whose sides may be unequal: its location, id, source and target.
+_Pair = tuple[str, str, tuple[str, ...], tuple[str, ...]]
+
+
+def _of_equal_sides(
+    pairs: Iterable[_Pair], skipped: list[str] | None, doubt: str
 ) -> Iterator[ParallelDocument]:
+    for where, name, source, target in pairs:
+        if len(source) == len(target):
+            yield ParallelDocument(name, source, target)
+        elif skipped is not None:
+            skipped.append(name)
+        else:
+            raise CotextError(
+                f"{where}: document {name!r} has {len(source)} source sentences but {len(target)} target "
+                f"sentences; {UNEQUAL}{doubt}"
+            )
+
+
+def _pairs_of_one_file(path: Path, format: Format) -> Iterator[_Pair]:
     for record in checked_records(path, format):
         source, target = record.source, record.target
         if source is None or target is None:
@@ -116,29 +135,15 @@ def _pairs_of_one_file(
                 f"{path}:{record.line}: document {record.id!r} has no {missing} side; a parallel corpus "
                 "needs both languages"
             )
-        if len(source) == len(target):
-            yield ParallelDocument(record.id, source, target)
-        elif skip_unequal and source and target:
-            counts.unequal += 1
-        else:
-            raise CotextError(
-                f"{path}:{record.line}: document {record.id!r} has {len(source)} source sentences but "
-                f"{len(target)} target sentences; {UNEQUAL}"
-            )
+        yield f"{path}:{record.line}", record.id, source, target
 
 
 def _pairs_of_two_files(
-    source: Path, source_format: Format, target: Path, target_format: Format, skipped: Alignment | None
-) -> Iterator[ParallelDocument]:
+    source: Path, source_format: Format, target: Path, target_format: Format, doubt: str
+) -> Iterator[_Pair]:
     sources = _side_records(source, source_format, "source")
     targets = _side_records(target, target_format, "target")
     both_have_ids = source_format.carries_ids and target_format.carries_ids
-    doubt = ""
-    if source_format is not target_format:
-        doubt = (
-            f" (the source was read as {source_format.name}, the target as {target_format.name}; name the "
-            "format if that is wrong)"
-        )
     for order, (first, second) in enumerate(zip_longest(sources, targets), 1):
         if first is None or second is None:
             ended, longer, record = (target, source, first) if second is None else (source, target, second)
@@ -147,23 +152,14 @@ def _pairs_of_two_files(
                 f"{longer} has {order - 1 + more} documents but {ended} has only {order - 1}; the first "
                 f"without partner is document {record.id!r} at {longer}:{record.line}{doubt}"
             )
-        place = f"{source}:{first.line} and {target}:{second.line}"
-        sides = first.sentences or (), second.sentences or ()
+        where = f"{source}:{first.line} and {target}:{second.line}"
         if both_have_ids and first.id != second.id:
             raise CotextError(
-                f"{place}: document number {order} is {first.id!r} in the source but {second.id!r} in the "
+                f"{where}: document number {order} is {first.id!r} in the source but {second.id!r} in the "
                 f"target; both files need the same documents in the same order{doubt}"
             )
-        if len(sides[0]) == len(sides[1]):
-            known = second if target_format.carries_ids and not source_format.carries_ids else first
-            yield ParallelDocument(known.id, *sides)
-        elif skipped is not None:
-            skipped.unequal += 1
-        else:
-            raise CotextError(
-                f"{place}: document {first.id!r} (number {order}) has {len(sides[0])} sentences in the "
-                f"source but {len(sides[1])} in the target; {UNEQUAL}{doubt}"
-            )
+        known = second if target_format.carries_ids and not source_format.carries_ids else first
+        yield where, known.id, first.sentences or (), second.sentences or ()
 
 
 def checked_records(path: Path, format: Format) -> Iterator[Record]:

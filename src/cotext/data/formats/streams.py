@@ -386,13 +386,6 @@ class Record:
         return self.line + sentence * self.lines_per_sentence
 
 
-@dataclass(slots=True)
-class Alignment:
-    """`unequal`: number of documents skipped because their sides have different numbers of sentences."""
-
-    unequal: int = 0
-
-
 class Gathered(list[str]):
     """The sentences of the document that is being read.
 
