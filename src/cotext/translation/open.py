@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from cotext.config.decoding import DecodeConfig
-from cotext.config.recipe import USUAL_NAMES, Config, parse_config
+from cotext.config.recipe import Config, parse_config
 from cotext.data.build import special_symbols
 from cotext.data.languages import Languages, same_language
 from cotext.data.shortlist import SHORTLIST, Shortlist, named
@@ -252,10 +252,9 @@ def _with_decode(config: Config, decode: dict[str, Any]) -> Config:
     known = list(DecodeConfig.model_fields)
     for key in decode:
         if key not in known:
-            usual = USUAL_NAMES.get(key, "").removeprefix("decode.")
-            near = nearest_known(usual if usual in known else key, known)
             raise CotextError(
-                f"unknown decoding setting {shown(key)}{near}; valid settings: {', '.join(known)}"
+                f"unknown decoding setting {shown(key)}{nearest_known(key, known)}; valid settings: "
+                f"{', '.join(known)}"
             )
     content = config.model_dump()
     content["decode"] |= decode
