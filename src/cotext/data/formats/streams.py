@@ -13,14 +13,14 @@ import sys
 import zlib
 from codecs import getincrementaldecoder
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import IO, Final, Literal, cast
 
 from cotext.runtime.errors import CotextError
-from cotext.runtime.files import ON_WINDOWS, sweep, temporary_name
+from cotext.runtime.files import ON_WINDOWS, replacing
 
 # --- Detection of files that are not corpora: markup, subtitles, office documents, binary files.
 #
@@ -238,36 +238,15 @@ def refuse_named_pipe(path: Path) -> None:
 
 
 class TextSink:
-    """Writes a UTF-8 file under a temporary name next to `path`, compressed by the suffix of `path`.
+    """A text file that is being written; see `atomic_sinks`."""
 
-    An existing file is unchanged until `commit`. Storage errors become CotextError.
-    """
-
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, stream: IO[bytes]) -> None:
         self.path = path
-        # A symbolic link is kept, and its target replaced.
-        self.final = Path(os.path.realpath(path))
-        with self._named_errors():
-            if self.final.is_dir():
-                raise CotextError(f"{path}: is a directory; pass a file to write")
-            if self.final.exists() and not self.final.is_file():
-                raise CotextError(f"{path}: is no regular file, and cannot be replaced by a file")
-            if not self.final.parent.is_dir():
-                raise CotextError(f"{path}: the folder {path.parent} does not exist; create it first")
-        self._temporary = temporary_name(self.final)
+        self._stream = stream
         self._empty = True
-        sweep(self.final)
-        with self._named_errors():
-            self._file = self._temporary.open("xb")
-        self._stream: IO[bytes] = self._file
-        if path.suffix == ".xz":
-            self._stream = lzma.LZMAFile(self._file, "wb")  # noqa: SIM115 - closed by finish and discard
-        elif path.suffix == ".gz":
-            # Without a time stamp, so that equal content gives equal files.
-            self._stream = cast(IO[bytes], gzip.GzipFile("", "wb", fileobj=self._file, mtime=0))
 
     def write(self, text: str) -> None:
-        """Append text; raises UnicodeEncodeError for a lone surrogate, CotextError for storage errors."""
+        """Append text; raises UnicodeEncodeError for a lone surrogate."""
         if self._empty and text:
             self._empty = False
             if text.startswith("\ufeff"):
@@ -275,59 +254,43 @@ class TextSink:
                     f"{self.path}: the text begins with U+FEFF, which would be read as a byte order mark; "
                     "remove it from the first sentence"
                 )
-        data = text.encode()
-        with self._named_errors():
-            self._stream.write(data)
-
-    def finish(self) -> None:
-        """Write everything to storage, under the temporary name."""
-        with self._named_errors():
-            self._stream.close()
-            self._file.close()
-
-    def commit(self) -> None:
-        """Replace the file by what was written."""
-        with self._named_errors():
-            self._temporary.replace(self.final)
-
-    def discard(self) -> None:
-        """Delete the temporary file, in any state."""
-        for stream in (self._stream, self._file):
-            # On a full disk, closing fails again; the first error is reported.
-            try:
-                stream.close()
-            except (OSError, ValueError):
-                continue
-        self._temporary.unlink(missing_ok=True)
-
-    @contextmanager
-    def _named_errors(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            raise CotextError(
-                f"{self.path}: cannot be written: {error.strerror or error}; make room or choose another "
-                "place (an older file of this name is unchanged)"
-            ) from error
+        self._stream.write(text.encode())
 
 
 @contextmanager
 def atomic_sinks(paths: Sequence[Path]) -> Iterator[list[TextSink]]:
-    """Open a sink for each path; all files appear if the block succeeds, and none if it raises."""
-    if len({os.path.realpath(path) for path in paths}) < len(paths):
+    """Open UTF-8 files for writing, compressed by their suffixes.
+
+    All files appear if the block succeeds. If it raises, existing files are unchanged. Raises CotextError for
+    storage errors.
+    """
+    finals = [Path(os.path.realpath(path)) for path in paths]  # symbolic links are kept
+    if len({*finals}) < len(paths):
         raise CotextError(f"the same file is to be written twice: {', '.join(map(str, paths))}")
-    sinks: list[TextSink] = []
-    try:
-        for path in paths:
-            sinks.append(TextSink(path))
-        yield sinks
-        for sink in sinks:
-            sink.finish()
-        for sink in sinks:
-            sink.commit()
-    finally:
-        for sink in sinks:
-            sink.discard()
+    with ExitStack() as files:
+        temporaries = []
+        for path, final in zip(paths, finals, strict=True):
+            temporaries.append(files.enter_context(replacing(final)))
+            if final.is_dir():
+                raise CotextError(f"{path}: is a directory; pass a file to write")
+            if final.exists() and not final.is_file():
+                raise CotextError(f"{path}: is no regular file, and cannot be replaced by a file")
+            if not final.parent.is_dir():
+                raise CotextError(f"{path}: the folder {path.parent} does not exist; create it first")
+        with ExitStack() as streams:  # all files are complete before the first one is replaced
+            yield [
+                TextSink(path, _compressed(streams.enter_context(temporary.open("wb")), path, streams))
+                for path, temporary in zip(paths, temporaries, strict=True)
+            ]
+
+
+def _compressed(file: IO[bytes], path: Path, streams: ExitStack) -> IO[bytes]:
+    if path.suffix == ".xz":
+        return streams.enter_context(lzma.LZMAFile(file, "wb"))
+    if path.suffix == ".gz":
+        # Without a time stamp, so that equal content gives equal files.
+        return cast(IO[bytes], streams.enter_context(gzip.GzipFile("", "wb", fileobj=file, mtime=0)))
+    return file
 
 
 def without_compression(path: Path) -> Path:
