@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 from sys import intern
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import Field
 
@@ -14,7 +14,9 @@ from cotext.data.contrastive_suites import (
     ContrastiveExample,
     ContrastiveSuite,
     Entry,
+    Interned,
     Line,
+    Lines,
     Text,
     gathered,
 )
@@ -236,11 +238,11 @@ class _OwnExample(Entry, extra="forbid"):
     id: Text
     phenomenon: Text
     distance: int | None = None
-    source: list[Line]
-    candidates: list[list[Line]]
+    source: Lines
+    candidates: Annotated[tuple[Lines, ...], Field(strict=False)]
     correct: int
-    tags: dict[str, str] = Field(default_factory=dict)
-    document: str = ""
+    tags: dict[Interned, Interned] = Field(default_factory=dict)
+    document: Interned = ""
 
 
 class _OwnSuite(Entry, extra="forbid"):
@@ -299,17 +301,5 @@ def _read_own(path: Path, document: dict[str, Any]) -> ContrastiveSuite:
             f"{FORMAT_VERSION}"
         )
     suite = _OwnSuite.of(document, f"{path}")
-    examples = (
-        ContrastiveExample(
-            id=entry.id,
-            phenomenon=entry.phenomenon,
-            distance=entry.distance,
-            source=tuple(entry.source),
-            candidates=tuple(map(tuple, entry.candidates)),
-            correct=entry.correct,
-            tags={intern(key): intern(value) for key, value in entry.tags.items()},
-            document=intern(entry.document),
-        )
-        for entry in suite.examples
-    )
+    examples = (ContrastiveExample(**dict(entry)) for entry in suite.examples)
     return gathered(path, suite.name, suite.source_language, suite.target_language, examples)

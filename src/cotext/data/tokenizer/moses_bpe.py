@@ -8,17 +8,9 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from importlib import import_module
-from pathlib import Path
 from typing import Any, Final, Self
 
-from cotext.data.tokenizer.protocol import (
-    SPECIAL_SYMBOLS,
-    Side,
-    TokenizerSettings,
-    clean,
-    fingerprint_of,
-    save,
-)
+from cotext.data.tokenizer.protocol import Side, TokenizerSettings, TrainedTokenizer, clean
 from cotext.runtime.errors import CotextError
 from cotext.runtime.reading import parse_json
 
@@ -123,7 +115,7 @@ def _package(name: str, what: str = "the moses-bpe tokenizer") -> Any:
 MERGES: Final = 32_000  # as in the papers, for every size of corpus
 
 
-class MosesBPETokenizer:
+class MosesBPETokenizer(TrainedTokenizer):
     """Moses tokenisation, then byte pair encoding (Sennrich et al. 2016), as in many papers.
 
     Use it for replications: it is slower than sentencepiece, and the Moses rules do not restore every text.
@@ -132,10 +124,6 @@ class MosesBPETokenizer:
 
     kind = "moses-bpe"
     model_name = "bpe.json"
-    files = ("bpe.json",)
-    source_prefix: tuple[int, ...] = ()
-    target_prefix: tuple[int, ...] = ()
-    unwritten: tuple[int, ...] = ()
 
     def __init__(self, model: bytes) -> None:
         """Load a trained model; raises CotextError if it is damaged, or the extra is not installed."""
@@ -149,15 +137,9 @@ class MosesBPETokenizer:
             self._pieces = [str(piece) for piece in content["pieces"]]
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise CotextError(f"not a moses-bpe model: {error}") from error
-        self._model = model
-        self.fingerprint = fingerprint_of(self.kind, model)
+        super().__init__(model, len(self._pieces), unk=0)
         self._bpe = package.BPE(io.StringIO(codes))
         self._ids = {piece: i for i, piece in enumerate(self._pieces)}
-        self.pieces = len(self._pieces)
-        self.pad, self.bos, self.eos, self.sep = range(self.pieces, self.pieces + SPECIAL_SYMBOLS)
-        self.vocabulary_size = self.source_vocabulary_size = self.pieces + SPECIAL_SYMBOLS
-        self.separate_vocabularies = False
-        self.unk = 0
 
     @classmethod
     def train(cls, sample: Sequence[str], settings: TokenizerSettings, corpus_sentences: int = 0) -> Self:
@@ -197,20 +179,11 @@ class MosesBPETokenizer:
         content = {**splitter.as_dict(), "codes": codes, "pieces": pieces}
         return cls(json.dumps(content, ensure_ascii=False).encode())
 
-    def encode(self, sentence: str, side: Side = "source") -> list[int]:
-        words = self.words.split(clean(sentence))
-        return [self._ids.get(piece, self.unk) for piece in self._bpe.segment_tokens(words)]
-
     def encode_batch(self, sentences: Sequence[str], side: Side = "source") -> list[list[int]]:
-        return [self.encode(sentence) for sentence in sentences]
+        words = [self.words.split(clean(sentence)) for sentence in sentences]
+        return [[self._ids.get(piece, self.unk) for piece in self._bpe.segment_tokens(w)] for w in words]
 
     def decode(self, ids: Sequence[int], side: Side = "target") -> str:
         pieces = ("⁇" if i == self.unk else self._pieces[i] for i in ids if i < self.pieces)
         words = f"{' '.join(pieces)} ".replace("@@ ", "").split()
         return self.words.join(words)
-
-    def blank(self) -> list[int]:
-        return [i for i in range(self.pieces) if not self.decode([i])]
-
-    def save(self, folder: Path) -> None:
-        save(folder, self, {self.model_name: self._model})

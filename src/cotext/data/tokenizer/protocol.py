@@ -152,6 +152,43 @@ def description_of(
     }
 
 
+class TrainedTokenizer:
+    """The common part of tokenizers that are trained here: one model file, and no language symbols."""
+
+    kind = ""
+    model_name = ""
+    source_prefix: tuple[int, ...] = ()
+    target_prefix: tuple[int, ...] = ()
+    unwritten: tuple[int, ...] = ()
+    separate_vocabularies = False
+
+    def __init__(self, model: bytes, pieces: int, unk: int) -> None:
+        self._model = model
+        self.fingerprint = fingerprint_of(self.kind, model)
+        self.pieces, self.unk = pieces, unk
+        self.pad, self.bos, self.eos, self.sep = range(pieces, pieces + SPECIAL_SYMBOLS)
+        self.vocabulary_size = self.source_vocabulary_size = pieces + SPECIAL_SYMBOLS
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        return (self.model_name,)
+
+    def encode(self, sentence: str, side: Side = "source") -> list[int]:
+        return self.encode_batch([sentence], side)[0]
+
+    def encode_batch(self, sentences: Sequence[str], side: Side = "source") -> list[list[int]]:
+        raise NotImplementedError
+
+    def decode(self, ids: Sequence[int], side: Side = "target") -> str:
+        raise NotImplementedError
+
+    def blank(self) -> list[int]:
+        return [i for i in range(self.pieces) if not self.decode([i])]
+
+    def save(self, folder: Path) -> None:
+        save(folder, self, {self.model_name: self._model})
+
+
 def save(
     folder: Path,
     tokenizer: Tokenizer,

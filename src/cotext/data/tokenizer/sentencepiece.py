@@ -3,20 +3,11 @@
 import io
 import re
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, Self
 
 import sentencepiece
 
-from cotext.data.tokenizer.protocol import (
-    SPECIAL_SYMBOLS,
-    Side,
-    TokenizerSettings,
-    clean,
-    fingerprint_of,
-    save,
-    usual_vocabulary,
-)
+from cotext.data.tokenizer.protocol import Side, TokenizerSettings, TrainedTokenizer, clean, usual_vocabulary
 from cotext.runtime.errors import CotextError
 
 # In a smaller vocabulary, 256 byte tokens would be a large part.
@@ -46,7 +37,7 @@ def open_model(content: bytes, what: str = "") -> sentencepiece.SentencePiecePro
     raise CotextError(f"{f'{what}: ' if what else ''}not a sentencepiece model: {problem}")
 
 
-class SentencePieceTokenizer:
+class SentencePieceTokenizer(TrainedTokenizer):
     """Unigram subwords (Kudo 2018) of text in normal form C.
 
     With byte fallback, `decode(encode(x)) == clean(x)` for every text. Without it, a character that does not
@@ -56,21 +47,11 @@ class SentencePieceTokenizer:
     kind = "sentencepiece"
     model_type = "unigram"
     model_name = "sentencepiece.model"
-    files = ("sentencepiece.model",)
-    source_prefix: tuple[int, ...] = ()
-    target_prefix: tuple[int, ...] = ()
-    unwritten: tuple[int, ...] = ()
 
     def __init__(self, model: bytes) -> None:
         """Load a trained model; raises CotextError if it is not a sentencepiece model."""
         self._processor = open_model(model)
-        self._model = model
-        self.fingerprint = fingerprint_of(self.kind, model)
-        self.pieces: int = self._processor.get_piece_size()
-        self.pad, self.bos, self.eos, self.sep = range(self.pieces, self.pieces + SPECIAL_SYMBOLS)
-        self.vocabulary_size = self.source_vocabulary_size = self.pieces + SPECIAL_SYMBOLS
-        self.separate_vocabularies = False
-        self.unk: int = self._processor.unk_id()
+        super().__init__(model, self._processor.get_piece_size(), self._processor.unk_id())
 
     @classmethod
     def train(cls, sample: Sequence[str], settings: TokenizerSettings, corpus_sentences: int = 0) -> Self:
@@ -113,10 +94,6 @@ class SentencePieceTokenizer:
             )
         return tokenizer
 
-    def encode(self, sentence: str, side: Side = "source") -> list[int]:
-        ids: list[int] = self._processor.encode(clean(sentence))
-        return ids
-
     def encode_batch(self, sentences: Sequence[str], side: Side = "source") -> list[list[int]]:
         return encode_all(self._processor, [clean(s) for s in sentences], int)
 
@@ -128,13 +105,9 @@ class SentencePieceTokenizer:
         processor = self._processor
         return [
             i
-            for i in range(self.pieces)
-            if not self.decode([i])
-            and not (processor.is_byte(i) and int(processor.id_to_piece(i)[1:-1], 16) >= 0x80)
+            for i in super().blank()
+            if not (processor.is_byte(i) and int(processor.id_to_piece(i)[1:-1], 16) >= 0x80)
         ]
-
-    def save(self, folder: Path) -> None:
-        save(folder, self, {self.model_name: self._model})
 
 
 class SentencePieceBPETokenizer(SentencePieceTokenizer):
