@@ -12,7 +12,6 @@ from torch import nn
 from cotext.config.recipe import Config, leaves, load_config, recipe_names
 from cotext.config.sizes import SIZES
 from cotext.data.build import build_view
-from cotext.layers.multi_head import FeedForward
 from cotext.models.build import build_model
 from cotext.models.checkpoint import load_run
 from cotext.models.checks import check
@@ -157,19 +156,6 @@ def test_parameters_of_the_base_transformer() -> None:
     assert parameters(learned, 32_000) == parameters(base, 32_000) + 4 * 512
     pre_norm = load_config("focused-concatenation/base", "base", ["model.pre_norm=true"])
     assert parameters(pre_norm, 32_000) == parameters(base, 32_000) + 2 * 2 * 512  # the norms at the top
-
-
-@loop_over("recipe", recipe_names())
-def test_dropout_inside_feed_forward_layers_is_a_setting_of_its_own(recipe: str) -> None:
-    """Base systems have none there, however much elsewhere: Vaswani et al. 2017, section 5.4."""
-
-    def rates(*overrides: str) -> set[float]:
-        config = load_config(recipe, "tiny", [*OF_THE_CORPUS, "model.dropout=0.3", *overrides])
-        modules = shapes(config, 100).modules()
-        return {module.dropout for module in modules if isinstance(module, FeedForward)}
-
-    assert rates() == {0.2 if recipe.startswith("san/") else 0.0}  # --ff-dropout-p of its authors
-    assert rates("model.activation_dropout=0.1") == {0.1}
 
 
 def test_parameters_that_mcn_has_beyond_its_sentence_model() -> None:

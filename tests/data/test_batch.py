@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cotext.data.batch import Batch, Instance, SpecialSymbols, hide_current_source, hide_words
-from cotext.data.collate import make_batch, source_batch
+from cotext.data.collate import make_batch
 from cotext.data.views import Window, WindowView
 
 PAD, BOS, EOS, SEP = 90, 91, 92, 93
@@ -116,16 +116,6 @@ def test_sentence_indices_count_from_the_first_source_sentence() -> None:
     assert batch.input_sentence.tolist() == batch.label_sentence.tolist() == [[2, 2, 3, 3]]
     assert batch.source.current.tolist() == [[2, 3]]
     assert batch.is_current.tolist() == [[True, True, False, False]]
-
-
-def test_a_row_knows_its_document_and_its_place_in_it() -> None:
-    def at(document: int, first: int, j: int) -> Instance:
-        window = Window(range(first, j + 1), range(j, j + 1), range(j, j + 1))
-        return instance(document, [[1]] * (j + 1 - first), [[11]], window)
-
-    source = source_batch([at(0, 0, 0), at(0, 0, 1), at(1, 2, 3)], SYMBOLS)
-    assert source.document.tolist() == [0, 0, 1]
-    assert source.first_sentence.tolist() == [0, 0, 2]
 
 
 def test_numbered_sentences_open_with_their_place_in_the_document() -> None:

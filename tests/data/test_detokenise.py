@@ -136,10 +136,3 @@ def test_languages_of_a_suite_may_be_given_and_it_is_detokenised_once(tmp_path: 
     out.write_text(json.dumps(heading))
     asked = cotext("convert-suite", out, "--detokenise", "--out", tmp_path / "twice.json")
     assert "--source-language en" in asked.err
-
-
-@loop_over("command", [("convert", "--to", "text"), ("convert-suite",)])
-@loop_over("side", ["source", "target"])
-def test_languages_are_for_detokenisation(command: tuple[str, ...], side: str, tmp_path: Path) -> None:
-    refused = cotext(*command, tmp_path / "a", "--out", "c", f"--{side}-language", "en")
-    assert (refused.code, f"--{side}-language needs --detokenise" in refused.err) == (2, True)

@@ -494,31 +494,6 @@ def test_memory_does_not_grow_with_the_file(format: str, tmp_path: Path) -> None
     assert peak < 1_200_000
 
 
-@loop_over(
-    ("corpus", "ending", "format", "documents", "segments"),
-    [
-        ("mix-ende/dev", ".xz", "docids", 112, 4104),
-        ("mix-ende/test", ".xz", "docids", 159, 5812),
-        ("maruf/ted/dev", "", "d-lines", 93, 8967),
-        ("maruf/ted/test", "", "d-lines", 23, 2271),
-        ("maruf/europarl/dev", "", "d-lines", 240, 3587),
-        ("maruf/europarl/test", "", "d-lines", 360, 5134),
-    ],
-)
-def test_real_corpora(
-    corpus: str, ending: str, format: str, documents: int, segments: int, shared_data: Path
-) -> None:
-    source, target = (shared_data / f"{corpus}.{language}{ending}" for language in ("en", "de"))
-    assert detect_format(source) == format
-    pairs = list(read_parallel(source, target))
-    assert (len(pairs), sum(map(len, pairs))) == (documents, segments)
-    assert len({pair.id for pair in pairs}) == documents
-    assert format == "docids" or all(s == s.strip() and s for p in pairs for s in p.source + p.target)
-    if format == "docids":
-        by_empty_lines = list(read_parallel(source, target, "text"))
-        assert [(p.source, p.target) for p in by_empty_lines] == [(p.source, p.target) for p in pairs]
-
-
 # --- The XML of the development and test sets of IWSLT.
 
 IWSLT = """<?xml version="1.0" encoding="UTF-8"?>
@@ -551,17 +526,6 @@ def test_xml_of_one_language(tmp_path: Path, root: str, bare: bool) -> None:
     path = iwslt(tmp_path, text, "IWSLT17.TED.tst2015.en-de.en.xml")
     assert detect_format(path) == "wmt-xml"
     assert list(read_documents(path)) == [Document("7", ("A & b.", "C.")), Document("9", ("D.",))]
-
-
-def test_xml_of_two_languages_in_two_files(tmp_path: Path) -> None:
-    source = iwslt(tmp_path, IWSLT.format("srcset"), "test.en.xml")
-    target = iwslt(tmp_path, IWSLT.format("refset").replace("D.", "d."), "test.de.xml")
-    pairs = list(read_parallel(source, target))
-    assert pairs[1] == ParallelDocument("9", ("D.",), ("d.",))
-    must_raise(r"test\.en\.xml:4: document '7' has no second side", read_parallel, source, None)
-    short = iwslt(tmp_path, IWSLT.format("refset").replace('<seg id="2">C.</seg>\n', ""), "short.de.xml")
-    message = r"test\.en\.xml:4 and .*short\.de\.xml:4: .* 2 sentences .* but 1 in"
-    must_raise(message, read_parallel, source, short)
 
 
 def test_xml_of_two_sets_or_with_entities_is_refused(tmp_path: Path) -> None:

@@ -18,7 +18,6 @@ from cotext.data.languages import (
     name_of,
     name_warning,
 )
-from cotext.data.prepared import write_report
 from cotext.data.suite_files import read_suite
 from cotext.models.checkpoint import load_run
 from cotext.models.run_folder import describe_file
@@ -28,7 +27,7 @@ from cotext.training.start_settings import resolve
 from tests.command_line import TINY, World, cotext, must_refuse, prepare_arguments, succeed, write_corpus
 from tests.loops import loop_over
 from tests.refusals import must_raise
-from tests.tiny_runs import prepare_toy, run_config, train_here
+from tests.tiny_runs import run_config
 
 EN_DE = Languages("en", "de")
 
@@ -104,20 +103,6 @@ def test_what_is_told_counts_more_than_names_unless_it_contradicts_them(tmp_path
     must_refuse("--source-language English: pass a language code", *told, *wrong)
     outcome = cotext("prepare-controlled", "20", "--source-language", "en", "--out", tmp_path / "x")
     assert "No such option" in outcome.err
-
-
-def test_data_and_runs_without_languages_go_on(tmp_path: Path) -> None:
-    data, run = prepare_toy(tmp_path / "data"), tmp_path / "run"
-    assert open_data(data).languages == Languages()
-    first = run_config(max_updates=4)
-    train_here(first, data, run)
-    assert load_run(run).languages == Languages()
-    # Prepared again, by a version that notes them: the run goes on, and knows them from now on.
-    write_report(data, {"languages": {"source": "en", "target": "de"}})
-    train_here(run_config(max_updates=8), data, run)
-    assert load_run(run).languages == EN_DE
-    write_report(data, {"languages": None})
-    assert open_data(data).languages == Languages()
 
 
 def test_settings_that_contradict_the_data(world: World) -> None:

@@ -87,13 +87,6 @@ def test_contrapro_takes_its_context_from_the_film(tmp_path: Path, by_year: bool
     assert documents_of(suite.examples) == [0, 0]
 
 
-@loop_over(("sentences", "lengths"), [(0, (1, 1)), (1, (2, 2)), (3, (2, 4)), (9, (2, 4))])
-def test_any_number_of_context_sentences(tmp_path: Path, sentences: int, lengths: tuple[int, ...]) -> None:
-    context = SubtitleContext(subtitles(tmp_path), sentences)
-    suite = read_suite(suite_file(tmp_path, entry(), LAST), context)
-    assert tuple(len(example.source) for example in suite.examples) == lengths
-
-
 def test_folders_of_films_that_are_not_needed_uneven_or_missing(tmp_path: Path) -> None:
     path = suite_file(tmp_path, entry())
     assert read_suite(path, SubtitleContext(None, 0)).examples[0].source == ("It's 'new'.",)

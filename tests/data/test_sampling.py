@@ -270,13 +270,6 @@ class TestDocumentsInOrder:
                 one_more = [*run, following[0]]
                 assert len(one_more) * max(lengths[place] for place in one_more) > 50
 
-    def test_documents_come_in_another_order_and_company_in_every_epoch(self, store: TokenStore) -> None:
-        sampler = make_sampler(store, pool_tokens=10**9, arrangement=IN_ORDER)
-        epochs = [[list(places(batch)) for batch, _ in epoch_of(sampler, epoch)] for epoch in (0, 1)]
-        assert epochs[0] != epochs[1]
-        companies = [{frozenset(batch) for batch in epoch if len(batch) > 1} for epoch in epochs]
-        assert companies[0] != companies[1]
-
     def test_by_hand(self, tmp_path: Path) -> None:
         """Rows of 4 tokens, three to a batch; one of 14, over the budget; the short document finds room."""
         five = write_lengths(tmp_path / "five.arrow", [[3] * 5, [3], [2, 13, 2]])

@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cotext.data.formats import read_documents
 from cotext.data.sentence_ends import read_abbreviations, sentence_ends
 from cotext.data.splitting import Splitter, join_sentences
 from tests.loops import loop_over
@@ -69,23 +68,6 @@ def test_ends_are_counted_in_time_by_the_length_of_a_line() -> None:
         "。" * 400_000,
     ):
         sentence_ends(line)
-
-
-@pytest.mark.parametrize(
-    ("name", "expected"),
-    [
-        ("ted/test.en", 0.029),
-        ("europarl/test.en", 0.034),
-        ("europarl/test.de", 0.074),
-    ],
-)
-def test_rates_on_real_text(shared_data: Path, name: str, expected: float) -> None:
-    lines = [s for d in read_documents(shared_data / "maruf" / name, "d-lines") for s in d.sentences]
-    assert sum(bool(sentence_ends(line)) for line in lines) / len(lines) == pytest.approx(expected, abs=0.002)
-    # Two sentences in succession, neither of which looks like several, on one line.
-    single = [line for line in lines if line.endswith((".", "!", "?")) and not sentence_ends(line)]
-    pairs = [f"{a} {b}" for a, b in zip(single[::2], single[1::2], strict=False)]
-    assert sum(bool(sentence_ends(pair)) for pair in pairs) / len(pairs) > 0.97
 
 
 def marked() -> list[tuple[str, list[str]]]:

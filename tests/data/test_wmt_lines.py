@@ -7,7 +7,7 @@ from cotext.data.documents import Document
 from cotext.data.formats import detect_format, read_documents, read_parallel
 from cotext.data.formats.wmt import paragraphs, read_wmt_lines
 from cotext.data.languages import fitting_codes, primary_language
-from tests.command_line import must_refuse, succeed
+from tests.command_line import must_refuse
 from tests.loops import loop_over
 from tests.refusals import must_raise
 
@@ -138,14 +138,3 @@ def test_documents_of_which_a_side_would_be_lost_are_not_converted(tmp_path: Pat
         path = lines_file(tmp_path / "in.jsonl", *[{**line, "tgt_lang": "de"} for line in lines])
         must_refuse(said, "convert", path, "--format", "wmt:de", "--to", "wmt", "--out", out)
         assert not out.exists()
-
-
-def test_head_and_info(tmp_path: Path) -> None:
-    page = {**PUBLISHED, "doc_id": "d2", "src_text": "<p>A</p>", "refs": {"refA": {"ref": "<p>B</p>"}}}
-    path = lines_file(tmp_path / "t.jsonl", PUBLISHED, page)
-    shown = succeed("head", path, "--format", "wmt:en-de").out
-    assert shown.startswith("document d1, 2 sentences\n    1  One.\n       Eins.\n")
-    found = json.loads(succeed("info", path, "--json").out)
-    assert (found["kind"], found["documents"], found["languages"]) == ("wmt", 2, 2)
-    (tmp_path / "a.en").write_text("A.\nB.\n\nC.\n", encoding="utf-8")
-    assert "documents     2\n  sentences     3" in succeed("info", tmp_path / "a.en").out

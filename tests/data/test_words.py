@@ -98,33 +98,3 @@ def test_scores_on_the_words_of_a_prepared_folder(tmp_path: Path) -> None:
     settings = TokenizerSettings(vocabulary=30, byte_fallback=False, num_threads=1)
     train_tokenizer(SENTENCES, settings).save(tmp_path / "other" / "tokenizer")
     must_refuse("and this one is sentencepiece", "evaluate", *files, "--words", tmp_path / "other")
-
-
-# A corpus that comes tokenised, as that of Voita et al. does: what a system writes has been joined.
-TOKENISED = ["is it the house ?", "no , he saw the cat .", "they see the town ...", "( the house )"]
-
-
-@pytest.fixture
-def joined(tmp_path: Path) -> Path:
-    """Tokenised texts, their way through a tokenizer and back, and `data` with the tokenizer."""
-    made = train_tokenizer(TOKENISED * 3, TokenizerSettings(kind="moses-bpe", vocabulary=20))
-    made.save(tmp_path / "data" / "tokenizer")
-    ours = [made.decode(made.encode(sentence)) for sentence in TOKENISED]
-    assert ours == ["is it the house?", "no, he saw the cat.", "they see the town...", "(the house)"]
-    for name, sentences in (("right", TOKENISED), ("ours", ours)):
-        halves = [Document("a", tuple(sentences[:2])), Document("b", tuple(sentences[2:]))]
-        write_documents(tmp_path / f"{name}.en", halves, "text")
-    return tmp_path
-
-
-def test_a_tokenised_reference_is_like_what_was_joined_in_the_words_of_the_tokenizer(joined: Path) -> None:
-    """All right, and by `multi-bleu` as it stands not half of it."""
-    sides = ("--reference", joined / "right.en", "--protocol", "s-bleu-lc", "--json")
-
-    def evaluated(*more: str | Path) -> float:
-        found = json.loads(succeed("evaluate", "--hypothesis", joined / "ours.en", *sides, *more).out)
-        return float(found["systems"]["ours.en"]["scores"]["s-bleu-lc"]["value"])
-
-    words = ("--words", joined / "data")
-    assert evaluated() < 50
-    assert evaluated(*words) == pytest.approx(100)

@@ -141,30 +141,6 @@ def test_losses_gradients_and_best_paths_by_enumeration(chunk: int) -> None:
 
 
 @loop_over(
-    ("lengths", "texts"),
-    [((4, 3, 5), ([3], [4], [4, 3])), ((5, 2, 4), ([3, 3], [], [4])), ((3, 6), ([3], [4, 4]))],
-)
-def test_sentences_are_the_constrained_lattice_of_the_document(
-    lengths: Sequence[int], texts: Sequence[Sequence[int]]
-) -> None:
-    """All paths of the whole document, with nothing but the positions of the brackets fixed."""
-    hidden, weight = example(sum(lengths))
-    targets = [[B, *text, E] for text in texts]
-    fixed, start = {}, 0
-    for length in lengths:
-        fixed |= brackets(length, start)
-        start += length
-    log_p = (hidden @ weight.T).log_softmax(dim=1)
-    _, costs = paths(log_p, [token for target in targets for token in target], fixed)
-    document = -costs.logsumexp(dim=0)
-    sentences = ctc_sum(hidden, weight, units(lengths, targets, forced=True), BLANK)
-    torch.testing.assert_close(sentences, document)
-    torch.testing.assert_close(
-        torch.autograd.grad(sentences, (hidden, weight)), torch.autograd.grad(document, (hidden, weight))
-    )
-
-
-@loop_over(
     ("length", "target", "forced", "expected"),
     [
         (2, [3, 3], False, False),

@@ -160,11 +160,6 @@ def test_the_ratio_falls_with_training(done: float, expected: float, monkeypatch
     assert asked == [pytest.approx(expected)]
 
 
-def test_nothing_is_revealed_in_validation() -> None:
-    outcome = LOSS(model_of(CONTEXT), batch_of())
-    assert "revealed" not in outcome.parts
-
-
 def test_the_loss_is_that_of_the_second_writing() -> None:
     """With nothing revealed and no dropout, training and validation agree."""
     model = model_of(CONTEXT)
