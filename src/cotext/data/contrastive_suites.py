@@ -156,9 +156,8 @@ def _one_line(text: str) -> str:
 
 # Equal sentences share one string, because candidates repeat them.
 Line = Annotated[str, AfterValidator(_one_line)]  # a sentence, which may be empty
-Lines = Annotated[tuple[Line, ...], Field(strict=False)]  # JSON has lists
 Interned = Annotated[str, AfterValidator(intern)]
-Text = Annotated[Interned, Field(min_length=1)]
+Text = Annotated[str, Field(min_length=1), AfterValidator(intern)]
 
 
 class Entry(BaseModel):

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 from sys import intern
-from typing import Annotated, Any
+from typing import Any
 
 from pydantic import Field
 
@@ -16,7 +16,6 @@ from cotext.data.contrastive_suites import (
     Entry,
     Interned,
     Line,
-    Lines,
     Text,
     gathered,
 )
@@ -238,8 +237,8 @@ class _OwnExample(Entry, extra="forbid"):
     id: Text
     phenomenon: Text
     distance: int | None = None
-    source: Lines
-    candidates: Annotated[tuple[Lines, ...], Field(strict=False)]
+    source: list[Line]
+    candidates: list[list[Line]]
     correct: int
     tags: dict[Interned, Interned] = Field(default_factory=dict)
     document: Interned = ""
@@ -301,5 +300,10 @@ def _read_own(path: Path, document: dict[str, Any]) -> ContrastiveSuite:
             f"{FORMAT_VERSION}"
         )
     suite = _OwnSuite.of(document, f"{path}")
-    examples = (ContrastiveExample(**dict(entry)) for entry in suite.examples)
+    examples = (
+        ContrastiveExample(
+            **dict(entry) | {"source": tuple(entry.source), "candidates": tuple(map(tuple, entry.candidates))}
+        )
+        for entry in suite.examples
+    )
     return gathered(path, suite.name, suite.source_language, suite.target_language, examples)
