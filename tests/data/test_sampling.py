@@ -66,11 +66,6 @@ def make_sampler(
     return Sampler(store, mixture, SYMBOLS, replace(arrangement, **numbers, seed=seed), shard, shards)
 
 
-def must_have_no_batches(message: str, sampler: Sampler) -> None:
-    must_raise(message, next, sampler.batches(Cursor()))
-    must_raise(message, sampler.require_instances)
-
-
 def epoch_of(sampler: Sampler, epoch: int) -> list[tuple[Batch, Cursor]]:
     """All batches of an epoch, each with the cursor after it."""
     batches = []
@@ -342,7 +337,9 @@ class TestForeignContext:
             writer.add("one", [[7], [8]], [[7], [8]])
             writer.add("nothing", [[]], [[]])
         one, message = TokenStore(tmp_path / "one.arrow"), "train.context = foreign needs a second document"
-        must_have_no_batches(f"one.arrow: {message}", make_sampler(one, arrangement=FOREIGN))
+        lonely = make_sampler(one, arrangement=FOREIGN)
+        must_raise(f"one.arrow: {message}", lonely.require_instances)
+        must_raise(f"one.arrow: {message}", next, lonely.batches(Cursor()))
         make_sampler(one).require_instances()
 
     def test_by_hand(self, tmp_path: Path) -> None:
@@ -402,7 +399,7 @@ def test_too_few_documents_for_the_processes(tmp_path: Path) -> None:
     few = write_store(tmp_path / "few.arrow", 2)
     assert next(make_sampler(few, max_row_tokens=100, shard=1, shards=3).batches(Cursor()))
     message = "few.arrow: 2 documents are too few for 3 processes"
-    must_have_no_batches(message, make_sampler(few, shard=2, shards=3))
+    must_raise(message, make_sampler(few, shard=2, shards=3).require_instances)
 
 
 @pytest.mark.parametrize("cursor", [Cursor(0, 61), Cursor(1, 10**9), Cursor(0, 0, 10**6)])
@@ -414,7 +411,7 @@ def test_places_that_the_corpus_does_not_have(store: TokenStore, cursor: Cursor)
 
 def test_nothing_fits(store: TokenStore, tmp_path: Path) -> None:
     message = "no sentence fits into 1 tokens; raise view.max_tokens"
-    must_have_no_batches(message, make_sampler(store, max_row_tokens=1))
+    must_raise(message, make_sampler(store, max_row_tokens=1).require_instances)
     with StoreWriter(tmp_path / "two.arrow", "none") as writer:
         writer.add("long", [[7] * 50], [[7] * 50])
         writer.add("short", [[7]], [[7]])

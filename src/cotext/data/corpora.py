@@ -94,13 +94,13 @@ def encode_corpus(
     `tokenizer` is the folder of the tokenizer, `wanted` are hashes of held-out sentences to look for. The
     number of worker processes does not change the result. Returns statistics, and the hashes that occur.
 
-    Raises CotextError if a sentence cannot be encoded, or a worker was killed.
+    Raises CotextError if a worker was killed.
     """
     loaded = load_tokenizer(tokenizer)
     collector, found = StatisticsCollector(loaded.unk), set[int]()
     stage = f"encoding {corpus.split}"
     on_documents(stage, 0)
-    make = partial(chunk_encoder, tokenizer, wanted, corpus.files)
+    make = partial(chunk_encoder, tokenizer, wanted)
     with StoreWriter(folder / f"{corpus.split}.arrow", loaded.fingerprint) as writer:
         for chunk in in_order(make, _chunks_of(corpus.read()), workers, CHUNKS_ALONE):
             for name, source, target in chunk.documents():
@@ -137,24 +137,20 @@ class EncodedChunk:
 
 
 def chunk_encoder(
-    tokenizer: Path, wanted: frozenset[int], files: tuple[Path, ...]
+    tokenizer: Path, wanted: frozenset[int]
 ) -> Callable[[Sequence[ParallelDocument]], EncodedChunk]:
     """Return a function that encodes chunks of documents; called in each worker process.
 
-    `tokenizer`: its folder. `wanted`: hashes to look for. `files`: source files, for messages. The function
-    raises CotextError with file and line if a sentence cannot be encoded.
+    `tokenizer`: its folder. `wanted`: hashes to look for.
     """
     loaded = load_tokenizer(tokenizer)
 
     def encode(documents: Sequence[ParallelDocument]) -> EncodedChunk:
         texts = ([s for d in documents for s in d.source], [t for d in documents for t in d.target])
-        try:
-            source, target = (
-                Flat.of(loaded.encode_batch(sentences, side))
-                for side, sentences in zip(SIDES, texts, strict=True)
-            )
-        except Exception as error:
-            raise _located(documents, loaded, files) or error from error
+        source, target = (
+            Flat.of(loaded.encode_batch(sentences, side))
+            for side, sentences in zip(SIDES, texts, strict=True)
+        )
         names, sizes = tuple(document.id for document in documents), tuple(map(len, documents))
         found = found_in(documents, wanted) if wanted else ()
         return EncodedChunk(names, sizes, source, target, frozenset(found))
@@ -162,27 +158,8 @@ def chunk_encoder(
     return encode
 
 
-def _located(
-    documents: Sequence[ParallelDocument], tokenizer: Tokenizer, files: Sequence[Path]
-) -> CotextError | None:
-    """Return an error for the first sentence that cannot be encoded, or None if each can."""
-    for document in documents:
-        for number, side in enumerate(SIDES):
-            for place, sentence in enumerate((document.source, document.target)[number], 1):
-                try:
-                    tokenizer.encode(sentence, side)
-                except Exception as error:  # tokenizer libraries raise various errors
-                    where = location_of(files, number, sentence)
-                    return CotextError(
-                        f"{where}document {document.id!r}, sentence {place}: cannot be encoded: {error}"
-                    )
-    return None
-
-
 def location_of(files: Sequence[Path], side: int, sentence: str) -> str:
-    """Return file and line of a sentence, to begin a message; empty if there are no files."""
-    if not files:
-        return ""
+    """Return file and line of a sentence, to begin a message."""
     path = files[min(side, len(files) - 1)]
     # The file is searched again, because line numbers are needed only for messages.
     line = next((number for number, line in numbered_lines(path) if sentence in line), None)

@@ -47,11 +47,10 @@ def _checksum(content: Mapping[str, Any]) -> str:
     return crc32(json.dumps(content, sort_keys=True))
 
 
-def file_digests(folder: Path, without: Iterable[str] = ()) -> dict[str, str]:
-    """Return the digests of the files in a folder, except the report, hidden files and patterns `without`."""
-    left_out = (REPORT, ".*", *without)
+def file_digests(folder: Path) -> dict[str, str]:
+    """Return the digests of the files in a folder, except the report and hidden files."""
     files = (path for path in folder.rglob("*") if path.is_file())
-    return digests(folder, (path for path in files if not any(map(path.match, left_out))))
+    return digests(folder, (p for p in files if p.name != REPORT and not p.name.startswith(".")))
 
 
 def checked_digests(folder: Path, names: Iterable[str]) -> dict[str, str]:

@@ -100,17 +100,15 @@ class Sampler:
     def batches(self, start: Cursor) -> Iterator[tuple[Batch, Cursor]]:
         """Yield batches from `start`, each with the cursor of the next batch; never ends.
 
-        Raises CotextError if this shard has no documents, no instance of the store fits, or there is no batch
-        at `start`.
+        Call `require_instances` first: without instances, there is no first batch. Raises CotextError if
+        there is no batch at `start`.
         """
         cursor = start
-        self._require_documents()
         while True:
             order = np.random.default_rng([self.arrangement.seed, cursor.epoch]).permutation(len(self.store))
             order = order[self.shard :: self.shards]
             if cursor.document > len(order):
                 raise self._no_batch_at(cursor)
-            is_empty = cursor.document == 0  # whether no batch of this epoch was found yet
             while cursor.document < len(order):
                 groups, following = self._pool(order, cursor)
                 if cursor.batch >= max(len(groups), 1):
@@ -119,10 +117,7 @@ class Sampler:
                     last = number + 1 == len(groups)
                     after = following if last else replace(cursor, batch=number + 1)
                     yield make_batch(groups[number], self.symbols), after
-                is_empty = is_empty and not groups
                 cursor = following
-            if is_empty:
-                self._require_fit()
             cursor = replace(cursor, epoch=cursor.epoch + 1, document=0, batch=0)
 
     def _no_batch_at(self, cursor: Cursor) -> CotextError:
@@ -138,22 +133,13 @@ class Sampler:
     def require_instances(self) -> None:
         """Check, without reading a pool, that there are instances to draw.
 
-        Raises the errors of `batches`, and CotextError if the context `foreign` has no second document.
+        Raises CotextError if this shard has no documents, no instance of the store fits, or the context
+        `foreign` has no second document.
         """
-        self._require_documents()
-        self._require_fit()
-        if self.arrangement.context == "foreign":
-            documents = (self.store[index].without_empty_pairs() for index in range(len(self.store)))
-            if len(list(islice((d for d in documents if d.source), 2))) < 2:
-                raise self._no_other()
-
-    def _require_documents(self) -> None:
         if len(self.store) <= self.shard:
             raise CotextError(
                 f"{self.store.path}: {len(self.store)} documents are too few for {self.shards} processes"
             )
-
-    def _require_fit(self) -> None:
         instances = (
             instance
             for d in range(len(self.store))
@@ -165,6 +151,10 @@ class Sampler:
                 f"{self.store.path}: no sentence fits into {self.arrangement.max_row_tokens} tokens; "
                 "raise view.max_tokens"
             )
+        if self.arrangement.context == "foreign":
+            documents = (self.store[index].without_empty_pairs() for index in range(len(self.store)))
+            if len(list(islice((d for d in documents if d.source), 2))) < 2:
+                raise self._no_other()
 
     def _pool(self, order: np.ndarray, cursor: Cursor) -> tuple[list[list[Instance]], Cursor]:
         """Return the batches of the pool at `cursor.document`, and the cursor of the next pool."""

@@ -169,12 +169,10 @@ def read_jsonl(path: Path) -> Iterator[Record]:
     for number, line in numbered_lines(path):
         if not line.strip(OUTER_SPACE):
             continue
-        value = parse_json(line, f"{path}:{number}", numbers=False)
-        # Only an escape can produce characters that `numbered_lines` rejects.
-        yield _jsonl_record(f"{path}:{number}", number, value, escapes="\\" in line)
+        yield _jsonl_record(f"{path}:{number}", number, parse_json(line, f"{path}:{number}", numbers=False))
 
 
-def _jsonl_record(where: str, number: int, value: object, escapes: bool) -> Record:
+def _jsonl_record(where: str, number: int, value: object) -> Record:
     if not isinstance(value, dict):
         raise CotextError(f"{where}: expected a JSON object with the key 'id', found {type(value).__name__}")
     document_id = value.get("id")
@@ -182,7 +180,7 @@ def _jsonl_record(where: str, number: int, value: object, escapes: bool) -> Reco
         raise CotextError(f"{where}: {shown(kind)}, an additional output of Cotext, which is not a corpus")
     if not isinstance(document_id, str) or not document_id:
         raise CotextError(f"{where}: the key 'id' must contain a text that is not empty")
-    sides = {key: _sentences(where, document_id, key, value.get(key), escapes) for key in LISTS}
+    sides = {key: _sentences(where, document_id, key, value.get(key)) for key in LISTS}
     if (sides["sentences"] is None) == (sides["source"] is None and sides["target"] is None):
         raise CotextError(
             f"{where}: document {document_id!r} needs either the key 'sentences' or the keys 'source' and "
@@ -191,20 +189,15 @@ def _jsonl_record(where: str, number: int, value: object, escapes: bool) -> Reco
     return Record(document_id, number, 0, sides["sentences"], sides["source"], sides["target"])
 
 
-def _sentences(
-    where: str, document_id: str, key: str, value: object, escapes: bool
-) -> tuple[str, ...] | None:
+def _sentences(where: str, document_id: str, key: str, value: object) -> tuple[str, ...] | None:
     if value is None:
         return None
     if not isinstance(value, list) or not all(isinstance(sentence, str) for sentence in value):
         raise CotextError(f"{where}: document {document_id!r}: the key {key!r} must contain a list of texts")
-    if escapes:
-        for index, sentence in enumerate(value):
-            try:
-                one_line(document_id, index, sentence)
-            except CotextError as error:
-                raise CotextError(f"{where}: {error}") from None
-    return tuple(value)
+    try:
+        return tuple(one_line(document_id, index, sentence) for index, sentence in enumerate(value))
+    except CotextError as error:
+        raise CotextError(f"{where}: {error}") from None
 
 
 def encode_jsonl(record: Record) -> str:
