@@ -14,13 +14,6 @@ if TYPE_CHECKING:
     from cotext.data.tokenizer import TokenizerSettings
 
 
-def _given_languages(source: str, target: str) -> Languages:
-    return Languages(
-        language_code(source, "--source-language") if source else "",
-        language_code(target, "--target-language") if target else "",
-    )
-
-
 class CorpusFormat(Request):
     """The format of the input corpora."""
 
@@ -63,7 +56,27 @@ class SentenceSplitting(Request):
         )
 
 
-class AlignmentRequest(SentenceSplitting):
+class LanguagePair(Request):
+    """The languages of a corpus."""
+
+    source_language: str = option(
+        "Language code such as en. Default: guessed from the file names.", default=""
+    )
+    target_language: str = option(
+        "Language code such as de. Default: guessed from the file names.", default=""
+    )
+
+    @property
+    def languages(self) -> Languages:
+        """The given languages as codes; empty if they are to be guessed."""
+        source, target = self.source_language, self.target_language
+        return Languages(
+            language_code(source, "--source-language") if source else "",
+            language_code(target, "--target-language") if target else "",
+        )
+
+
+class AlignmentRequest(SentenceSplitting, LanguagePair):
     """Documents and translations to align by sentence; see `cotext.data.aligned_corpus`."""
 
     source: Sequence[Path] = option(
@@ -76,8 +89,6 @@ class AlignmentRequest(SentenceSplitting):
     run: Path | None = option(
         "Run whose translation probabilities guide the alignment, too.", default=None, is_run=True
     )
-    source_language: str = option("Language code. Default: guessed from the file names.", default="")
-    target_language: str = option("Language code. Default: guessed from the file names.", default="")
 
     def check(self) -> None:
         """Raise CotextError if the format of the output cannot hold two languages."""
@@ -85,17 +96,12 @@ class AlignmentRequest(SentenceSplitting):
             raise CotextError(f"{self.out}: the name must end in .tsv, .jsonl or .tmx")
 
     @property
-    def languages(self) -> Languages:
-        """The given languages as codes; empty if they are to be guessed."""
-        return _given_languages(self.source_language, self.target_language)
-
-    @property
     def format(self) -> str:
         """The format of the output, by its file name."""
         return re.sub(r"\.(xz|gz)$", "", self.out.name.lower()).rpartition(".")[2]
 
 
-class PreparationRequest(SentenceSplitting, CorpusFormat):
+class PreparationRequest(SentenceSplitting, LanguagePair, CorpusFormat):
     """Corpora to encode into the data folder `out`; see `cotext.prepare`."""
 
     out: Path = option("Data folder to make.")
@@ -126,23 +132,14 @@ class PreparationRequest(SentenceSplitting, CorpusFormat):
         default=0,
         least=0,
     )
-    source_language: str = option(
-        "Language code such as en, or a language of the tokenizer of --tokenizer, such as eng_Latn. "
-        "Default: guessed from the file names.",
-        default="",
-    )
-    target_language: str = option(
-        "Language code such as de, or a language of the tokenizer of --tokenizer, such as deu_Latn. "
-        "Default: guessed from the file names.",
-        default="",
-    )
     vocabulary: int | None = option(
         "Vocabulary size. Default: depends on the corpus size, at most 32000; see docs/tokenizers.md.",
         default=None,
     )
     tokenizer: str = option(
         "Tokenizer to train: sentencepiece, sentencepiece-bpe or moses-bpe. Or a run, a data folder or a "
-        "downloaded model, to use its tokenizer (needed for `train --init`).",
+        "downloaded model, to use its tokenizer (needed for `train --init`). Names of its languages, such as "
+        "eng_Latn, can then be given as --source-language and --target-language.",
         default="sentencepiece",
         is_run=True,
     )
@@ -216,11 +213,6 @@ class PreparationRequest(SentenceSplitting, CorpusFormat):
         """The run or data folder whose tokenizer is used, or None."""
         folder = Path(self.tokenizer)
         return folder if (folder / "tokenizer").is_dir() else None
-
-    @property
-    def languages(self) -> Languages:
-        """The given languages as codes; empty if they are to be guessed."""
-        return _given_languages(self.source_language, self.target_language)
 
     @property
     def tokenizer_settings(self) -> "TokenizerSettings":
