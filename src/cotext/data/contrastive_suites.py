@@ -4,7 +4,7 @@ The readers are in `cotext.data.suite_files`.
 """
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from sys import intern
@@ -174,14 +174,3 @@ class Entry(BaseModel):
             problem = error.errors(include_url=False)[0]
             key = f"{'.'.join(map(str, problem['loc']))!r}: " if problem["loc"] else ""
             raise CotextError(f"{where}: {key}{problem['msg'].removeprefix('Value error, ')}") from None
-
-
-def gathered(
-    path: Path, name: str, source_language: str, target_language: str, examples: Iterable[ContrastiveExample]
-) -> ContrastiveSuite:
-    """Create a suite from examples; errors are re-raised with the name of the file."""
-    try:
-        return ContrastiveSuite(name, source_language, target_language, tuple(examples))
-    except CotextError as error:
-        message = str(error)
-        raise CotextError(message if message.startswith(str(path)) else f"{path}: {message}") from None

@@ -17,10 +17,9 @@ from cotext.data.contrastive_suites import (
     Interned,
     Line,
     Text,
-    gathered,
 )
 from cotext.data.formats.streams import OUTER_SPACE, numbered_lines, read_whole
-from cotext.runtime.errors import CotextError, shown
+from cotext.runtime.errors import CotextError, naming, shown
 from cotext.runtime.reading import parse_json
 
 # --- The context of ContraPro, from subtitles with one file per film and language, and one sentence per line.
@@ -150,83 +149,70 @@ def is_contrapro_with_context(text: str) -> bool:
     return isinstance(entry, dict) and {"ref", "contrastive"} <= entry.keys()
 
 
-def read_contrapro_with_context(path: Path, text: str) -> ContrastiveSuite:
+def _contrapro_with_context(path: Path, text: str) -> Iterator[ContrastiveExample]:
     """Read ContraPro with one JSON object per line and one context sentence on both sides.
 
     The candidates are the reference and then the contrastive translations. If both context sentences are
     empty, the document begins here, and the example has one sentence.
     """
-
-    def examples() -> Iterator[ContrastiveExample]:
-        for number, line in enumerate(text.split("\n"), start=1):
-            if not line.strip():
-                continue
-            content = parse_json(line, f"{path}:{number}")
-            identifier = str(content.get("id", number - 1) if isinstance(content, dict) else number - 1)
-            entry = _ContraproLine.of(content, f"{path}:{number}: example {identifier!r}")
-            begins = not (entry.src_context.strip() or entry.ref_context.strip())
-            meta = entry.meta or _Antecedent()
-            yield ContrastiveExample(
-                id=identifier,
-                phenomenon="pronoun",
-                distance=meta.distance,
-                source=(entry.src,) if begins else (entry.src_context, entry.src),
-                candidates=tuple(
-                    (sentence,) if begins else (entry.ref_context, sentence)
-                    for sentence in (entry.ref, *entry.contrastive)
-                ),
-                correct=0,
-                tags=meta.tags(entry.ref_pronoun),
-            )
-
-    return gathered(path, "contrapro-ctx1", "en", "de", examples())
+    for number, line in enumerate(text.split("\n"), start=1):
+        if not line.strip():
+            continue
+        content = parse_json(line, f"{path}:{number}")
+        identifier = str(content.get("id", number - 1) if isinstance(content, dict) else number - 1)
+        entry = _ContraproLine.of(content, f"{path}:{number}: example {identifier!r}")
+        begins = not (entry.src_context.strip() or entry.ref_context.strip())
+        meta = entry.meta or _Antecedent()
+        yield ContrastiveExample(
+            id=identifier,
+            phenomenon="pronoun",
+            distance=meta.distance,
+            source=(entry.src,) if begins else (entry.src_context, entry.src),
+            candidates=tuple(
+                (sentence,) if begins else (entry.ref_context, sentence)
+                for sentence in (entry.ref, *entry.contrastive)
+            ),
+            correct=0,
+            tags=meta.tags(entry.ref_pronoun),
+        )
 
 
-def read_contrapro(path: Path, entries: list[Any], context: SubtitleContext) -> ContrastiveSuite:
+def _contrapro(path: Path, entries: list[Any], context: SubtitleContext) -> Iterator[ContrastiveExample]:
     """Read ContraPro as published: tested sentences, and their positions in OpenSubtitles.
 
     The candidates are the reference and then the contrastive translations. The tested sentences are taken
     from the suite, not from OpenSubtitles, so that candidates differ only as intended by its authors.
     """
-
-    def examples() -> Iterator[ContrastiveExample]:
-        for number, content in enumerate(entries):
-            where = f"{path}: example {number}"
-            entry = _Contrapro.of(content, where)
-            sources, targets = context.before(entry.document, entry.line, entry.source, where)
-            wrong = (error.contrastive for error in entry.errors)
-            yield ContrastiveExample(
-                id=str(number),
-                phenomenon="pronoun",
-                distance=entry.distance,
-                source=(*map(intern, sources), entry.source),
-                candidates=tuple((*map(intern, targets), s) for s in (entry.reference, *wrong)),
-                correct=0,
-                tags=entry.tags(entry.pronoun.lower()),
-                document=entry.document,
-            )
-
-    return gathered(path, f"contrapro-original-ctx{context.sentences}", "en", "de", examples())
+    for number, content in enumerate(entries):
+        where = f"{path}: example {number}"
+        entry = _Contrapro.of(content, where)
+        sources, targets = context.before(entry.document, entry.line, entry.source, where)
+        wrong = (error.contrastive for error in entry.errors)
+        yield ContrastiveExample(
+            id=str(number),
+            phenomenon="pronoun",
+            distance=entry.distance,
+            source=(*map(intern, sources), entry.source),
+            candidates=tuple((*map(intern, targets), s) for s in (entry.reference, *wrong)),
+            correct=0,
+            tags=entry.tags(entry.pronoun.lower()),
+            document=entry.document,
+        )
 
 
-def read_voita(path: Path, entries: list[Any]) -> ContrastiveSuite:
+def _voita(path: Path, entries: list[Any]) -> Iterator[ContrastiveExample]:
     """Read a consistency set of Voita et al.; `src` and `dst` are sentences joined by ` _eos `."""
-    stem = path.name.partition(".")[0]
-    phenomenon = next((known for known in _VOITA_PHENOMENA if stem.startswith(known)), "unknown")
-
-    def examples() -> Iterator[ContrastiveExample]:
-        for number, content in enumerate(entries):
-            entry = _Voita.of(content, f"{path}: example {number}")
-            yield ContrastiveExample(
-                id=str(number),
-                phenomenon=phenomenon,
-                distance=entry.ctx_dist,
-                source=_split(entry.src),
-                candidates=tuple(map(_split, entry.dst)),
-                correct=entry.true_ind,
-            )
-
-    return gathered(path, f"voita-consistency/{stem}", "en", "ru", examples())
+    phenomenon = next((known for known in _VOITA_PHENOMENA if path.name.startswith(known)), "unknown")
+    for number, content in enumerate(entries):
+        entry = _Voita.of(content, f"{path}: example {number}")
+        yield ContrastiveExample(
+            id=str(number),
+            phenomenon=phenomenon,
+            distance=entry.ctx_dist,
+            source=_split(entry.src),
+            candidates=tuple(map(_split, entry.dst)),
+            correct=entry.true_ind,
+        )
 
 
 def _split(group: str) -> tuple[str, ...]:
@@ -261,9 +247,13 @@ def read_suite(path: Path, context: SubtitleContext | None = None) -> Contrastiv
     list, with the phenomenon in the file name. Equal sentences share one string in memory. Raises CotextError
     with file, example and reason.
     """
-    text = read_whole(path)
+    with naming(path):
+        return _suite(path, read_whole(path), context)
+
+
+def _suite(path: Path, text: str, context: SubtitleContext | None) -> ContrastiveSuite:
     if is_contrapro_with_context(text):
-        return read_contrapro_with_context(path, text)
+        return ContrastiveSuite("contrapro-ctx1", "en", "de", tuple(_contrapro_with_context(path, text)))
     try:
         content = parse_json(text, str(path))
     except CotextError as error:
@@ -275,20 +265,22 @@ def read_suite(path: Path, context: SubtitleContext | None = None) -> Contrastiv
                 f"{path}: ContraPro as published, which has the tested sentences alone; make a suite with "
                 "their context: cotext convert-suite contrapro.json --documents FOLDER --out FILE"
             )
-        return read_contrapro(path, content, context)
+        name = f"contrapro-original-ctx{context.sentences}"
+        return ContrastiveSuite(name, "en", "de", tuple(_contrapro(path, content, context)))
     if context is not None:
         raise CotextError(f"{path}: has its own context; leave out --documents and --context")
     if isinstance(content, list):
-        return read_voita(path, content)
+        name = f"voita-consistency/{path.name.partition('.')[0]}"
+        return ContrastiveSuite(name, "en", "ru", tuple(_voita(path, content)))
     if isinstance(content, dict):
-        return _read_own(path, content)
+        return _own_suite(path, content)
     raise CotextError(
         f'{path}: not a contrastive suite; expected a JSON object with "format": "{FORMAT_NAME}", or a '
         "published suite (see docs/contrastive-format.md)"
     )
 
 
-def _read_own(path: Path, document: dict[str, Any]) -> ContrastiveSuite:
+def _own_suite(path: Path, document: dict[str, Any]) -> ContrastiveSuite:
     format = document.get("format")
     if format != FORMAT_NAME:
         raise CotextError(
@@ -300,10 +292,10 @@ def _read_own(path: Path, document: dict[str, Any]) -> ContrastiveSuite:
             f"{FORMAT_VERSION}"
         )
     suite = _OwnSuite.of(document, f"{path}")
-    examples = (
+    examples = tuple(
         ContrastiveExample(
             **dict(entry) | {"source": tuple(entry.source), "candidates": tuple(map(tuple, entry.candidates))}
         )
         for entry in suite.examples
     )
-    return gathered(path, suite.name, suite.source_language, suite.target_language, examples)
+    return ContrastiveSuite(suite.name, suite.source_language, suite.target_language, examples)

@@ -18,7 +18,7 @@ from cotext.data.formats.streams import Record, Side, atomic_sinks, check_readab
 from cotext.data.formats.table import Format, detect_format, find_format
 from cotext.data.formats.xml_formats import encode_tmx
 from cotext.data.languages import Languages, language_of_name, languages_of_names, primary_language
-from cotext.runtime.errors import CotextError
+from cotext.runtime.errors import CotextError, naming
 
 UNEQUAL: Final = (
     "every source sentence needs exactly one target sentence (`prepare --skip-unequal` skips such documents)"
@@ -283,16 +283,13 @@ def _write(
             for sink, record in zip(sinks, records, strict=False):
                 opening = row.header if previous is None else row.between
                 try:
-                    sink.write(opening + encode(record))
+                    with naming(sink.path):
+                        sink.write(opening + encode(record))
                 except UnicodeEncodeError:
                     raise CotextError(
                         f"{sink.path}: document {document_id!r} has half a character (a lone surrogate), "
                         "which UTF-8 cannot write; remove it"
                     ) from None
-                except CotextError as error:
-                    if str(error).startswith(str(sink.path)):
-                        raise
-                    raise CotextError(f"{sink.path}: {error}") from None
             for sink in sinks[len(paths) :]:
                 sink.write(encode_side_line(records[0]))
             _check_kept(kept, (document_id, len(records[0].sentences or ())))

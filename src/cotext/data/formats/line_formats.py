@@ -16,7 +16,7 @@ from cotext.data.formats.streams import (
     one_line,
     sentences_to_write,
 )
-from cotext.runtime.errors import CotextError, shown
+from cotext.runtime.errors import CotextError, naming, shown
 from cotext.runtime.reading import parse_json
 
 DOCUMENT_LINE = "<d>"
@@ -194,10 +194,8 @@ def _sentences(where: str, document_id: str, key: str, value: object) -> tuple[s
         return None
     if not isinstance(value, list) or not all(isinstance(sentence, str) for sentence in value):
         raise CotextError(f"{where}: document {document_id!r}: the key {key!r} must contain a list of texts")
-    try:
+    with naming(where):
         return tuple(one_line(document_id, index, sentence) for index, sentence in enumerate(value))
-    except CotextError as error:
-        raise CotextError(f"{where}: {error}") from None
 
 
 def encode_jsonl(record: Record) -> str:

@@ -21,7 +21,7 @@ from cotext.data.tokenizer.protocol import (
     fingerprint_of_files,
 )
 from cotext.data.tokenizer.sentencepiece import SentencePieceBPETokenizer, SentencePieceTokenizer
-from cotext.runtime.errors import CotextError, shown
+from cotext.runtime.errors import CotextError, naming, shown
 from cotext.runtime.reading import read_bytes, read_json
 
 SIDES: Final[tuple[Side, ...]] = get_args(Side)
@@ -135,10 +135,8 @@ def _load_imported(
     files = {name: read_bytes(folder / name, MAX_MODEL_BYTES) for name in names}
     if fingerprint_of_files(kind.kind, files) != description["fingerprint"]:
         raise _foreign(folder / names[0])
-    try:
+    with naming(folder):
         tokenizer = kind.from_stored(files, chosen)
-    except CotextError as error:
-        raise CotextError(f"{folder}: {error}") from None
     return tokenizer, description_of(tokenizer, names, asdict(chosen))
 
 
