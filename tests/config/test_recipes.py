@@ -156,20 +156,3 @@ def test_parameters_of_the_base_transformer() -> None:
     assert parameters(learned, 32_000) == parameters(base, 32_000) + 4 * 512
     pre_norm = load_config("focused-concatenation/base", "base", ["model.pre_norm=true"])
     assert parameters(pre_norm, 32_000) == parameters(base, 32_000) + 2 * 2 * 512  # the norms at the top
-
-
-def test_parameters_that_mcn_has_beyond_its_sentence_model() -> None:
-    """Zheng et al. 2020, table 1: 4.7 million.
-
-    With dimension D = 512, feed-forward F = 2048 and 4 layers a side:
-
-        the layer above the others   4 * (D * D + D)  +  D * F + F  +  F * D + D  +  2 norms     3,152,384
-        vectors of distances         2 * 41 * 64                                                      5,248
-        gate and norm                2 * D * D + D  +  2 * D                                        525,824
-        distances of the decoder     4 * (D * D + 2 * D)                                          1,052,672
-        segments                     20 * D                                                          10,240
-    """
-    final, sent = (load_config(f"mcn/{name}") for name in ("final", "sent"))
-    assert parameters(final, 32_000) - parameters(sent, 32_000) == 4_746_368
-    attention = load_config("mcn/final", None, ["model.document.feed_forward=false"])
-    assert round((parameters(attention, 32_000) - parameters(sent, 32_000)) / 1e6, 1) == 2.6

@@ -342,27 +342,6 @@ class TestForeignContext:
         must_raise(f"one.arrow: {message}", next, lonely.batches(Cursor()))
         make_sampler(one).require_instances()
 
-    def test_by_hand(self, tmp_path: Path) -> None:
-        """Two documents, the other longer by one sentence; the long stranger makes its window shed one."""
-        two = write_lengths(tmp_path / "two.arrow", [[1, 1], [2, 2, 6]])
-        view = WindowView(before=1, limit=Limit(8))
-        seen = Counter()
-        for epoch in range(40):
-            for batch, _ in epoch_of(make_sampler(two, view, 8, 8, arrangement=FOREIGN), epoch):
-                for document, tokens, labels in rows(batch):
-                    assert tokens == labels
-                    seen[document, tuple(t for t in tokens if t < 1000)] += 1
-        assert set(seen) == {
-            (0, (0,)),
-            (0, (10, 10, 1)),
-            (0, (11, 11, 1)),
-            (0, (1,)),  # beside a stranger of 6 + 1 tokens it stays alone
-            (1, (10, 10)),
-            (1, (0, 11, 11)),
-            (1, (1, 11, 11)),
-            (1, (12,) * 6),  # 6 + 1 tokens of its own, and 2 of the stranger: the same
-        }
-
 
 class ReadingStore(TokenStore):
     """Notes what is read from it."""

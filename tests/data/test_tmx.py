@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cotext.data.documents import ParallelDocument
-from cotext.data.formats import read_parallel, write_parallel
+from cotext.data.formats import read_parallel
 from cotext.data.formats.xml_formats import encode_memory, pairs
 from tests.loops import loop_over
 from tests.refusals import must_raise
@@ -59,15 +59,6 @@ def test_documents_languages_and_encodings(tmp_path: Path) -> None:
     path = tmp_path / "memory.tmx"
     path.write_bytes(memory(unit("Ä.", "ö.")).encode("utf-16"))
     assert list(read_parallel(path, None, "tmx")) == [ParallelDocument("1", ("Ä.",), ("ö.",))]
-
-
-def test_what_was_written_names_its_languages(tmp_path: Path) -> None:
-    path = tmp_path / "out.tmx"
-    write_parallel(path, None, [ParallelDocument("d", ("A & b.",), ("<x>",))], "tmx", ("en", "de"))
-    content = path.read_text()
-    assert '<tuv xml:lang="de"><seg>&lt;x&gt;</seg></tuv>' in content
-    assert '<prop type="x-position">1</prop>' in content
-    assert list(read_parallel(path, None)) == [ParallelDocument("d", ("A & b.",), ("<x>",))]
 
 
 @loop_over(

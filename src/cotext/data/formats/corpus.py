@@ -223,7 +223,8 @@ def write_parallel(
             raise CotextError(
                 f"the format {format} contains both languages in one file; remove the target file {target}"
             )
-        _write(row, [source], _both_sides(documents), languages)
+        both = ((Record(d.id, source=d.source, target=d.target),) for d in documents)
+        _write(row, [source], both, languages)
         return
     if target is None:
         raise CotextError(f"files of the format {format} contain one language; name the target file, too")
@@ -243,16 +244,10 @@ def write_translations(
     `read_documents` with side "target" returns the hypotheses in both cases. Raises the same errors as
     `write_documents`.
     """
-    row = find_format(format)
-    if row.holds_both_languages:
-        _write(row, [path], _both_sides(documents), languages)
+    if find_format(format).holds_both_languages:
+        write_parallel(path, None, documents, format, languages)
     else:
-        _write(row, [path], ((Record(d.id, sentences=d.target),) for d in documents))
-
-
-def _both_sides(documents: Iterable[ParallelDocument]) -> Iterator[tuple[Record]]:
-    for document in documents:
-        yield (Record(document.id, source=document.source, target=document.target),)
+        write_documents(path, (Document(d.id, d.target) for d in documents), format)
 
 
 def _write(
