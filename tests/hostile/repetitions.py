@@ -14,7 +14,7 @@ from html import escape
 from typing import Any
 
 from cotext.data.convert import Detokeniser
-from cotext.data.formats.streams import markup_kind, subtitle_kind
+from cotext.data.formats.streams import markup_root, subtitle_kind
 from cotext.data.placeholders import placeholder_spans
 from cotext.data.splitting import Splitter, join_sentences
 from cotext.data.tokenizer.protocol import clean
@@ -298,7 +298,7 @@ def _texts() -> dict[str, Callable[[str], object]]:
     found["wrapping"] = lambda text: wrapped(text, 79)
     found["joined sentences"] = lambda text: join_sentences([text, text], "")
     found["normal form"] = clean
-    found["markup of other formats"] = markup_kind
+    found["markup of other formats"] = markup_root
     found["subtitles of other formats"] = lambda text: subtitle_kind(text.split("\n"))
     for language in ("en", "fr", "zh", "fi"):
         found[f"detokeniser {language}"] = partial(_detokenised, language)

@@ -43,10 +43,9 @@ _CONVERTIBLE: Final = {
     GZ_BEGINNING: "it looks gzip-compressed: add .gz to the file name",
 }
 
-TRANSLATION_MEMORY: Final = "a translation memory (TMX)"  # a corpus, unlike the others
-_KNOWN_ROOTS: Final = {"html": "HTML", "tmx": TRANSLATION_MEMORY, "xliff": "XLIFF"}
+MARKUP: Final = {"html": "HTML", "head": "HTML", "body": "HTML", "xliff": "XLIFF"}
 # Root elements that are recognised without an XML declaration, because such files are common.
-_BARE_ROOTS: Final = ("html", "head", "body", "tmx", "xliff")
+_BARE_ROOTS: Final = (*MARKUP, "tmx")
 _DOCTYPE = r"<!DOCTYPE[^\[>]*(?:\[[^\]]*\]\s*)?>"
 _PROLOG = re.compile(rf"(?:\s+|<\?.*?\?>|<!--.*?-->|{_DOCTYPE})*", re.DOTALL | re.IGNORECASE)
 _ROOT = re.compile(r"<(?:\w+:)?([A-Za-z][\w.-]*)(?=[\s/>])[^<>]*>")
@@ -85,25 +84,21 @@ def binary_kind(head: bytes) -> str:
     return ""
 
 
-def markup_kind(text: str) -> str:
-    """Return the kind of markup of a text; empty for plain text, and for XML of the format wmt-xml."""
-    start = _PROLOG.match(text)
-    begin = start.end() if start else 0
+def markup_root(text: str) -> str:
+    """Return the name of the root element of XML or HTML in lower case; empty for other text."""
+    prolog = _PROLOG.match(text)
+    begin = prolog.end() if prolog else 0
     declared = text[:begin].strip()
     root = _ROOT.match(text, begin)
     if root is None:
-        return ""
+        # Malformed XML is a corpus, whose reader will report the error.
+        return CORPUS_ROOTS[0] if declared and text.startswith("<", begin) else ""
     name = root[1].lower()
-    if declared:
-        if name in CORPUS_ROOTS:
-            return ""
-        if name == "html" or re.search(r"<!DOCTYPE\s+html", declared, re.IGNORECASE):
-            return "HTML"
-        return _KNOWN_ROOTS.get(name, f"XML with the root element <{root[1][:40]}>")
+    if declared or name in CORPUS_ROOTS:
+        return "html" if re.search(r"<!DOCTYPE\s+html", declared, re.IGNORECASE) else name
     # In markup, another tag follows the first one; in a sentence about a tag, words follow.
     rest = text[root.end() :].lstrip()
-    is_markup = name in _BARE_ROOTS and (rest.startswith("<!--") or _TAG.match(rest))
-    return _KNOWN_ROOTS.get(name, "HTML") if is_markup else ""
+    return name if name in _BARE_ROOTS and (rest.startswith("<!--") or _TAG.match(rest)) else ""
 
 
 def subtitle_kind(lines: list[str]) -> str:

@@ -12,13 +12,13 @@ from cotext.data.formats.docids import find_side_file
 from cotext.data.formats.line_formats import DOCUMENT_LINE
 from cotext.data.formats.streams import (
     CORPUS_ROOTS,
+    MARKUP,
     OUTER_SPACE,
-    TRANSLATION_MEMORY,
     Record,
     beginning,
     binary_kind,
     check_readable,
-    markup_kind,
+    markup_root,
     refuse,
     subtitle_kind,
 )
@@ -153,10 +153,6 @@ def require_written(out: Path) -> None:
 # --- Detection of corpus formats by the beginning of the content and by side files.
 
 BEGINNING_BYTES = 1 << 18
-# An XML prolog, or a root element; other text may also begin with "<".
-_PROLOG_BEGINNING = re.compile(r"<\?xml\b|<!DOCTYPE\b|<!--", re.IGNORECASE)
-_ROOT_BEGINNING = re.compile(rf"<({'|'.join(CORPUS_ROOTS)})(\s+[\w:.-]+\s*=.*|\s*/?>.*|\s*)$", re.IGNORECASE)
-_PROLOG_THEN_WORDS = re.compile(r"(?><\?.*?\?>|<!--.*?-->|<!DOCTYPE[^<>]*>)\s*[^\s<]", re.IGNORECASE)
 _TALK_BEGINNING = re.compile(r"(?:<doc\s[^<>]*>\s*)?<(?:url>\s*https?:|talkid>)")
 _OBJECT_BEGINNING = re.compile(r'\{\s*"')
 _CATALOGUE_BEGINNING = re.compile(r'[\[{]$|\{\s*"|\[\s*["\[{]')
@@ -193,21 +189,16 @@ def detect_format(path: Path) -> str:
         refuse(path, f"{kind}, as a catalogue of strings")
     if _TALK_BEGINNING.match(text.lstrip()):
         refuse(path, "a training file of IWSLT (train.tags)")
-    prolog = _PROLOG_BEGINNING.match(first) and not _PROLOG_THEN_WORDS.match(first)
-    if prolog or _ROOT_BEGINNING.match(first):
-        kind = markup_kind(text)
-        if kind == TRANSLATION_MEMORY:
-            return "tmx"
-        refuse(path, kind)
-        return "wmt-xml"
+    root = markup_root(text) if first.startswith("<") else ""
+    if root == "tmx" or root in CORPUS_ROOTS:
+        return "tmx" if root == "tmx" else "wmt-xml"
+    if root:
+        refuse(path, MARKUP.get(root, f"XML with the root element <{root[:40]}>"))
     if first == DOCUMENT_LINE:
         return "d-lines"
     if find_side_file(path) is not None:
         return "docids"
-    kind = markup_kind(text) if first.startswith("<") else subtitle_kind(lines)
-    if kind == TRANSLATION_MEMORY:
-        return "tmx"
-    refuse(path, kind)
+    refuse(path, subtitle_kind(lines))
     if lines[-1] == "":
         lines.pop()
     if {line.count("\t") for line in lines} in ({1}, {2}) and all(
