@@ -122,8 +122,7 @@ def test_ctrl_c_is_a_message_and_the_same_command_goes_on(world: World, tmp_path
     stopped = signal_when(process, lambda: finished_documents(out) >= 3, signal.SIGINT)
     assert stopped.code == 130, stopped
     assert stopped.err.splitlines()[-1] == (
-        "cotext: interrupted; to resume train, translate, distill, prepare or a shard, run the same command "
-        "again"
+        "cotext: interrupted; to resume train, translate, distill or a shard, run the same command again"
     )
     assert "Traceback" not in stopped.err
     assert not out.exists()
