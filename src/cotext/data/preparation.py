@@ -1,4 +1,4 @@
-"""The writing of a folder of prepared data, which replaces an older folder of this kind.
+"""Atomic replacement of a folder of prepared data.
 
     .OUT.replaced/    the old folder OUT, until the new one is in place
 
