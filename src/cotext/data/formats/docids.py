@@ -6,6 +6,7 @@ sentences.
 
 import re
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from pathlib import Path
 
 from cotext.data.formats.streams import (
@@ -91,41 +92,38 @@ def read_docids(path: Path) -> Iterator[Record]:
             f"{path}: the format docids needs the side file {side_file_to_write(path)}, which does not exist"
         )
     lines = _stripped_lines(path)
-    empty_line_between: bool | None = None
+    line = next(lines, None)
     line_number = 0
-    waiting: tuple[int, str] | None = None
+    empty_line_between: bool | None = None
     for order, (side_line, document_id, count) in enumerate(read_side_file(side_path)):
-        if order > 0:
-            waiting = waiting or next(lines, None)
-            if empty_line_between is None and waiting is not None:
+        if order > 0 and line is not None:
+            if empty_line_between is None:
                 # If the first boundary has an empty line, all must have one. If that line was an empty
                 # sentence instead, the line count is wrong at the end of the file, which raises an error.
-                empty_line_between = waiting[1] == ""
-            if empty_line_between and waiting is not None:
-                if waiting[1]:
+                empty_line_between = line[1] == ""
+            if empty_line_between:
+                if line[1]:
                     raise CotextError(
-                        f"{path}:{waiting[0]}: expected the empty line before document {document_id!r} "
-                        f"({side_path}:{side_line}) but found {waiting[1][:60]!r}; the count of the "
-                        "previous document in the side file is too small"
+                        f"{path}:{line[0]}: expected the empty line before document {document_id!r} "
+                        f"({side_path}:{side_line}) but found {line[1][:60]!r}; the count of the previous "
+                        "document in the side file is too small"
                     )
-                waiting = None
-                line_number += 1
+                line_number = line[0]
+                line = next(lines, None)
         first = line_number + 1
         sentences = Gathered(path)
         while len(sentences) < count:
-            pair = waiting or next(lines, None)
-            waiting = None
-            if pair is None:
+            if line is None:
                 raise CotextError(
                     f"{path}: ends after line {line_number}; document {document_id!r} "
                     f"({side_path}:{side_line}) should have {count} sentences, but has {len(sentences)}"
                 )
-            line_number = pair[0]
-            sentences.append(pair[1])
+            line_number = line[0]
+            sentences.append(line[1])
+            line = next(lines, None)
         yield Record(document_id, first, 1, sentences=tuple(sentences))
-    if waiting := waiting or next((line for line in lines if line[1]), None):
-        number, sentence = waiting
+    if extra := next((rest for rest in chain([line], lines) if rest and rest[1]), None):
         raise CotextError(
-            f"{path}:{number}: {sentence[:60]!r} comes after the last document of {side_path}; a document or "
-            "a sentence is missing in the side file"
+            f"{path}:{extra[0]}: {extra[1][:60]!r} comes after the last document of {side_path}; a document "
+            "or a sentence is missing in the side file"
         )
