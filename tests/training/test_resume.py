@@ -24,7 +24,6 @@ from torch import Tensor
 
 from cotext.config.recipe import Config
 from cotext.data.batch import Batch
-from cotext.data.store import StoreWriter, TokenStore
 from cotext.losses.cross_entropy import LossParts
 from cotext.models import checkpoint as ckpt
 from cotext.runtime.errors import CotextError
@@ -403,31 +402,15 @@ class TestRefusals:
         training_state.save_progress(folder, progress)
         training_is_refused(run_config(), data, run, r"trained by 2 processes; 1 cannot resume it")
 
-    @pytest.mark.parametrize("name", ["train", "dev"])
-    def test_the_same_documents_in_another_order(
-        self, data: Path, run: Path, tmp_path: Path, name: str
-    ) -> None:
-        """Equal totals, equal tokenizer; another development set is other data, too."""
-        other = tmp_path / "data"
-        shutil.copytree(data, other)
-        store = TokenStore(data / f"{name}.arrow")
-        with StoreWriter(other / f"{name}.arrow", store.tokenizer_fingerprint) as writer:
-            for document in reversed(list(store)):
-                writer.add(
-                    document.id, *([s.tolist() for s in side] for side in (document.source, document.target))
-                )
-        assert TokenStore(other / f"{name}.arrow").totals == store.totals
-        before = listing(run)
-        training_is_refused(
-            run_config(), other, run, f"trained on other data \\({name}.arrow changed\\); pass the same"
-        )
-        assert listing(run) == before
-
     def test_another_development_text(self, data: Path, run: Path, tmp_path: Path) -> None:
         other = tmp_path / "data"
         shutil.copytree(data, other)
         (other / "dev.jsonl").write_text((data / "dev.jsonl").read_text().replace("katze", "hund"))
-        training_is_refused(run_config(), other, run, r"dev\.jsonl changed")
+        before = listing(run)
+        training_is_refused(
+            run_config(), other, run, r"trained on other data \(dev\.jsonl changed\); pass the"
+        )
+        assert listing(run) == before
 
     @pytest.mark.parametrize("kind", ["living", "elsewhere"])
     def test_a_run_that_another_process_trains(self, data: Path, run: Path, kind: str) -> None:

@@ -40,7 +40,7 @@ from cotext.models.run_folder import (
     write_config,
 )
 from cotext.runtime.errors import CotextError, shown
-from cotext.runtime.files import replacing, require_new
+from cotext.runtime.files import discard, replacing, require_new
 from cotext.runtime.locks import writing
 from cotext.runtime.version import __version__
 
@@ -298,14 +298,6 @@ def put_in_place(temporary: Path, final: Path) -> None:
     if final.exists():
         discard(final)
     os.replace(temporary, final)
-
-
-def discard(folder: Path) -> None:
-    """Hide, then delete a checkpoint: an interrupted deletion leaves nothing that looks complete."""
-    hidden = folder.with_name(f".{folder.name}.old")
-    shutil.rmtree(hidden, ignore_errors=True)
-    os.replace(folder, hidden)
-    shutil.rmtree(hidden)
 
 
 def prune(run: Path, keep_models: set[int], keep_states: set[int]) -> None:
