@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
-from cotext.layers import positions
 from cotext.layers.blocks import Size, TransformerBlock
 from cotext.layers.buckets import Sentences
 from cotext.layers.kernels import relative
@@ -113,27 +112,6 @@ def naive(attention: SelfAttention, x: Tensor, sentence: Tensor, context: int | 
 def test_segment_attention_by_its_equations(relative: bool, context: int | None, packed: bool) -> None:
     """With gradients; one row has more sentences than there are vectors on either side, one has a single."""
     check_segment_attention(sentences([[2, 1, 3], [1] * 24, [5]]), relative, context, packed)
-
-
-@pytest.mark.parametrize("context", [None, 30])
-@pytest.mark.parametrize("tokens", [7, 48])
-def test_segment_attention_of_many_sentences_comes_in_chunks(
-    tokens: int, context: int | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Sentences beyond the clipped distance on both sides of a chunk; rows that end early, or in a chunk."""
-    monkeypatch.setattr(positions, "CHUNK_TOKENS", tokens)
-    sentence = sentences([[1, 2] * 52, [1, 3, 2] * 6, [5]])
-    assert len(layout(sentence).segments.chunks) == -(-156 // tokens)
-    check_segment_attention(sentence, True, context, True)
-
-
-def test_columns_of_a_chunk_do_not_grow_with_the_row(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(positions, "CHUNK_TOKENS", 40)
-    widest = [
-        max(chunk.columns for chunk in layout(sentences([[2] * count])).segments.chunks)
-        for count in (150, 400)
-    ]
-    assert widest == [20 + 2 * CLIP] * 2
 
 
 def check_segment_attention(sentence: Tensor, relative: bool, context: int | None, packed: bool) -> None:
