@@ -76,6 +76,10 @@ SETTINGS: dict[str, tuple[list[str], list[str]]] = {
     "model.relative_span=1": (S4TO4, ["model.attention.score=relative"]),
     "model.from_first=false": (S4TO4, ["model.segments=sinusoidal"]),
     "model.segments_from=current": (S4TO4, ["model.segments=sinusoidal"]),
+    "model.wavelengths=half": (
+        [*S4TO4, "model.position_encoding=learned"],
+        ["model.position_encoding=sinusoidal"],
+    ),
     "model.learned_positions=3": (S4TO4, ["model.position_encoding=learned"]),
 }
 # What only training can show, or the data that else decides.

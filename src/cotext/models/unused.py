@@ -43,6 +43,7 @@ USES: Final = {
     "model.nat.code_mixing": "model.nat.latent = true",
     "model.nat.code_weight": "model.nat.latent = true",
     "model.nat.length_offsets": "model.nat.path = length",
+    "model.wavelengths": "model.position_encoding = sinusoidal",
     "model.learned_positions": "model.position_encoding = learned",
     "model.relative_span": "model.attention.score = relative or positions, "
     "model.encoder.score = relative or positions, model.decoder.score = relative or positions",

@@ -125,10 +125,9 @@ def dry_run(config: Config, data_folder: Path, run: Path, recipe: str, device: s
     if (run / "config.yaml").exists():
         raise CotextError(f"{run}: contains a run; choose another --out")
     setup = set_up(config, data_folder, run, recipe, device)
-    nobody = TrainingCallbacks(lambda figures: None, lambda figures: None, lambda text: None)
-    if config.train.validate_bleu:
-        nobody.score_development = lambda model: 0.0  # is never called
-    trainer = setup.trainer(run, nobody)
+    # BLEU, by which a model may be chosen, is never computed.
+    bleu = (lambda model: 0.0) if config.train.validate_bleu else None
+    trainer = setup.trainer(run, TrainingCallbacks(score_development=bleu))
     parameters = count_parameters(setup.model)
     torch_device = setup.accelerator.device
     updates: list[tuple[list[Batch], float]] = []

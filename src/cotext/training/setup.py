@@ -86,12 +86,18 @@ def _require_memory(config: Config, vocabulary: int, source_vocabulary: int) -> 
 
 
 def _require_tokenizer(config: Config, data: PreparedData) -> None:
-    """Raise CotextError if the tokenizer adds a symbol that a non-autoregressive decoder does not read."""
+    """Raise CotextError if the model cannot use the tokenizer of the data."""
+    # A non-autoregressive decoder reads no target, and so no symbol of the target language.
     if config.model.writes == "non_autoregressive" and data.tokenizer.target_prefix:
         raise CotextError(
             f"{data.folder}: its tokenizer gives the decoder a symbol of the target language, but "
             f"{describe_model(config.model)} is non-autoregressive and reads no target; prepare the text "
             "with a tokenizer of one language pair, or choose an autoregressive system"
+        )
+    if data.tokenizer.separate_vocabularies and not config.model.separate_embeddings:
+        raise CotextError(
+            f"model.separate_embeddings = false: the tokenizer of {data.folder} has a vocabulary for either "
+            "side; choose true"
         )
 
 

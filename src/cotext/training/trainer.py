@@ -52,9 +52,9 @@ class TrainingCallbacks:
     `score_development` translates the development documents with the current model and returns BLEU.
     """
 
-    on_update: Callable[[dict[str, float]], None]
-    on_validation: Callable[[dict[str, float]], None]
-    on_message: Callable[[str], None]
+    on_update: Callable[[dict[str, float]], None] = lambda figures: None
+    on_validation: Callable[[dict[str, float]], None] = lambda figures: None
+    on_message: Callable[[str], None] = lambda text: None
     on_start: Callable[[int], None] = lambda update: None
     on_stage: Callable[[str, int, int], None] = lambda stage, done, total: None
     score_development: Callable[[Model], float] | None = None
