@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from cotext.training.trainer import TIMING
 from tests.command_line import RECIPE, TINY, Outcome, World, documents_file, listing, succeed, writable_copy
 from tests.hostile.attacks import Attacks
 from tests.hostile.mutations import mutate
 from tests.killing import Moment, run_killed
+from tests.tiny_runs import journal
 
 # What a run folder holds that no command reads again.
 UNREAD = "events.out"
@@ -99,16 +99,11 @@ def essence(run: Path) -> dict[str, object]:
     for name in files_of(run):
         content = (run / name).read_bytes()
         if name == "metrics.jsonl":
-            found[name] = _without_times(content.decode())
+            found[name] = journal(run)
         elif "tensorboard" not in name:
             # White space may be gone from JSON: what it says is the same.
             found[name] = json.loads(content) if name.endswith(".json") else content
     return found
-
-
-def _without_times(text: str) -> list[dict[str, object]]:
-    entries = (json.loads(line) for line in text.splitlines())
-    return [{k: v for k, v in entry.items() if k not in (*TIMING, "crc32")} for entry in entries]
 
 
 @pytest.fixture(scope="module")

@@ -83,10 +83,7 @@ def build_model(config: Config, vocabulary: int, source_vocabulary: int | None =
 
     `vocabulary` counts the subwords and the special symbols of every recipe (`Tokenizer.vocabulary_size`);
     the symbols of this recipe's separators are added. `source_vocabulary`: vocabulary size of the source, if
-    it has its own subwords; None: the same.
-
-    Raises:
-        CotextError: settings that cannot be combined.
+    it has its own subwords; None: the same. Raises CotextError for settings that cannot be combined.
     """
     check(config)
     model = config.model

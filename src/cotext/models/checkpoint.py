@@ -188,8 +188,8 @@ class LoadedModel:
 def load_run(run: Path, update: int | None = None) -> LoadedModel:
     """Load the model of a run folder, or of one of its checkpoints.
 
-    Raises:
-        CotextError: the run does not exist, a file is damaged, or weights do not match the configuration.
+    Raises CotextError if the run does not exist, a file is damaged, or weights do not match the
+    configuration.
     """
     path = model_file(run, update)
     weights = load_weights(path)  # first, because the metadata of a damaged file may be wrong

@@ -190,11 +190,9 @@ class DistillationJob(Job[Outcome]):
     """The translation of the documents of a prepared corpus; `run` writes the new corpus.
 
     `placed` replaces the translator of the teacher, for example by one on a cluster. `on_stage` is called
-    while the corpus is written, with the arguments of `Meter.next_task`.
-
-    Raises:
-        CotextError: the teacher or the data do not exist, or have different languages; settings are unknown,
-            or differ from the settings of a finished folder `out`; or `out` is not empty or lies in the data.
+    while the corpus is written, with the arguments of `Meter.next_task`. Raises CotextError if the teacher or
+    the data do not exist, or have different languages; settings are unknown, or differ from the settings of a
+    finished folder `out`; or `out` is not empty or lies in the data.
     """
 
     command, unit = "distill", "documents"

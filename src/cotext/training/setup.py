@@ -32,10 +32,7 @@ def make_accelerator(
 
     `spares_parameters`: see `System.spares_parameters`. `device`: cpu, cuda or, for a single process, one of
     several GPUs, such as cuda:1. If it is None, the GPU is used, if there is one. On a GPU, this enables
-    TF32.
-
-    Raises:
-        CotextError: the device does not exist or does not support `precision`.
+    TF32. Raises CotextError if the device does not exist or does not support `precision`.
     """
     requested = None if device is None else choose_device(device)
     if requested is not None and requested.index is not None:

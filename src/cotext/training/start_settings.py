@@ -40,10 +40,8 @@ DERIVED = (
 def settle_by_start(config: Config, run: Path) -> Config:
     """Complete the settings of architecture, neutral start and blending, for a run in the folder `run`.
 
-    Blending mixes a new part in gradually (`train.blend`).
-
-    Raises:
-        CotextError: the run to start from cannot be read, or `train.blend` names parts that are not new.
+    Blending mixes a new part in gradually (`train.blend`). Raises CotextError if the run to start from cannot
+    be read, or `train.blend` names parts that are not new.
     """
     if not config.train.init:
         return config

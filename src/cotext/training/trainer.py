@@ -60,10 +60,6 @@ class TrainingCallbacks:
     score_development: Callable[[Model], float] | None = None
 
 
-# Metrics that differ between two runs of the same seed.
-TIMING = ("time", "tokens_per_second", "waiting_share")
-
-
 class MetricsLog:
     """The reports of a run: lines of JSON, each with a checksum, and the same as TensorBoard curves."""
 
@@ -253,9 +249,8 @@ class Trainer:
     def train(self) -> TrainingProgress:
         """Train until a limit of the section `train`, early stopping, or a signal.
 
-        Raises:
-            CotextError: no usable data, a loss that is not finite, a checkpoint that cannot be resumed or
-                written.
+        Raises CotextError for no usable data, a loss that is not finite, a checkpoint that cannot be resumed
+        or written.
         """
         self._resume()
         if self.progress.finished and self._is_over():
