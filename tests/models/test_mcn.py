@@ -403,7 +403,6 @@ def test_a_sentence_model_lends_all_but_the_new_parts() -> None:
 
 @torch.no_grad()
 def test_shown_weights_are_those_of_the_equation() -> None:
-    """Of the rows of several sentences, with the indices of their tokens."""
     system = model()
     top = system.source_document
     assert isinstance(top, SegmentGate)
@@ -418,18 +417,11 @@ def test_shown_weights_are_those_of_the_equation() -> None:
     with watch_weights(lambda weights, real, tokens: shown.append((weights, tokens))):
         system.encode(given)
     weights, indices = shown[-1]
-    assert indices is not None
-    several = torch.tensor([0, 2])
-    sentence, length = given.sentence[several], given.sentence.size(1)
-    real = sentence >= 0
-    assert torch.equal(indices.query, torch.where(real, several[:, None] * length + torch.arange(length), -1))
-    assert torch.equal(indices.key, indices.query)
-    x = torch.zeros(2, length, 16, dtype=torch.float64)
-    packed = local[0]
-    order = Sentences(given.sentence).rows.index_N
-    row, at = order // length, order % length
-    kept = row != 1
-    x[(row[kept] == 2).long(), at[kept]] = packed[kept]
+    assert indices is None  # the tokens of the rows in order
+    sentence, length = given.sentence, given.sentence.size(1)
+    real, order = sentence >= 0, Sentences(sentence).rows.index_N
+    x = torch.zeros(3, length, 16, dtype=torch.float64)
+    x[order // length, order % length] = local[0]
     q, k, _ = (split_heads(part, 2) for part in attention.qkv(x).chunk(3, dim=-1))
     expected = naive_weights(q, k, attention.score.of_keys, sentence, None)
     compared = real[:, None].expand(weights.shape[:3])
