@@ -201,7 +201,9 @@ def load_run(run: Path, update: int | None = None) -> LoadedModel:
     sizes = tokenizer.vocabulary_size, tokenizer.source_vocabulary_size
     most = BYTES_PER_NUMBER * parameters_at_most(described.config, max(sizes))
     if most > MOST_TIMES * path.stat().st_size:
-        _require_shapes(path, described.config, *sizes)
+        with torch.device("meta"):  # takes seconds
+            expected = _shapes(build_model(described.config, *sizes).state_dict())
+        _require_fit(expected, read_shapes(path), path)
     model = build_model(described.config, *sizes)
     fill(model, weights, path)
     return LoadedModel(model.eval(), described.config, tokenizer, described.updates)
@@ -218,13 +220,6 @@ def fill(model: nn.Module, weights: dict[str, Tensor], path: Path) -> None:
 
 def _shapes(tensors: Mapping[str, Tensor]) -> dict[str, list[int]]:
     return {name: list(tensor.shape) for name, tensor in tensors.items()}
-
-
-def _require_shapes(path: Path, config: Config, vocabulary: int, source_vocabulary: int) -> None:
-    """Compare a model file with its configuration, without allocating either; takes seconds."""
-    with torch.device("meta"):
-        expected = _shapes(build_model(config, vocabulary, source_vocabulary).state_dict())
-    _require_fit(expected, read_shapes(path), path)
 
 
 def _require_fit(expected: Mapping[str, list[int]], shapes: Mapping[str, list[int]], path: Path) -> None:

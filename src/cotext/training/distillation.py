@@ -247,12 +247,14 @@ class DistillationJob(Job[Outcome]):
             for unit in todo:
                 text = self._data.texts(unit)  # as text, because the teacher has its own tokenizer
                 document = Document(text.id, text.source)
-                if self._takes(document):
-                    taken.append(unit)
-                    yield document
-                else:
+                try:  # settings were checked before: only its sentences can be too long
+                    self._translator.check([document])
+                except CotextError:
                     refused.append(unit)
                     on_size(len(document))
+                    continue
+                taken.append(unit)
+                yield document
 
         for number, result in self._translator.translate(documents(), on_size):
             notes = {"cut": result.truncated, "long": result.long, "missing": result.missing}
@@ -260,14 +262,6 @@ class DistillationJob(Job[Outcome]):
             while refused:
                 yield refused.pop(), {"sentences": None}
         yield from ((unit, {"sentences": None}) for unit in refused)
-
-    def _takes(self, document: Document) -> bool:
-        """Return whether the teacher can translate every sentence; settings were checked before."""
-        try:
-            self._translator.check([document])
-        except CotextError:
-            return False
-        return True
 
     def check(self, unit: int, entry: Mapping[str, Any]) -> None:
         """Check that an entry has the number of sentences of its document."""
