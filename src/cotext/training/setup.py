@@ -151,8 +151,8 @@ def set_up(config: Config, data_folder: Path, run: Path, recipe: str, device: st
             parameter.requires_grad_(name in new)
         if not new:
             raise CotextError(
-                "train.freeze = init: all parameters come from the run that training starts from (train.init),"
-                " so that nothing is left to train; remove the setting"
+                "train.freeze = init: all parameters come from the run that training starts from "
+                "(train.init), so that nothing is left to train; remove the setting"
             )
     model.recomputes = config.train.checkpoint_activations
     return TrainingSetup(config, data, corpus_of(config, data), model, accelerator, start, new)
