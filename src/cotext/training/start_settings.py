@@ -202,14 +202,10 @@ def resolve(config: Config, data: PreparedData) -> Config:
 
 
 def settle(config: Config, data: PreparedData, run: Path, recipe: str) -> Config:
-    """Complete a configuration, given the data, the run to start from, and the run folder."""
-    return settle_by_start(settle_start(resolve(config, data), run, recipe), run)
+    """Complete a configuration, given the data, the run to start from, and the run folder.
 
-
-def settle_start(config: Config, run: Path, recipe: str) -> Config:
-    """Complete `train.init`, which need not be given again to resume an existing run.
-
-    Raises CotextError if the recipe requires a run to start from, and none is given.
+    `train.init` need not be given again to resume an existing run. Raises CotextError if the recipe requires
+    a run to start from, and none is given; also the errors of `resolve` and `settle_by_start`.
     """
     init, path = config.train.init, run / "config.yaml"
     if path.is_file():
@@ -218,4 +214,4 @@ def settle_start(config: Config, run: Path, recipe: str) -> Config:
             init = before
     if init == REQUIRED:
         raise CotextError(f"{recipe} starts from a trained model: give --init RUN")
-    return config.model_copy(update={"train": config.train.model_copy(update={"init": init})})
+    return settle_by_start(_laid_over(resolve(config, data), "train", init=init), run)
