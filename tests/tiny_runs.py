@@ -142,7 +142,7 @@ def write_run(run: Path, config: Config, tokenizer: Tokenizer) -> Path:
 
 def silent() -> TrainingCallbacks:
     """Callbacks that nobody reads."""
-    return TrainingCallbacks(lambda figures: None, lambda figures: None, lambda text: None)
+    return TrainingCallbacks()
 
 
 def train_here(config: Config, data: Path, run: Path) -> TrainingProgress:
