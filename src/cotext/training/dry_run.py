@@ -96,7 +96,7 @@ class DryRun:
         return self.updates * self.seconds_an_update
 
     def as_dict(self) -> dict[str, Any]:
-        return {"format": "cotext-dry-run", "version": 1, **asdict(self), "seconds": self.seconds}
+        return {"format": "cotext-dry-run", "version": 2, **asdict(self), "seconds": self.seconds}
 
     def render(self) -> str:
         epochs = self.updates / self.updates_an_epoch
