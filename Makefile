@@ -18,9 +18,9 @@ TEST := OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/python
 test: $(READY)
 	$(TEST) -m pytest --numprocesses auto --dist loadfile
 
-# The same, and at its end the files and functions that took most processor time.
+# The same, and at its end the slowest tests.
 test-times: $(READY)
-	$(TEST) -m pytest -p tests.times --numprocesses auto --dist loadfile
+	$(TEST) -m pytest --durations 40 --numprocesses auto --dist loadfile
 
 # Long tests, for a weekly run.
 test-slow: $(READY)

@@ -1,17 +1,14 @@
 """A pairwise cover of the slots of autoregressive models: any two fillings that go together meet in a system.
 
-    python -m tests.cover        (from the repository root) makes `cover.json` anew
+    python -m tests.cover        (from the repository root) updates `cover.json`
 
 A test asks whether the cover is complete, so that a filling which a table gains is tested beside all others.
 """
 
 import json
-import random
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from itertools import combinations
-from math import exp
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +17,6 @@ from cotext.runtime.errors import CotextError
 from tests.tiny import tiny_config, window
 
 COVER = Path(__file__).with_suffix(".json")
-ATTEMPTS = 100_000  # to do without a system
 GATED = {"span": "sentence", "top": {"layers": 1, "span": "row", "mix": "gated"}}
 SCORES = ("content", "absolute", "relative", "positions", "rotary", "alibi")
 # factor -> value -> keys of the section `model`; the first value of each is the default
@@ -191,21 +187,11 @@ def uncovered(chosen: Iterable[Mapping[str, str]]) -> set[frozenset[Choice]]:
 
 
 def _made() -> list[dict[str, str]]:
-    """A system at a time that brings most pairs together, then without one, mended, as long as that goes."""
-    found = list(_by_gain())
-    generator = random.Random(1)
-    fewer: list[dict[str, str]] | None = found
-    while fewer is not None:
-        found = fewer
-        met = _met(found)
-        # The one that most of the others hold already.
-        least = min(found, key=lambda chosen: sum(met[pair] == 1 for pair in _pairs(chosen) & wanted_pairs()))
-        fewer = _mended([dict(chosen) for chosen in found if chosen is not least], generator)
-    return found
-
-
-def _by_gain() -> Iterator[dict[str, str]]:
-    left = set(wanted_pairs())
+    """Return the systems that can still be built, and further ones, each of which adds the most pairs."""
+    first = {factor: next(iter(values)) for factor, values in FACTORS.items()}
+    known = [{**first, **chosen} for chosen in json.loads(COVER.read_text(encoding="utf-8"))]
+    systems = [chosen for chosen in known if chosen.items() <= set(choices()) and goes_together(chosen)]
+    left = uncovered(systems)
     while left:
         chosen = dict(sorted(max(left, key=sorted)))
         for factor, values in FACTORS.items():
@@ -218,40 +204,9 @@ def _by_gain() -> Iterator[dict[str, str]]:
                 if goes_together({**chosen, factor: value}):
                     chosen[factor] = value
                     break
-        left -= _pairs(chosen)
-        yield {factor: chosen.get(factor, next(iter(values))) for factor, values in FACTORS.items()}
-
-
-def _pairs(chosen: Mapping[str, str]) -> set[frozenset[Choice]]:
-    return set(map(frozenset, combinations(chosen.items(), 2)))
-
-
-def _met(systems: Iterable[Mapping[str, str]]) -> Counter[frozenset[Choice]]:
-    """How many of the systems hold each pair."""
-    return Counter(pair for chosen in systems for pair in _pairs(chosen))
-
-
-def _mended(systems: list[dict[str, str]], generator: random.Random) -> list[dict[str, str]] | None:
-    """The systems with a missing pair brought into any of them, again and again, till none is missing.
-
-    None: not within so many attempts. What is lost by a change counts against it, but is not forbidden.
-    """
-    met = _met(systems)
-    left = {pair for pair in wanted_pairs() if not met[pair]}
-    for _ in range(ATTEMPTS):
-        if not left:
-            return systems
-        chosen = generator.choice(systems)
-        changed = {**chosen, **dict(generator.choice(sorted(map(sorted, left))))}
-        gone, new = _pairs(chosen) - _pairs(changed), _pairs(changed) - _pairs(chosen)
-        lost = {pair for pair in gone & wanted_pairs() if met[pair] == 1}
-        gain = len(new & left) - len(lost)
-        if (gain >= 0 or generator.random() < exp(3 * gain)) and goes_together(changed):
-            chosen.update(changed)
-            met.subtract(gone)
-            met.update(new)
-            left = (left | lost) - new
-    return None
+        systems.append({**first, **chosen})
+        left -= set(map(frozenset, combinations(chosen.items(), 2)))
+    return systems
 
 
 def _name(chosen: Mapping[str, str]) -> str:

@@ -4,21 +4,18 @@ left to right     what is predicted for a label does not move when a target toke
                   document changes: in all rows that hold it, as in another document, or in one of them alone
 all at once       what is predicted does not move when a target token changes that was not revealed
 candidates        the score of one does not move when another changes, or when there is no other
-in training       on targets that nothing could predict, no loss falls below their entropy
 
 The rows are those that training, validation and translation make of a small corpus. Every source sentence
 opens with a name of its own, so that a row tells what it holds, whatever is said of it.
 """
 
 import json
-import math
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -32,7 +29,6 @@ from cotext.data.collate import make_batch
 from cotext.data.documents import Document
 from cotext.data.sampling import Arrangement, Cursor, Sampler, ordered_batches
 from cotext.data.store import StoreWriter, TokenStore
-from cotext.losses.build import build_loss
 from cotext.losses.glancing import Glancing
 from cotext.models.build import BATCH_CONTEXTS as BATCH_CONTEXTS_BUILT
 from cotext.models.build import CONTEXT_ENCODERS, OTHERS, SCORES, SPANS, build_model
@@ -547,56 +543,3 @@ def test_candidates_of_every_recipe(paper: str) -> None:
 @pytest.mark.parametrize("system", [s for s in SYSTEMS if "across" in s])
 def test_candidates_where_documents_meet_in_training(system: str, view: str) -> None:
     score_alone_and_together(config_of(system, view))
-
-
-# --- in training
-
-MIXED = ["view.mixed_with=[{kind: sentence}]", "train.order=shuffled"]
-
-
-@pytest.mark.parametrize(
-    ("recipe", "overrides"),
-    [
-        pytest.param("abd-target", [], marks=pytest.mark.slow),  # half of what the next one shows
-        ("abd-both", []),
-        ("docflat-c", MIXED),
-        ("mbe", []),
-    ],
-    ids=["abd-target", "abd-both", "docflat-c, mixed views", "mbe"],
-)
-def test_nothing_is_learnt_of_targets_that_nothing_foretells(recipe: str, overrides: list[str]) -> None:
-    """Words drawn anew for every update, the source says nothing: neither loss falls below their entropy.
-
-    A sentence is a word and what closes it, a window two sentences. Where the context of a row is in sight in
-    the mean of the row before, its loss is at half of that entropy by now.
-    """
-    tokenizer = PlainWordTokenizer([f"w{i}" for i in range(4, 12)])
-    documents, sentences, updates = 6, 4, 200
-    sizes = {"dimension": 32, "feed_forward": 64, "heads": 2, "encoder_layers": 1, "decoder_layers": 1}
-    small = [*(f"model.{key}={value}" for key, value in sizes.items()), "model.dropout=0"]
-    small += ["view.before=1", "view.numbers=4"]
-    config = load_config(f"docflat/{recipe}", "tiny", [*small, *overrides])
-    symbols, mixture = special_symbols(tokenizer, config.view), build_mixture(config.view)
-    model, loss = build_model(config, tokenizer.vocabulary_size).train(), build_loss(config.loss)
-    adam = torch.optim.Adam(model.parameters(), lr=5e-3, betas=(0.9, 0.98), fused=True)
-    lengths, random = [1] * sentences, np.random.default_rng(0)
-    found: dict[str, list[float]] = {"nll_current": [], "nll_context": []}
-    for _ in range(updates):
-        drawn = random.integers(0, tokenizer.pieces, (documents, sentences, 1)).tolist()
-        rows = [
-            Instance(d, w, [[1] for _ in w.source], [target[j] for j in w.target])
-            for d, target in enumerate(drawn)
-            for w in mixture.draw(lengths, lengths, random)
-        ]
-        outcome = loss(model, make_batch(rows, symbols))
-        adam.zero_grad()
-        (outcome.loss / outcome.count).backward()  # type: ignore[no-untyped-call]
-        adam.step()
-        for name, costs in found.items():
-            total, count = outcome.parts[name]
-            costs.append(float(total / count))
-    entropy = math.log(tokenizer.pieces) / 2
-    current, context = (float(np.mean(nll[-30:])) for nll in found.values())
-    assert entropy - 0.05 < current < entropy + 0.2
-    assert entropy - 0.05 < context < entropy + 0.2
-    assert context > current - 0.15

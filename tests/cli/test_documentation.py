@@ -70,19 +70,6 @@ def test_commands_and_their_options_exist(page: Path) -> None:
 
 
 @pages
-def test_translations_are_written_each_to_its_own_file(page: Path) -> None:
-    blocks = "\n".join(
-        re.findall(r"^```\n.*?^```", page.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
-    )
-    calls = [
-        words for line in code(blocks) for words in called(line) if words[:1] in (["translate"], ["mbr"])
-    ]
-    outputs = [words[words.index("--out") + 1] for words in calls if "--out" in words]
-    assert all("--out" in words or "--out-dir" in words or "-" in words for words in calls)
-    assert len(outputs) == len(set(outputs))
-
-
-@pages
 def test_configuration_keys_exist(page: Path) -> None:
     text = "\n".join(code(page.read_text(encoding="utf-8")))
     named = re.findall(rf"(?<![\w./-])((?:{'|'.join(SECTIONS)})(?:\.[a-z_]+)+)(?![\w/*.-])", text)

@@ -195,18 +195,6 @@ def test_free_translation_tells_what_is_missing_and_leaves_it_empty(
     assert not list(tmp_path.glob("none*"))
 
 
-def test_settings_of_decoding_reach_the_signature(world: World, tmp_path: Path) -> None:
-    source, out = documents_file(tmp_path / "in.en", 1, 7), tmp_path / "out.de"
-    options = ["--set", "beam=2", "--set", "decode.target_context=regenerate", "--device", "cpu"]
-    shown = succeed("translate", world.run, source, "--out", out, "--checkpoint", "3", *options).out
-    version = package.__version__
-    assert "recovered" not in shown
-    assert shown.splitlines()[-1] == (
-        f"model:transformer|updates:3|version:cotext-{version}|view:window-1+1+0-512|separators:plain|"
-        "align:constrained|beam:2|lp:0.6|limit:1x+3|target:regenerate"
-    )
-
-
 def test_score_gives_one_row_a_sentence(world: World, tmp_path: Path) -> None:
     test = world.folder / "test"
     shown = succeed("score", world.run, "--source", f"{test}.en", "--target", f"{test}.de")

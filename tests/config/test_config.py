@@ -201,10 +201,6 @@ def test_sizes_are_laid_over_subsections() -> None:
             "choose absolute, reset or shifted on both sides",
         ),
         (
-            ["position_encoding=learned", "wavelengths=half"],
-            "model.wavelengths = half has no effect on learned positions",
-        ),
-        (
             ["position_encoding=learned", "learned_positions=7", "first_position=7"],
             "there are 7 learned positions",
         ),

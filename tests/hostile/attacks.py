@@ -19,7 +19,7 @@ SHOWN = 10  # failures
 
 
 class Attacks:
-    """The attacks of one test: `random` draws them, `counts` tells how they ended, `require_none` judges."""
+    """The attacks of one test: `random` draws them, `counts` tells how they ended."""
 
     def __init__(self, seed: str) -> None:
         self.random = random.Random(seed)
@@ -41,14 +41,11 @@ class Attacks:
         if problem:
             self.fail(what, problem)
             return None
+        self.counts["refused" if outcome.code else "unharmed"] += 1
         return outcome
 
-    def refused(self) -> None:
-        """Count an attack that ended in a message."""
-        self.counts["refused"] += 1
-
     def unharmed(self, count: int = 1) -> None:
-        """Count attacks after which everything was as without them."""
+        """Count other attacks after which everything was as without them."""
         self.counts["unharmed"] += count
 
     def fail(self, what: str, problem: str) -> None:

@@ -2,6 +2,7 @@
 
 import os
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -39,9 +40,10 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 
 @pytest.fixture
-def attacks(request: pytest.FixtureRequest) -> Attacks:
-    """The attacks of one test; its node id and the seed decide all of them."""
+def attacks(request: pytest.FixtureRequest) -> Iterator[Attacks]:
+    """The attacks of one test, none of which may succeed; its node id and the seed decide all of them."""
     found = Attacks(f"{SEED} {request.node.nodeid}")
     kind = request.node.path.stem.removeprefix("test_")
     request.node.user_properties.append((COUNTED, (kind, found.counts)))
-    return found
+    yield found
+    found.require_none()

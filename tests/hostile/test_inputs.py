@@ -65,25 +65,18 @@ def test_texts_to_translate(
         what = f"{number}: {content[:200]!r}"
         options = ["--format", "text"] if attacks.random.random() < 0.5 else []
         outcome = attacks.run(what, "translate", world.run, source, "--out", out, *options)
-        if outcome is None:
-            continue
-        if outcome.code == 2:
-            attacks.refused()
+        if outcome is None or outcome.code == 2:
+            pass
         elif options:
             # Lines of spaces and tabs are empty, and empty lines behind the last document are no part of it.
             before, after = (path.read_bytes().replace(b"\r\n", b"\n") for path in (source, out))
             lines = [len(side.rstrip(b" \t\n").split(b"\n")) for side in (before, after)]
             if lines[0] != lines[1]:
                 attacks.fail(what, f"{lines[0]} lines in, {lines[1]} out")
-            else:
-                attacks.unharmed()
         elif problem := a_line_a_line(source, out, "read as running text" in outcome.err):
             attacks.fail(what, problem)
-        else:
-            attacks.unharmed()
         for path in tmp_path.iterdir():
             path.unlink()
-    attacks.require_none()
 
 
 @pytest.mark.parametrize("format", sorted(name for name, row in FORMATS.items() if row.is_written))
@@ -102,14 +95,7 @@ def test_corpora_of_every_format(attacks: Attacks, world: World, tmp_path: Path,
         out = tmp_path / "out"
         told = ["--format", format] if attacks.random.random() < 0.5 else []
         what = f"{number}: {format} {name} {how} {told}"
-        outcome = attacks.run(what, "translate", world.run, tmp_path / "whole", "--out", out, *told)
-        if outcome is None:
-            continue
-        if outcome.code == 2:
-            attacks.refused()
-        else:
-            attacks.unharmed()
-    attacks.require_none()
+        attacks.run(what, "translate", world.run, tmp_path / "whole", "--out", out, *told)
 
 
 def test_suites(attacks: Attacks, world: World, tmp_path: Path) -> None:
@@ -121,10 +107,7 @@ def test_suites(attacks: Attacks, world: World, tmp_path: Path) -> None:
         else:
             content, how = _other_value(json.loads(whole), attacks.random)
         path.write_bytes(content)
-        outcome = attacks.run(f"{number}: {how}", "contrastive", world.run, path)
-        if outcome is not None:
-            attacks.unharmed() if outcome.code == 0 else attacks.refused()
-    attacks.require_none()
+        attacks.run(f"{number}: {how}", "contrastive", world.run, path)
 
 
 def _other_value(suite: dict[str, object], draw: random.Random) -> tuple[bytes, str]:
@@ -151,15 +134,9 @@ def test_corpora_to_prepare(attacks: Attacks, world: World, tmp_path: Path) -> N
             *("prepare", "--source", paths[0], "--target", paths[1], "--dev-source", world.folder / "dev.en"),
             *("--dev-target", world.folder / "dev.de", "--vocabulary", "48", "--overwrite", "--out", out),
         )
-        if outcome is None:
-            continue
-        if outcome.code == 2:
-            attacks.refused()
-            if any(path.name.startswith(".") for path in tmp_path.iterdir()):
-                attacks.fail(f"{number}", f"left {[path.name for path in tmp_path.iterdir()]}")
-        else:
-            attacks.unharmed()
-    attacks.require_none()
+        left = [path.name for path in tmp_path.iterdir()]
+        if outcome is not None and outcome.code == 2 and any(name.startswith(".") for name in left):
+            attacks.fail(f"{number}", f"left {left}")
 
 
 def test_texts_to_score_and_evaluate(attacks: Attacks, world: World, tmp_path: Path) -> None:
@@ -173,7 +150,4 @@ def test_texts_to_score_and_evaluate(attacks: Attacks, world: World, tmp_path: P
             arguments = ["score", world.run, "--source", paths["en"], "--target", paths["de"]]
         else:
             arguments = ["evaluate", "--hypothesis", paths["de"], "--reference", world.folder / "test.de"]
-        outcome = attacks.run(f"{number}: {arguments[0]} {side} {how}", *arguments)
-        if outcome is not None:
-            attacks.unharmed() if outcome.code == 0 else attacks.refused()
-    attacks.require_none()
+        attacks.run(f"{number}: {arguments[0]} {side} {how}", *arguments)

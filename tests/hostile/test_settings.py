@@ -104,13 +104,10 @@ def test_overrides(attacks: Attacks, world: World, tmp_path: Path, part: int) ->
         tiny = [*TINY, *shallow(recipe), "train.max_updates=1"]
         places = ("--data", world.folder / "data", "--out", out)
         command = ("train", recipe, *tiny, *given, "--size", "tiny", *places, "--dry-run")
-        outcome = attacks.run(f"{number}: {recipe} {given!r}", *command)
+        attacks.run(f"{number}: {recipe} {given!r}", *command)
         if out.exists():
             attacks.fail(f"{number}: {given!r}", "left a run folder")
             break
-        if outcome is not None:
-            attacks.unharmed() if outcome.code == 0 else attacks.refused()
-    attacks.require_none()
 
 
 @pytest.mark.parametrize("kind", ["nested", "mutated"])
@@ -120,14 +117,11 @@ def test_recipes(attacks: Attacks, world: World, tmp_path: Path, kind: str) -> N
         content = yaml.safe_dump(nested(attacks)) if kind == "nested" else mutated(written, attacks)
         path, out = tmp_path / "recipe.yaml", tmp_path / "run"
         path.write_text(content, encoding="utf-8", errors="surrogateescape")
-        outcome = attacks.run(
+        attacks.run(
             f"{number}: {content[:300]!r}",
             *("train", path, *TINY, "train.max_updates=1", "--data", world.folder / "data", "--out", out),
             "--dry-run",
         )
-        if outcome is not None:
-            attacks.unharmed() if outcome.code == 0 else attacks.refused()
-    attacks.require_none()
 
 
 def test_settings_of_decoding(attacks: Attacks, world: World, tmp_path: Path) -> None:
@@ -143,13 +137,8 @@ def test_settings_of_decoding(attacks: Attacks, world: World, tmp_path: Path) ->
         outcome = attacks.run(
             f"{number}: {given!r}", "translate", world.run, source, *arguments, "--out", out
         )
-        if outcome is not None and outcome.code == 0:
-            if out.read_text(encoding="utf-8").count("\n") == lines:
-                attacks.unharmed()
-            else:
-                attacks.fail(f"{number}: {given!r}", "lines lost")
-        elif outcome is not None:
-            attacks.refused()
+        written = outcome is not None and outcome.code == 0
+        if written and out.read_text(encoding="utf-8").count("\n") != lines:
+            attacks.fail(f"{number}: {given!r}", "lines lost")
         for path in tmp_path.iterdir():
             path.unlink()
-    attacks.require_none()

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from cotext.layers.int8_linear import Int8Linear, joint, outputs
+from cotext.layers.int8_linear import HalfLinear, Int8Linear, joint, outputs
 from cotext.layers.kernels.int8 import (
     OFFSET,
     Product,
@@ -124,3 +124,26 @@ def test_the_layer_of_some_outputs_is_the_layer_in_these() -> None:
     layer = Int8Linear(*quantised_weight(torch.randn(40, 24)), torch.randn(40))
     x, chosen = torch.randn(5, 24), torch.tensor([0, 3, 17, 39])
     assert torch.equal(layer.of(chosen)(x), layer(x)[:, chosen])
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_weights_states_and_product_are_rounded_and_the_bias_is_not(dtype: torch.dtype) -> None:
+    torch.manual_seed(3)
+    plain = nn.Linear(48, 40)
+    layer, x = HalfLinear(plain, dtype), torch.randn(3, 7, 48)
+    exact = x.to(dtype).double() @ plain.weight.detach().to(dtype).double().T
+    found = layer(x)
+    assert found.dtype == torch.float32
+    torch.testing.assert_close(
+        found.double(), exact.to(dtype).double() + plain.bias.double(), rtol=torch.finfo(dtype).eps, atol=1e-6
+    )
+    layer.bias = None
+    assert torch.equal(layer(x), layer(x).to(dtype).float())
+
+
+def test_parts_and_two_inputs_in_half_precision() -> None:
+    torch.manual_seed(4)
+    layer, x = HalfLinear(nn.Linear(48, 40), torch.bfloat16), torch.randn(9, 48)
+    for start, stop in ((0, 16), (16, 40)):
+        torch.testing.assert_close(outputs(layer, x, start, stop), layer(x)[:, start:stop])
+    torch.testing.assert_close(joint(layer, x[:, :24], x[:, 24:]), layer(x), rtol=0.02, atol=0.02)

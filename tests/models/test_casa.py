@@ -16,7 +16,7 @@ from cotext.data.batch import Batch, Instance, Source
 from cotext.data.build import special_symbols
 from cotext.data.collate import make_batch, source_batch
 from cotext.data.views import Window
-from cotext.layers.codebook import DECAY, Codebook, CodeGate, perplexity
+from cotext.layers.codebook import DECAY, Codebook, CodeGate
 from cotext.layers.kernels.sdpa import TokenIndices, watch_weights
 from cotext.layers.soft_copy import glanced, soft_copy, stretched
 from cotext.models.build import build_model
@@ -431,24 +431,6 @@ def test_some_right_codes_are_read_and_elsewhere_the_own_input(monkeypatch: pyte
     assert torch.equal(z[:, 2], vector.to(z.dtype).expand(3, -1))
     rest = torch.arange(tokens.size(1)) != 2
     assert torch.equal(z[:, rest], draft.copied[:, rest])
-
-
-@pytest.mark.parametrize("scale", [0.2, 1.0])
-@pytest.mark.parametrize("seed", range(4))
-def test_words_spread_over_the_codes(seed: int, scale: float) -> None:
-    """Independent words, as embeddings are before training, each the rarer the later.
-
-    From vectors as long as words are, 1 to 6 of 64 codes were left in use, at a perplexity of 1.0 to 2.9.
-    """
-    torch.manual_seed(seed)
-    words, often = torch.randn(2000, 128) * scale, 1 / torch.arange(1.0, 2001.0)
-    book = Codebook(64, 128)
-    for _ in range(100):
-        seen = words[torch.multinomial(often, 1000, replacement=True)]
-        book.follow(seen, book.nearest(seen), torch.ones(len(seen), dtype=torch.bool))
-    used = torch.bincount(book.nearest(words), weights=often, minlength=64)
-    assert int((used > 0).sum()) >= 60
-    assert float(perplexity(used)) > 40
 
 
 # --- what is refused

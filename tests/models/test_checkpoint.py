@@ -163,19 +163,6 @@ class TestPruning:
         assert {11, 12, progress.best_update} <= set(saved)
         assert len(saved) <= 4
 
-    def test_a_deletion_cut_short_leaves_no_visible_half(
-        self, run: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        def cut(path: Path, ignore_errors: bool = False) -> None:
-            if path.name == ".00000002.old" and not ignore_errors:
-                (path / "model.safetensors").unlink()
-                raise KeyboardInterrupt
-
-        monkeypatch.setattr(shutil, "rmtree", cut)
-        with pytest.raises(KeyboardInterrupt):
-            ckpt.prune(run, {12}, {12})
-        assert 2 not in ckpt.checkpoints(run)
-
 
 def no_space(*args: Any, **kwargs: Any) -> None:
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -191,10 +178,6 @@ def no_space_for_models(source: Path, target: Path) -> None:
 
 def no_space_for_checkpoints(source: Path, target: Path) -> None:
     no_space() if Path(target).name.isdigit() else shutil.move(source, target)
-
-
-def killed(*args: Any, **kwargs: Any) -> None:
-    raise KeyboardInterrupt
 
 
 def visible(run: Path) -> dict[str, list[str]]:
@@ -255,34 +238,6 @@ class TestNeverHalfWritten:
         # With room again, the same command goes on, to the same end.
         train_here(run_config(log_every=4), data, interrupted)
         assert_same_run(interrupted, begun.with_name("untroubled"))
-
-    @pytest.mark.parametrize(
-        ("module", "name"), [(ckpt, "put_in_place"), (training_state, "save_progress"), (ckpt, "save_file")]
-    )
-    def test_killed_while_writing(
-        self, data: Path, interrupted: Path, monkeypatch: pytest.MonkeyPatch, module: Any, name: str
-    ) -> None:
-        before = visible(interrupted)
-        with monkeypatch.context() as patch:
-            patch.setattr(module, name, killed)
-            with pytest.raises(KeyboardInterrupt):
-                train_here(run_config(), data, interrupted)
-        assert visible(interrupted) == before
-        assert train_here(run_config(), data, interrupted).finished
-
-    def test_a_model_file_is_replaced_whole(self, run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        path, loaded = run / "model.safetensors", ckpt.load_run(run)
-        before = path.read_bytes()
-
-        def half(tensors: dict[str, torch.Tensor], to: Path, metadata: dict[str, str]) -> None:
-            to.write_bytes(b"half")
-            no_space()
-
-        monkeypatch.setattr(ckpt, "save_file", half)
-        with pytest.raises(CotextError, match=r"model.safetensors: cannot be written: .*No space left"):
-            ckpt.save_model(path, loaded.model.state_dict(), loaded.config, "", [1])
-        assert path.read_bytes() == before
-        assert [p.name for p in run.glob(".*")] == []
 
     def test_a_checkpoint_replaces_another(self, tmp_path: Path) -> None:
         for name in ("new", "final"):

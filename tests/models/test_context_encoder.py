@@ -15,7 +15,6 @@ from cotext.data.batch import Batch, Instance
 from cotext.data.build import special_symbols
 from cotext.data.collate import make_batch
 from cotext.data.views import Window
-from cotext.evaluation.studies.attention.sentence_maps import sentence_maps
 from cotext.layers.blocks import TransformerBlock
 from cotext.layers.kernels.sdpa import watch_weights
 from cotext.models.doct import GatedSublayer, SeparateContext
@@ -157,29 +156,6 @@ def test_recorded_weights_leave_rows_without_context_out(kind: str) -> None:
     with watch_weights(lambda w, real, _: shown.append((w.size(3), int(real[-1].sum())))):
         model.encode(batch.source)
     assert (context, 0) in shown
-
-
-@pytest.mark.parametrize("kind", ["separate", "shared"])
-def test_maps_show_from_which_sentences_context_is_read(kind: str) -> None:
-    """Of a document of four sentences, in one batch and window by window."""
-    model, config = system(kind)
-    maps = [
-        sentence_maps(model, batches, 4).maps
-        for batches in ([rows(config, 0, 1, 2, 3)], [rows(config, j) for j in range(4)])
-    ]
-    names = {name for name in maps[0] if "context_attention" in name}
-    assert {name.partition(".")[0] for name in names} == {"encoder"} | (
-        {"decoder"} if kind == "separate" else set()
-    )
-    for name in names:
-        for found in maps:
-            seen = found[name].seen
-            assert seen.tolist() == [[0 < j - i <= 2 for i in range(4)] for j in range(4)]
-        torch.testing.assert_close(maps[0][name].weight, maps[1][name].weight)
-    for found in maps:
-        # The vector before the context of `shared` is no token of a sentence.
-        for name in ("encoder.0.attention", "decoder.0.cross"):
-            assert found[name].seen.tolist() == [[i == j for i in range(4)] for j in range(4)]
 
 
 def test_its_gate_starts_almost_closed_or_at_random() -> None:

@@ -329,23 +329,6 @@ def alone(batch: Batch, i: int, same_document: bool = True, trim: bool = True) -
     return Batch(replace(source.select(own), extra_rows=beside), *sides)
 
 
-def test_every_current_source_token_of_a_document_reaches_every_row_of_it() -> None:
-    """Context reaches its own row alone; tests of all systems that see the batch have the target side."""
-    config = config_of(window(1))
-    model, batch = docflat(config), batch_of(config)
-    hidden, words = full(model, batch), batch.source.tokens
-    current = is_current(batch.source.sentence, batch.source.current)
-    for row, t in (batch.source.sentence >= 0).nonzero().tolist():
-        kept = int(words[row, t])
-        words[row, t] = (kept + 1) % 4
-        moved = (full(model, batch) - hidden).abs().amax(dim=2) > 1e-9
-        words[row, t] = kept
-        meets = (batch.source.document == batch.source.document[row]) & bool(current[row, t])
-        expected = meets[:, None].expand_as(moved).clone()
-        expected[row] = True
-        assert torch.equal(moved[batch.is_label], expected[batch.is_label]), (row, t)
-
-
 # --- decoding
 
 

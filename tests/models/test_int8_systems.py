@@ -1,4 +1,4 @@
-"""Whole systems in int8: all recipes, alone as in a batch, reported as scored, written, read and refused."""
+"""Whole systems in int8 and bfloat16: alone as in a batch, reported as scored, written, read and refused."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -13,14 +13,15 @@ from cotext.config.recipe import Config, load_config
 from cotext.data.documents import Document, ParallelDocument
 from cotext.data.tokenizer import Tokenizer, load_tokenizer
 from cotext.interchange.hub import export_int8
-from cotext.layers.int8_linear import Int8Linear
+from cotext.layers.int8_linear import HalfLinear, Int8Linear
 from cotext.models import precision
 from cotext.models.build import build_model
 from cotext.models.checkpoint import load_run, load_weights, save_model
 from cotext.models.interface import Engine, EngineHypothesis, Model
 from cotext.models.parameters import count_parameters
-from cotext.models.precision import in_precision, int8_weights, large_matrices, quantised
+from cotext.models.precision import halved, in_precision, int8_weights, large_matrices, quantised
 from cotext.models.run_folder import read_shapes
+from cotext.runtime import devices
 from cotext.runtime.errors import CotextError
 from cotext.training.warm_start import start_from
 from cotext.translation.open import open_run
@@ -196,19 +197,6 @@ class TestRuns:
         must_raise(r"'embedding\.weight' is int8 but does not have a scale for every row", load_run, run)
 
 
-def test_file_of_a_fourth(tmp_path: Path) -> None:
-    """Of base width and vocabulary; more layers would only bring the share nearer to a fourth."""
-    layers = ["model.encoder_layers=1", "model.decoder_layers=1"]
-    config = load_config("focused-concatenation/base", "base", layers)
-    model = build_model(config, 32_000)
-    weights = {"float32": model.state_dict(), "int8": int8_weights(model)}
-    for name, each in weights.items():
-        save_model(tmp_path / name, each, config, "test", [1])
-    sizes = {name: (tmp_path / name).stat().st_size for name in weights}
-    assert sizes["float32"] > 4 * 32_000 * 512
-    assert 0.25 < sizes["int8"] / sizes["float32"] < 0.27
-
-
 def test_small_matrices_stay() -> None:
     config = load_config("focused-concatenation/base", "small", [])
     model = build_model(config, 8000)
@@ -236,3 +224,42 @@ class NoEngine(Engine):
 
     def score(self, *given: object) -> list[list[float]]:
         raise NotImplementedError
+
+
+# --- bfloat16
+
+
+@pytest.mark.parametrize("recipe", SYSTEMS[::2])
+def test_systems_translate_and_report_what_they_score(recipe: str) -> None:
+    """Sums are rounded otherwise in batches of other shapes, and then now and then to the next bfloat16."""
+    model, config = system(recipe)
+    half = halved(model, "bfloat16", least=0)
+    assert not any(type(layer) is nn.Linear for layer in half.modules())
+    assert count_parameters(half) == count_parameters(model)
+    assert not any(isinstance(layer, HalfLinear) for layer in model.modules())
+    assert model.precision == "float32"
+    made = translator(half, config)
+    [(_, found)] = made.translate(DOCUMENTS[:1])
+    assert translations(made, DOCUMENTS)[0] == found.document.sentences
+    if made.plan.kind.path is not None:
+        return  # a path is reported, and all paths of a text are scored
+    pair = ParallelDocument("a", DOCUMENTS[0].sentences, found.document.sentences)
+    scores = [s.log_probability for s in made.score([pair])[0]]
+    assert scores == pytest.approx(found.log_probabilities, abs=0.1)
+
+
+def test_a_run_is_told_and_not_mixed_up(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(precision, "LEAST", 0)
+    opened = load(run, precision="bfloat16")
+    assert "|precision:bfloat16" in opened.signature
+    assert opened.score(TEXT, TEXT) != load(run).score(TEXT, TEXT)
+    half = open_run(run, decode={"precision": "bfloat16"})
+    for other in ("float32", "int8"):
+        must_raise(f"loaded in bfloat16; load it again in {other}", half.with_decode, {"precision": other})
+    must_raise("float16 needs a GPU, but this is a CPU", in_precision, load_run(run), "float16", CPU)
+    for fast, told in ((True, ""), (False, "decode.precision = bfloat16: this CPU has no instructions")):
+        monkeypatch.setattr(devices, "multiplies_bfloat16", lambda fast=fast: fast)
+        assert half.slow.startswith(told)
+        assert bool(half.slow) == bool(told)
+        assert open_run(run).slow == ""
+    assert devices.slow_precision("", torch.device("cuda")) == ""

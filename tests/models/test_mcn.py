@@ -11,11 +11,6 @@ import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
-from cotext.data.batch import Instance
-from cotext.data.build import build_view, special_symbols
-from cotext.data.collate import make_batch
-from cotext.evaluation.studies.attention.sentence_maps import sentence_maps
-from cotext.layers import positions
 from cotext.layers.blocks import Size, TransformerBlock
 from cotext.layers.buckets import Sentences
 from cotext.layers.kernels import relative
@@ -34,7 +29,6 @@ from cotext.layers.positions import CLIP, sinusoidal
 from cotext.layers.segment_distance import SegmentDistanceScore
 from cotext.layers.state import STEPS_BETWEEN_COLLECTIONS, DecoderState
 from cotext.layers.transformer_xl import TransformerXLScore
-from cotext.models.build import build_model
 from cotext.models.interface import DocumentSettings
 from cotext.models.mcn import SegmentGate
 from cotext.models.transformer import Transformer
@@ -43,7 +37,7 @@ from tests.layers.layouts import doubles, layout, sentences
 from tests.layers.test_state import PREFIXES, Rows, search_at_random, source
 from tests.layers.test_state import system as system_of
 from tests.models.test_g_transformer import example, keys, moved, with_source
-from tests.tiny import PlainWordTokenizer, shake, tiny_config
+from tests.tiny import shake
 
 # Three rows: of three sentences, of one, of five. Source sentences of the first: at 0-2, 3-4, 5-8.
 LENGTHS = ([3, 2, 4], [4], [2, 1, 3, 1, 2])
@@ -120,27 +114,6 @@ def test_segment_attention_by_its_equations(relative: bool, context: int | None,
     check_segment_attention(sentences([[2, 1, 3], [1] * 24, [5]]), relative, context, packed)
 
 
-@pytest.mark.parametrize("context", [None, 30])
-@pytest.mark.parametrize("tokens", [7, 48])
-def test_segment_attention_of_many_sentences_comes_in_chunks(
-    tokens: int, context: int | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Sentences beyond the clipped distance on both sides of a chunk; rows that end early, or in a chunk."""
-    monkeypatch.setattr(positions, "CHUNK_TOKENS", tokens)
-    sentence = sentences([[1, 2] * 52, [1, 3, 2] * 6, [5]])
-    assert len(layout(sentence).segments.chunks) == -(-156 // tokens)
-    check_segment_attention(sentence, True, context, True)
-
-
-def test_columns_of_a_chunk_do_not_grow_with_the_row(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(positions, "CHUNK_TOKENS", 40)
-    widest = [
-        max(chunk.columns for chunk in layout(sentences([[2] * count])).segments.chunks)
-        for count in (150, 400)
-    ]
-    assert widest == [20 + 2 * CLIP] * 2
-
-
 def check_segment_attention(sentence: Tensor, relative: bool, context: int | None, packed: bool) -> None:
     torch.manual_seed(0)
     attention = row_attention(AttentionSize(8, 2, 0.0), relative)
@@ -193,20 +166,6 @@ def of_the_row(top: SegmentGate, local: Tensor, rows: Layout) -> Tensor:
     x = layer.after_attention.norm(local + layer.attention(local, rows))
     wide: Tensor = layer.after_feed_forward.norm(x + layer.feed_forward(x))
     return wide
-
-
-@pytest.mark.parametrize(("bias", "local"), [(-800.0, True), (60.0, False)])
-@torch.no_grad()
-def test_a_closed_gate_keeps_the_local_states(bias: float, local: bool) -> None:
-    system = model()
-    top = system.source_document
-    assert isinstance(top, SegmentGate)
-    assert top.gate is not None
-    top.gate.weight.zero_()
-    top.gate.bias.fill_(bias)
-    given, _, _ = example(LENGTHS, TARGET_LENGTHS)
-    apart = moved(keys(system, given), keys(system, with_source(given, 3)))
-    assert apart == [k == 1 if local else True for k in SOURCE_SENTENCE]
 
 
 @pytest.mark.parametrize("pre_norm", [False, True])
@@ -387,18 +346,6 @@ def test_a_target_sentence_sees_its_own_source_sentence(slots: dict[str, Any], s
         assert moved(hidden, of_source) == [n == k or (sees_all and n >= 0) for n in sentence[0].tolist()], at
 
 
-@torch.no_grad()
-def test_the_decoder_knows_distances_and_nothing_else_of_where_it_stands() -> None:
-    """The same two sentences and sources at the end of a longer row, which one layer does not remember."""
-    system = model(layers=1, context=0, segments="none")
-    given, tokens, sentence = example(([2, 3, 2, 3],), ([4, 2, 4, 2],))
-    twice = replace(given, tokens=given.tokens[:, :5].repeat(1, 2))
-    tokens = tokens[:, :6].repeat(1, 2)
-    hidden = system.decode(tokens, sentence, system.encode(twice))
-    torch.testing.assert_close(hidden[0, 4:6], hidden[0, 10:12], rtol=1e-9, atol=1e-9)
-    assert not torch.allclose(hidden[0, :4], hidden[0, 6:10])
-
-
 # --- while decoding
 
 
@@ -456,7 +403,6 @@ def test_a_sentence_model_lends_all_but_the_new_parts() -> None:
 
 @torch.no_grad()
 def test_shown_weights_are_those_of_the_equation() -> None:
-    """Of the rows of several sentences, with the indices of their tokens."""
     system = model()
     top = system.source_document
     assert isinstance(top, SegmentGate)
@@ -471,44 +417,15 @@ def test_shown_weights_are_those_of_the_equation() -> None:
     with watch_weights(lambda weights, real, tokens: shown.append((weights, tokens))):
         system.encode(given)
     weights, indices = shown[-1]
-    assert indices is not None
-    several = torch.tensor([0, 2])
-    sentence, length = given.sentence[several], given.sentence.size(1)
-    real = sentence >= 0
-    assert torch.equal(indices.query, torch.where(real, several[:, None] * length + torch.arange(length), -1))
-    assert torch.equal(indices.key, indices.query)
-    x = torch.zeros(2, length, 16, dtype=torch.float64)
-    packed = local[0]
-    order = Sentences(given.sentence).rows.index_N
-    row, at = order // length, order % length
-    kept = row != 1
-    x[(row[kept] == 2).long(), at[kept]] = packed[kept]
+    assert indices is None  # the tokens of the rows in order
+    sentence, length = given.sentence, given.sentence.size(1)
+    real, order = sentence >= 0, Sentences(sentence).rows.index_N
+    x = torch.zeros(3, length, 16, dtype=torch.float64)
+    x[order // length, order % length] = local[0]
     q, k, _ = (split_heads(part, 2) for part in attention.qkv(x).chunk(3, dim=-1))
     expected = naive_weights(q, k, attention.score.of_keys, sentence, None)
     compared = real[:, None].expand(weights.shape[:3])
     torch.testing.assert_close(weights[compared], expected[compared], rtol=1e-9, atol=1e-9)
-
-
-def test_maps_of_sentences_sum_to_one() -> None:
-    """The decoder's memory is seen, too: sentence k looks at k - 1 and k alone."""
-    tokenizer = PlainWordTokenizer(["the", "cat", "sat", "on", "a", "mat"])
-    config = tiny_config(
-        model={**MCN, "segments": "none", "encoder_layers": 2},
-        view={"kind": "document", "separators": "bracket"},
-    )
-    torch.manual_seed(0)
-    system = build_model(config, tokenizer.vocabulary_size).eval()
-    document = [[4, 5, 6], [7], [8, 9, 4, 5, 7, 9], [5, 5]]
-    [whole] = build_view(config.view).split([3, 1, 6, 2], [3, 1, 6, 2])
-    batch = make_batch([Instance(0, whole, document, document)], special_symbols(tokenizer, config.view))
-    maps = sentence_maps(system, [batch], 4).maps
-    encoder, decoder = maps["source_document.layer.attention"], maps["decoder.0.attention"]
-    torch.testing.assert_close(encoder.share.sum(dim=1), torch.ones(4, dtype=torch.float64))
-    assert encoder.kind == "encoder-document"
-    assert bool(encoder.seen.all())
-    torch.testing.assert_close(decoder.share.nan_to_num().sum(dim=1), torch.ones(4, dtype=torch.float64))
-    k = torch.arange(4)
-    assert torch.equal(decoder.seen, (k[:, None] - k >= 0) & (k[:, None] - k <= 1))
 
 
 @pytest.mark.parametrize("slots", [{}, WITHOUT_LOCAL], ids=["local", "row"])

@@ -217,19 +217,6 @@ def test_no_file_of_a_run_is_a_pipe_or_endless(run: Path, name: str) -> None:
         (run / name).touch()
 
 
-def test_no_configuration_of_a_run_is_a_pipe(world: World, tmp_path: Path) -> None:
-    (tmp_path / "run").mkdir()
-    os.mkfifo(tmp_path / "run" / "config.yaml")
-    command = ("train", RECIPE, *TINY, "--data", world.folder / "data", "--out", tmp_path / "run")
-    must_refuse("config.yaml: cannot be read: it is no regular file", *command)
-
-
-def test_no_journal_is_a_pipe(world: World, tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "out.partial")
-    command = ("translate", world.run, world.folder / "test.en", "--out", tmp_path / "out")
-    must_refuse("out.partial: is not a regular file", *command)
-
-
 def test_no_store_is_a_pipe(world: World, tmp_path: Path) -> None:
     shutil.copytree(world.folder / "data", tmp_path / "data")
     (tmp_path / "data").chmod(0o755)

@@ -104,15 +104,6 @@ def test_only_the_training_targets_change_and_they_are_what_translate_writes(
     assert {name for name in theirs if ours[name] != theirs[name]} == {"train.arrow", "report.json"}
 
 
-def test_settings_of_decoding_and_checkpoints_are_those_of_translate(world: World, tmp_path: Path) -> None:
-    options = ["--set", "beam=2", "--set", "decode.target_context=regenerate", "--checkpoint", "3"]
-    out, data = tmp_path / "kd", world.folder / "data"
-    shown = succeed(*command(world, out, *options)).out
-    assert targets(train_store(out)) == translated(world, data, tmp_path, *options)
-    assert "|beam:2|" in shown
-    assert "updates:3|" in shown
-
-
 def test_the_result_is_prepared_data(world: World, whole: Path, tmp_path: Path) -> None:
     tiny = [*TINY, "train.validate_bleu=false"]
     shown = succeed("train", RECIPE, *tiny, "--data", whole, "--out", tmp_path / "student").out
@@ -288,18 +279,6 @@ def test_the_same_command_after_the_end(world: World, whole: Path) -> None:
     assert f"{whole}: {train_store(whole).totals.sentences} sentences in {DOCUMENTS} documents" in shown
     assert listing(whole) == before
     assert [p.name for p in whole.parent.iterdir()] == [whole.name]
-
-
-def test_data_that_are_not_what_their_report_says(world: World, tmp_path: Path) -> None:
-    data = tmp_path / "data"
-    shutil.copytree(world.folder / "data", data)
-    path = data / "dev.arrow"
-    path.chmod(0o644)
-    content = bytearray(path.read_bytes())
-    content[len(content) // 2] ^= 1
-    path.write_bytes(content)
-    must_refuse("dev.arrow: damaged", *command(world, tmp_path / "kd", data=data))
-    assert [p.name for p in tmp_path.iterdir()] == ["data"]
 
 
 def test_what_another_job_has_translated_is_not_taken_over(

@@ -4,7 +4,6 @@ import itertools
 import math
 import re
 from collections.abc import Iterator
-from contextlib import closing
 from dataclasses import replace
 from itertools import islice, pairwise
 from pathlib import Path
@@ -29,14 +28,12 @@ from cotext.models.build import build_model
 from cotext.runtime import devices
 from cotext.runtime.errors import CotextError
 from cotext.training import resume as training_state
-from cotext.training import run as runs
 from cotext.training import setup, validation
 from cotext.training.prepared_data import corpus_of, open_data
 from cotext.training.setup import make_accelerator, set_up
 from cotext.training.start_settings import resolve
 from cotext.training.trainer import (
     Trainer,
-    TrainingCallbacks,
     learning_rate,
     make_optimizer,
 )
@@ -243,41 +240,6 @@ class TestReports:
         for report, part in zip(reports, (sums[:3], sums[3:]), strict=True):
             expected = sum(total for total, _ in part) / sum(count for _, count in part)
             assert report["loss"] == pytest.approx(expected, rel=1e-6)
-
-    def test_speed_is_in_labels_whatever_the_loss_counts(self, data: Path, tmp_path: Path) -> None:
-        config = run_config(log_every=100)
-        heard: list[dict[str, float]] = []
-        trainer = make_trainer(config, data, tmp_path)
-        trainer.callbacks = replace(silent(), on_update=heard.append)
-        loss = trainer.objective.loss
-
-        def of_one(*told: Any) -> LossParts:
-            outcome: LossParts = loss(*told)
-            return LossParts(outcome.loss / outcome.count, torch.tensor(1), {})
-
-        trainer.objective.loss = of_one
-        with closing(trainer._updates()) as updates:
-            batches, _ = next(updates)
-        trainer._update(batches, False)
-        trainer.interval.since -= 10_000
-        trainer._report()
-        labels = sum(int(batch.is_label.sum()) for batch in batches)
-        assert heard[0]["tokens_per_second"] == pytest.approx(labels / 10_000, rel=0.01)
-
-    def test_everybody_hears(self, data: Path, tmp_path: Path) -> None:
-        updates: list[dict[str, float]] = []
-        validations: list[dict[str, float]] = []
-        messages: list[str] = []
-        reports = TrainingCallbacks(updates.append, validations.append, messages.append)
-        runs.train(run_config(), data, tmp_path / "run", reports)
-        assert [f["update"] for f in updates] == [3, 6, 9, 12]
-        assert all(0 <= f["waiting_share"] <= 1 and f["tokens_per_second"] > 0 for f in updates)
-        assert [f["update"] for f in validations] == [4, 8, 12, 12]
-        assert validations[-1]["final"] == 1
-        [message] = messages
-        assert message.startswith(
-            "model.safetensors: the best checkpoint; the mean of the checkpoints 8, 12 is "
-        )
 
     def test_skipped_instances_are_counted(self, data: Path, tmp_path: Path) -> None:
         config = with_section(run_config(pool_tokens=10**6), "view", kind="sentence", before=0, max_tokens=6)

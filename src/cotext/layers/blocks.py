@@ -89,21 +89,17 @@ class TransformerBlock(nn.Module):
 
     def forward(self, x: Tensor, layout: AnyLayout) -> Tensor:
         """[R, T, D] -> [R, T, D], or without padding [N, D] -> [N, D]."""
-        x = self._attended(x, layout)
-        if (cross := self.cross) is not None:
-            x = self.after_cross(x, lambda x: cross(x, layout))
-        x = self.after_feed_forward(x, self.feed_forward)
-        return x
-
-    def _attended(self, x: Tensor, layout: AnyLayout) -> Tensor:
-        """Apply self-attention and, if the layout has context, attention to it."""
         context = self.context_attention
         # In a batch without context, the block is that of the sentence model.
         if context is None or layout.context_side is None:
             x = self.after_attention(x, lambda x: self.attention(x, layout))
-            return x
-        states = self.after_attention(x, lambda x: context.beside(x, self.attention(x, layout), layout))
-        return context.behind(states, layout)
+        else:
+            x = self.after_attention(x, lambda x: context.beside(x, self.attention(x, layout), layout))
+            x = context.behind(x, layout)
+        if (cross := self.cross) is not None:
+            x = self.after_cross(x, lambda x: cross(x, layout))
+        x = self.after_feed_forward(x, self.feed_forward)
+        return x
 
 
 def through(block: TransformerBlock, x: Tensor, layout: AnyLayout, recomputed: bool) -> Tensor:

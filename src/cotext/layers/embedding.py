@@ -89,7 +89,6 @@ class SentenceEmbedding(nn.Module, Blended):
         super().__init__()
         self.weight = nn.Parameter(torch.randn(vocabulary, dimension) * dimension**-0.5)
         self.scale = math.sqrt(dimension)
-        self.offset = made.offset
         self.table = PositionTable(dimension, wavelengths=made.wavelengths, first=made.first_position)
         self.source_positions = self.target_positions = None
         if made.learned is not None:
@@ -102,12 +101,7 @@ class SentenceEmbedding(nn.Module, Blended):
             self.source_weight = nn.Parameter(
                 torch.randn(made.source_vocabulary, dimension) * dimension**-0.5
             )
-        self.source, self.target = source, target
-        self.bracketed, self.from_first, self.from_current = (
-            made.bracketed,
-            made.from_first,
-            made.from_current,
-        )
+        self.source, self.target, self.made = source, target, made
         # Zeros: before the first update, a model with learned segments equals the baseline.
         kinds = {source.segments, target.segments}
         self.max_segments = 2 if "current" in kinds else made.max_segments
@@ -118,14 +112,14 @@ class SentenceEmbedding(nn.Module, Blended):
     def segments(self, side: Side, sentence: Tensor, last: Tensor | None) -> Tensor | None:
         """Return segments that count back from the sentences `last` [R], [R, T]; None for other segments."""
         kind = self.source if side == "source" else self.target
-        if not self.from_current or kind.segments not in ("learned", "sinusoidal"):
+        if not self.made.from_current or kind.segments not in ("learned", "sinusoidal"):
             return None
         assert last is not None
         return (last[:, None] - sentence).clamp(min=0)
 
     def input_sentence(self, sentence: Tensor, before: Tensor | None) -> Tensor:
         """Return the sentence on which position and segment of decoder inputs depend: `closed_sentence`."""
-        return sentence if self.bracketed else closed_sentence(sentence, before)
+        return sentence if self.made.bracketed else closed_sentence(sentence, before)
 
     def weight_of(self, side: Side) -> Tensor:
         """Return the embedding matrix of a side: [V, D]."""
@@ -165,9 +159,9 @@ class SentenceEmbedding(nn.Module, Blended):
         # Positions that restart in every sentence equal the positions of the sentence model: no blending.
         share = 1.0 if kind.positions == "reset" else self.in_force
         if kind.positions != "none":
-            at = position_of(kind.positions, position, rank, sentence, shift, self.from_first)
-            if self.training and self.offset:
-                at, below = moved(at, self.offset), None if below is None else below + self.offset
+            at = position_of(kind.positions, position, rank, sentence, shift, self.made.from_first)
+            if self.training and self.made.offset:
+                at, below = moved(at, self.made.offset), None if below is None else below + self.made.offset
             encoded = self.encoding(side)(at, below)
             x = x + (encoded if share == 1 else share * encoded)
         if share < 1:
@@ -182,8 +176,8 @@ class SentenceEmbedding(nn.Module, Blended):
             x = x + self.segment[k.clamp(max=self.max_segments - 1)]
         else:  # sinusoidal
             # Segment 0 is not a zero vector, so that it has to be left out where it must have no effect.
-            encoded = sinusoidal(k + 1 if self.from_current else k, x.size(-1)).to(x.dtype)
-            if not self.from_first:
+            encoded = sinusoidal(k + 1 if self.made.from_current else k, x.size(-1)).to(x.dtype)
+            if not self.made.from_first:
                 encoded = encoded * (k > 0)[:, :, None]
             x = x + (encoded if self.in_force == 1 else self.in_force * encoded)
         return self.finished(x, side)

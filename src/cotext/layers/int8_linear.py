@@ -1,4 +1,4 @@
-"""Linear layers in int8, for translating and scoring on a CPU: see `kernels/int8.py`.
+"""Linear layers in int8 (`kernels/int8.py`), bfloat16 and float16, for translating and scoring.
 
 `outputs`, `joint` and `gated` take linear layers of any kind.
 
@@ -7,8 +7,8 @@ Shapes: D inputs, V outputs.
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import linear
 
-from cotext.layers.half_linear import product
 from cotext.layers.kernels.int8 import OFFSET, ProductKind, fastest, quantised_rows
 
 
@@ -58,6 +58,32 @@ class Int8Linear(nn.Module):
         # The packed format is opaque: multiply it with unit vectors to read it.
         units = torch.eye(self.in_features, dtype=torch.uint8).add_(OFFSET)
         return (self.product(units).t() / self.scale[:, None]).round_().to(torch.int8)
+
+
+class HalfLinear(nn.Linear):
+    """W x + bias with W in half precision, rounded once; it has no gradients.
+
+    Only the product is in half precision, with sums in single precision. States and biases keep their type.
+    """
+
+    def __init__(self, layer: nn.Linear, dtype: torch.dtype) -> None:
+        # On the meta device: no random weights are drawn, as they are replaced.
+        super().__init__(layer.in_features, layer.out_features, layer.bias is not None, device="meta")
+        self.weight = nn.Parameter(layer.weight.detach().to(dtype), requires_grad=False)
+        self.bias = layer.bias
+
+    def forward(self, input: Tensor) -> Tensor:
+        """[..., D] -> [..., V], in the type of the input."""
+        return product(input, self.weight, self.bias)
+
+
+def product(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """Return W x + bias in the type of x, for W in any precision."""
+    if weight.dtype not in (torch.bfloat16, torch.float16):
+        return linear(x, weight, bias)
+    # The bias is added afterwards, so that it is not rounded.
+    out = linear(x.to(weight.dtype), weight).to(x.dtype)
+    return out if bias is None else out + bias
 
 
 def outputs(layer: nn.Module, x: Tensor, start: int, stop: int | None = None) -> Tensor:

@@ -243,32 +243,9 @@ class Layout:
         return self.sentence.max(dim=1).values > self.sentence[:, 0]
 
     @cached_property
-    def several(self) -> "tuple[Tensor | None, Layout] | None":
-        """Rows of several sentences: indices [M] of their packed tokens (None: all), and their layout.
-
-        None if there is no such row.
-        """
-        if not self.has_several:
-            return None
-        chosen = self._of_several
-        several = (None, self) if bool(chosen.all()) else self.of_rows(chosen)
-        _ = several[1].segments  # computed now, because they read tensor values
-        return several
-
-    def of_rows(self, chosen: Tensor) -> tuple[Tensor, "Layout"]:
-        """Return the packed tokens [M] of the chosen rows [B], and the layout of these rows."""
-        assert self.packing is not None
-        tokens = self.sentence.size(1)
-        which_M = chosen[self.packing.index_N // tokens].nonzero()[:, 0]
-        sentence, index_M = self.sentence[chosen], self.packing.index_N[which_M]
-        packing = Packing(sentence >= 0)
-        # Keep the order of this layout's packing, and renumber the rows that remain.
-        row = chosen.long().cumsum(dim=0) - 1
-        packing.index_N = row[index_M // tokens] * tokens + index_M % tokens
-        part = Layout(sentence, Packed())
-        part.__dict__["packing"] = packing
-        part._indices = self.token_indices[chosen]
-        return which_M, part
+    def among_several(self) -> Tensor:
+        """Whether the row of each packed token has several sentences: [N, 1] or [B, T, 1]."""
+        return self.pack(self._of_several[:, None, None].expand(*self.sentence.shape, 1))
 
     @cached_property
     def current_part(self) -> "tuple[Packing, Layout]":

@@ -4,7 +4,6 @@ Shapes: B rows, T tokens, D model. k is the sentence index of a token, t its ind
 """
 
 import math
-from dataclasses import dataclass
 from typing import Literal
 
 import torch
@@ -150,63 +149,12 @@ class LearnedPositions(nn.Module):
         return nn.functional.embedding((positions + self.first).clamp(max=len(self.weight) - 1), self.weight)
 
 
-# --- Distances between sentences, for attention that depends on how many sentences apart two tokens are.
-#
-# Distances are clipped: all sentences at least `CLIP` before a query have the same distance, and so have
-# those at least `CLIP` after it. The queries of a few neighbouring sentences therefore need one column for
-# each sentence near them, and one column on each side for all the others:
-#
-#     row of 100 sentences, queries of 40 ... 43     0 ... 20  21  22  ...  40 ... 43  ...  61  62  63 ... 99
-#     columns                                        0         1   2                       41  42  43
-#
-# Shapes: B rows, S tokens, T queries of a chunk, C columns.
-
-
-CLIP = 20  # larger distances share a vector
-# Rows of up to this number of sentences are one chunk: recomputing chunks would cost more than it saves.
-FEW = 5 * CLIP
-CHUNK_TOKENS = 512
-
-
-@dataclass(frozen=True, slots=True)
-class Chunk:
-    """The tokens `first` ... `stop` of all rows as queries, and the columns for the sentences of their keys.
-
-    Column c of a row is sentence `base` + c. The first and last columns also stand for all sentences beyond
-    them.
-    """
-
-    first: int
-    stop: int
-    base: Tensor  # [B, 1]
-    columns: int
-
-    def column(self, sentence: Tensor) -> Tensor:
-        """The column of every token: [B, S]."""
-        return (sentence - self.base).clamp(0, self.columns - 1)
-
-    def distance(self, sentence: Tensor) -> Tensor:
-        """Return the clipped distance in sentences from columns to queries, counted from 0: [B, T, C]."""
-        column = self.base + torch.arange(self.columns, device=sentence.device)
-        apart = sentence[:, self.first : self.stop, None] - column[:, None]
-        return apart.clamp(-CLIP, CLIP) + CLIP
+CLIP = 20  # larger distances between sentences share a vector
 
 
 class Segments:
-    """Sentence indices [B, S], -1 on padding, prepared for `segment_distance.py`."""
+    """Sentence indices [B, S], 0 on padding, and the largest number of sentences of a row."""
 
     def __init__(self, sentence: Tensor) -> None:
         self.sentence = sentence.clamp(min=0)
-        tokens, count = sentence.size(1), int(self.sentence.max()) + 1
-        self.whole = Chunk(0, tokens, torch.zeros_like(self.sentence[:, :1]), count)
-        self.chunks = [self.whole]
-        if count > FEW:
-            firsts = range(0, tokens, CHUNK_TOKENS)
-            self.chunks = [self._chunk(first, min(tokens, first + CHUNK_TOKENS)) for first in firsts]
-
-    def _chunk(self, first: int, stop: int) -> Chunk:
-        sentence = self.sentence[:, first:stop]
-        last = sentence.amax(dim=1, keepdim=True)
-        # Columns start CLIP sentences before the first query; everything before shares the first column.
-        base = (sentence[:, :1] - CLIP).clamp(min=0)
-        return Chunk(first, stop, base, int((last + CLIP - base).max()) + 1)
+        self.count = int(self.sentence.max()) + 1

@@ -123,14 +123,11 @@ class TransformerXLScore(Score, StartsFromOthers):
         seen = scaled_dot_product_attention(content, *kv, attn_mask=bias.masked_fill(~keys.mask, -math.inf))
         if self.start is None:
             return seen
-        own = keys.mask & self._own_sentence(bias.size(3), layout)
+        # True where a slot is in the sentence of the query: [B, 1, W * T, slots].
+        sentences = layout.state.sentences_of_slots(layout.sentence)[:, None, -bias.size(3) :]
+        own = keys.mask & (layout.packed_sentence[:, :, None] == sentences)[:, None]
         alone = scaled_dot_product_attention(content, *kv, attn_mask=bias.masked_fill(~own, -math.inf))
         return split_heads(self.start(merge_heads(alone), merge_heads(seen)), self.size.heads)
-
-    def _own_sentence(self, slots: int, step: Step) -> Tensor:
-        """True where one of the last slots is in the sentence of the query: [B, 1, W * T, slots]."""
-        sentences = step.state.sentences_of_slots(step.sentence)[:, None, -slots:]
-        return (step.packed_sentence[:, :, None] == sentences)[:, None]
 
     def _kept(self, longest: int, step: Step, like: Tensor) -> Tensor:
         """Return projected distances, which all rows and steps share."""

@@ -4,6 +4,8 @@ A published system is a recipe that sets slots; a new part is a line in one of t
 """
 
 from collections.abc import Callable, Iterator
+from dataclasses import fields
+from typing import Any
 
 import torch
 from torch import nn
@@ -81,10 +83,7 @@ def build_model(config: Config, vocabulary: int, source_vocabulary: int | None =
 
     `vocabulary` counts the subwords and the special symbols of every recipe (`Tokenizer.vocabulary_size`);
     the symbols of this recipe's separators are added. `source_vocabulary`: vocabulary size of the source, if
-    it has its own subwords; None: the same.
-
-    Raises:
-        CotextError: settings that cannot be combined.
+    it has its own subwords; None: the same. Raises CotextError for settings that cannot be combined.
     """
     check(config)
     model = config.model
@@ -188,19 +187,8 @@ def _context_encoder(model: ModelConfig, size: Size, stacks: Stacks) -> ContextE
 
 
 def _size(model: ModelConfig) -> Size:
-    return Size(
-        dimension=model.dimension,
-        feed_forward=model.feed_forward,
-        heads=model.heads,
-        encoder_layers=model.encoder_layers,
-        decoder_layers=model.decoder_layers,
-        dropout=model.dropout,
-        attention_dropout=model.attention_dropout,
-        activation_dropout=model.activation_dropout,
-        pre_norm=model.pre_norm,
-        activation=model.activation,
-        neutral_start=model.neutral_start is True,
-    )
+    sizes: dict[str, Any] = {field.name: getattr(model, field.name) for field in fields(Size)}
+    return Size(**sizes | {"neutral_start": model.neutral_start is True})
 
 
 def _relative(model: ModelConfig, size: Size) -> nn.Parameter | None:

@@ -40,7 +40,7 @@ from cotext.models.run_folder import (
     write_config,
 )
 from cotext.runtime.errors import CotextError, shown
-from cotext.runtime.files import replacing, require_new
+from cotext.runtime.files import discard, replacing, require_new
 from cotext.runtime.locks import writing
 from cotext.runtime.version import __version__
 
@@ -188,8 +188,8 @@ class LoadedModel:
 def load_run(run: Path, update: int | None = None) -> LoadedModel:
     """Load the model of a run folder, or of one of its checkpoints.
 
-    Raises:
-        CotextError: the run does not exist, a file is damaged, or weights do not match the configuration.
+    Raises CotextError if the run does not exist, a file is damaged, or weights do not match the
+    configuration.
     """
     path = model_file(run, update)
     weights = load_weights(path)  # first, because the metadata of a damaged file may be wrong
@@ -201,7 +201,9 @@ def load_run(run: Path, update: int | None = None) -> LoadedModel:
     sizes = tokenizer.vocabulary_size, tokenizer.source_vocabulary_size
     most = BYTES_PER_NUMBER * parameters_at_most(described.config, max(sizes))
     if most > MOST_TIMES * path.stat().st_size:
-        _require_shapes(path, described.config, *sizes)
+        with torch.device("meta"):  # takes seconds
+            expected = _shapes(build_model(described.config, *sizes).state_dict())
+        _require_fit(expected, read_shapes(path), path)
     model = build_model(described.config, *sizes)
     fill(model, weights, path)
     return LoadedModel(model.eval(), described.config, tokenizer, described.updates)
@@ -218,13 +220,6 @@ def fill(model: nn.Module, weights: dict[str, Tensor], path: Path) -> None:
 
 def _shapes(tensors: Mapping[str, Tensor]) -> dict[str, list[int]]:
     return {name: list(tensor.shape) for name, tensor in tensors.items()}
-
-
-def _require_shapes(path: Path, config: Config, vocabulary: int, source_vocabulary: int) -> None:
-    """Compare a model file with its configuration, without allocating either; takes seconds."""
-    with torch.device("meta"):
-        expected = _shapes(build_model(config, vocabulary, source_vocabulary).state_dict())
-    _require_fit(expected, read_shapes(path), path)
 
 
 def _require_fit(expected: Mapping[str, list[int]], shapes: Mapping[str, list[int]], path: Path) -> None:
@@ -298,14 +293,6 @@ def put_in_place(temporary: Path, final: Path) -> None:
     if final.exists():
         discard(final)
     os.replace(temporary, final)
-
-
-def discard(folder: Path) -> None:
-    """Hide, then delete a checkpoint: an interrupted deletion leaves nothing that looks complete."""
-    hidden = folder.with_name(f".{folder.name}.old")
-    shutil.rmtree(hidden, ignore_errors=True)
-    os.replace(folder, hidden)
-    shutil.rmtree(hidden)
 
 
 def prune(run: Path, keep_models: set[int], keep_states: set[int]) -> None:

@@ -222,10 +222,6 @@ def _check_learned_positions(model: ModelConfig) -> None:
             "both sides",
         ),
         (
-            model.wavelengths != "half_minus_one",
-            f"model.wavelengths = {model.wavelengths} has no effect on learned positions; remove it",
-        ),
-        (
             model.first_position >= model.learned_positions,
             f"model.first_position = {model.first_position}, but there are {model.learned_positions} learned "
             "positions (model.learned_positions), counted from 0",
@@ -269,18 +265,12 @@ def _check_context_encoder(model: ModelConfig) -> None:
     """Reject parts that need current and context sentences in one sequence."""
     if model.context_encoder == "none":
         return
-    on_source = model.document_layer != "none" and model.document.source
-    spans = model.stack("encoder").spans | model.stack("cross").spans
-    for clash, other in (
-        (model.batch_context != "none", f"model.batch_context = {model.batch_context}"),
-        (on_source, f"model.document_layer = {model.document_layer} on the source"),
-        ("current" in spans, "the span current"),
-    ):
-        if clash:
-            raise CotextError(
-                f"model.context_encoder = {model.context_encoder} encodes context sentences apart from the "
-                f"current ones, and cannot be combined with {other}; choose one of the two"
-            )
+    setting = f"model.context_encoder = {model.context_encoder}"
+    _require(setting, ("batch_context", model.batch_context, "none"))
+    if model.document.source:
+        _require(setting, ("document_layer", model.document_layer, "none"))
+    if "current" in model.stack("encoder").spans | model.stack("cross").spans:
+        raise CotextError(f"{setting} cannot be combined with the span current; choose one of the two")
 
 
 def _check_non_autoregressive(config: Config) -> None:

@@ -23,6 +23,7 @@ FORMAT: Final = 1
 CTRANSLATE2: Final = "ctranslate2"
 INSTALL: Final = "pip install 'cotext[ctranslate2]'"
 REMEDY: Final = "export the run again"
+PLAIN: Final = {"engine": str, "version": str, "quantization": str, "positions": int, "parameters": int}
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,13 +54,9 @@ def write_description(folder: Path, description: EngineDescription) -> None:
     content: dict[str, Any] = {
         "format": FORMAT,
         "cotext": __version__,
-        "engine": description.engine,
-        "version": description.version,
-        "quantization": description.quantization,
+        **{key: getattr(description, key) for key in PLAIN},
         "tokenizer": description.fingerprint,
         "updates": description.updates,
-        "positions": description.positions,
-        "parameters": description.parameters,
         "config": description.config.model_dump(mode="json"),
         "checksums": digests(folder, files),
     }
@@ -87,14 +84,10 @@ def describe_engine(folder: Path) -> tuple[EngineDescription, dict[str, str]]:
     try:
         checksums = {str(name): str(digest) for name, digest in content["checksums"].items()}
         description = EngineDescription(
-            str(content["engine"]),
-            str(content["version"]),
-            str(content["quantization"]),
-            parse_config(content["config"], str(path)),
-            str(content["tokenizer"]),
-            [int(update) for update in content["updates"]],
-            int(content["positions"]),
-            int(content["parameters"]),
+            config=parse_config(content["config"], str(path)),
+            fingerprint=str(content["tokenizer"]),
+            updates=[int(update) for update in content["updates"]],
+            **{key: kind(content[key]) for key, kind in PLAIN.items()},
         )
     except (KeyError, TypeError, ValueError, AttributeError):
         raise CotextError(f"{path}: not the description of an engine; {REMEDY}") from None

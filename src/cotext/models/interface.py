@@ -63,36 +63,25 @@ class System(nn.Module, ABC):
 
         If the other system has a parameter with the same name, that is copied instead.
         """
-        return {
-            prefix + own: prefix + other
-            for prefix, module in self._starting_modules()
-            for own, other in module.adopted_names().items()
-        }
+        return {prefix + own: prefix + other for prefix, own, other in self._of_modules("adopted_names")}
 
     def neutral_start(self) -> Mapping[str, float]:
         """Parameter name -> initial value if training starts from a system that lacks the parameter.
 
         With these values, the part of the parameter has almost no effect.
         """
-        return {
-            prefix + own: value
-            for prefix, module in self._starting_modules()
-            for own, value in module.neutral_start().items()
-        }
+        return {prefix + own: value for prefix, own, value in self._of_modules("neutral_start")}
 
     def rates(self) -> Mapping[str, float]:
         """Parameter name -> its learning rate, as a multiple of the learning rate of other parameters."""
-        return {
-            prefix + own: rate
-            for prefix, module in self._starting_modules()
-            for own, rate in module.rates().items()
-        }
+        return {prefix + own: rate for prefix, own, rate in self._of_modules("rates")}
 
-    def _starting_modules(self) -> Iterator[tuple[str, StartsFromOthers]]:
-        """Yield the modules with their own initial values, and the prefix of their parameter names."""
+    def _of_modules(self, method: str) -> Iterator[tuple[str, str, Any]]:
+        """Yield the items that a method of `StartsFromOthers` returns, and the prefix of their names."""
         for name, module in self.named_modules():
             if isinstance(module, StartsFromOthers):
-                yield f"{name}." if name else "", module
+                for own, value in getattr(module, method)().items():
+                    yield f"{name}." if name else "", own, value
 
     def open_gates(self) -> dict[str, Tensor]:
         """Return the factors of gates to other sentences, from -1 to 1: name of an attention -> [H]."""

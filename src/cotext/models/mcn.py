@@ -37,7 +37,7 @@ class SegmentGate(DocumentLayer):
     """
 
     by_sentence = True
-    answers = ("several",)
+    answers = ("has_several", "segments")
     settings = ("relative", "gate", "feed_forward")
 
     def __init__(self, size: Size, settings: DocumentSettings) -> None:
@@ -57,13 +57,9 @@ class SegmentGate(DocumentLayer):
     def forward(self, x: Tensor, layout: AnyLayout) -> Tensor:
         """Apply the layer to rows of several sentences; return other rows unchanged: [N, D] -> [N, D]."""
         assert isinstance(layout, Layout)
-        several = None if layout.shared.source_sentences == 0 else layout.several
-        if several is None:
+        if layout.shared.source_sentences == 0 or not layout.has_several:
             return x
-        which_M, rows = several
-        if which_M is None:
-            return self._fused(x, layout)
-        return x.index_copy(0, which_M, self._fused(x.index_select(0, which_M), rows.bound(layout.shared)))
+        return torch.where(layout.among_several, self._fused(x, layout), x)
 
     def _fused(self, local_ND: Tensor, layout: Layout) -> Tensor:
         wide_ND = self.layer(local_ND, layout)

@@ -1,6 +1,6 @@
 """Models with large matrices converted once, for translating or scoring: int8, bfloat16, float16.
 
-In bfloat16 and float16, only the products of linear layers are in half precision (`layers/half_linear.py`).
+In bfloat16 and float16, only the products of linear layers are in half precision (`layers/int8_linear.py`).
 Attention, norms, embeddings and the output layer stay in float32, hence also log-probabilities and the order
 of hypotheses.
 
@@ -21,8 +21,7 @@ from torch import Tensor, nn
 from torch.nn.functional import linear
 
 from cotext.config.decoding import Precision
-from cotext.layers.half_linear import HalfLinear
-from cotext.layers.int8_linear import Int8Linear
+from cotext.layers.int8_linear import HalfLinear, Int8Linear
 from cotext.layers.kernels.int8 import dequantised, quantised_weight
 from cotext.models.checkpoint import LoadedModel
 from cotext.models.interface import Engine, Model
@@ -75,9 +74,8 @@ def output_of(model: Model, symbols_U: Tensor) -> Callable[[Tensor], Tensor]:
 def in_precision(loaded: LoadedModel, precision: Precision, device: torch.device) -> LoadedModel:
     """Convert a loaded model to `decode.precision`.
 
-    Raises:
-        CotextError: int8 on another device than a CPU, float16 on a CPU, any precision for an engine, or a
-            model that was not loaded in float32.
+    Raises CotextError for int8 on another device than a CPU, float16 on a CPU, any precision for an engine,
+    or a model that was not loaded in float32.
     """
     if precision == loaded.precision:
         return loaded

@@ -39,7 +39,7 @@ class RowEmbedder:
 
     def last_of(self, source: Source) -> Tensor | None:
         """Return the last current sentence of every row, if segments count back from it: [B]."""
-        return source.current[:, 1] - 1 if self.embedding.from_current else None
+        return source.current[:, 1] - 1 if self.embedding.made.from_current else None
 
     def source(self, source: Source, behind: int = 0) -> Tensor:
         """Embed source rows, [B, S] -> [B, S, D], after `behind` extra tokens of their first sentence."""
@@ -113,7 +113,7 @@ class RowEmbedder:
         if self.embedding.target.segments == "current":
             return torch.full_like(sentence, CURRENT)
         segment = self.embedding.segments("target", sentence, last)
-        if segment is None or self.embedding.bracketed:
+        if segment is None or self.embedding.made.bracketed:
             return segment
         return segment.masked_fill(opens, 0)  # it closed the current sentence of the previous row
 

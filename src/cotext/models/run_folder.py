@@ -154,8 +154,7 @@ def _noted(path: Path) -> dict[str, Any]:
 def read_metadata(path: Path) -> dict[str, str]:
     """Read the metadata of a model file.
 
-    Raises:
-        CotextError: missing, truncated, not written by Cotext, or written in another format.
+    Raises CotextError if it is missing, truncated, not written by Cotext, or written in another format.
     """
     if not path.is_file():
         raise CotextError(

@@ -67,7 +67,7 @@ class SelectiveAttention(DocumentLayer):
             h, sentence = layout.unpack(x), layout.sentence
             others = self._others(sentence, sentence, self.later and not layout.causal)
             keys_v = self._split(self.key_value(h), self.caches + 1)
-            member = _members(sentence, layout.segments.whole.columns, h)
+            member = _members(sentence, layout.segments.count, h)
             return layout.pack(self._mixed(h, keys_v, member, others))
         state, slots = layout.state, layout.row
         *keys, v = self._split(self.key_value(x), self.caches + 1)

@@ -98,9 +98,7 @@ def replacing(
 
     A folder can only replace an empty folder or nothing. If the block fails, the temporary file is deleted
     and `path` is unchanged. `put` is called with the temporary name and `path`; the default is `os.replace`.
-
-    Raises:
-        CotextError: the block raised OSError or an error of `refusals`, the write errors of a library.
+    Raises CotextError if the block raises OSError or an error of `refusals`, the write errors of a library.
     """
     sweep(path)
     temporary = temporary_name(path)

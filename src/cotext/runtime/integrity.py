@@ -73,9 +73,8 @@ def is_occupied(out: Path) -> bool:
 def new_or_same(out: Path, refusals: type[Exception] = OSError) -> Iterator[Path]:
     """Yield a temporary folder that becomes `out`. If `out` is not empty, the two are only compared.
 
-    Raises:
-        CotextError: another process is writing `out`, or `out` has other content; also the errors of
-            `is_occupied` and `replacing`.
+    Raises CotextError if another process is writing `out`, or `out` has other content; also the errors of
+    `is_occupied` and `replacing`.
     """
     put = _require_same if is_occupied(out) else None
     with writing(out), replacing(out.resolve(), refusals, put) as temporary:

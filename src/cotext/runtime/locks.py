@@ -164,9 +164,8 @@ def working_in(folder: Path) -> Iterator[Lock]:
 def require_free(path: Path, what: str) -> None:
     """Delete the lock file of a dead holder, if there is one.
 
-    Raises:
-        CotextError: the holder is alive or may be, or the file is not a lock.
-        OSError: storage error.
+    Raises CotextError if the holder is alive or may be, or the file is not a lock. Raises OSError for a
+    storage error.
     """
     if not path.is_file() and os.path.lexists(path):
         raise _in_the_way(path)

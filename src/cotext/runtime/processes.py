@@ -68,7 +68,10 @@ def run_jobs(jobs: Sequence[Job], at_once: int) -> None:
                         running.append(_Child(job, _start(job), meter))
                 for child in list(running):
                     if child.process.poll() is None:
-                        _follow(child)
+                        done, note = child.job.progress()
+                        # The last step is reported at the end, so that its line is not printed twice.
+                        if (done, note) != (0, ""):
+                            child.meter.advance_to(min(done, child.job.total - 1), note)
                         continue
                     _require_success(child)
                     running.remove(child)
@@ -102,13 +105,6 @@ def _start(job: Job) -> subprocess.Popen[bytes]:
             )
     except OSError as error:
         raise CotextError(f"{job.name}: cannot be started: {error}") from None
-
-
-def _follow(child: _Child) -> None:
-    done, note = child.job.progress()
-    if (done, note) != (0, ""):
-        # The last step is reported when the child has ended, so that its line is not printed twice.
-        child.meter.advance_to(min(done, child.job.total - 1), note)
 
 
 def _require_success(child: _Child) -> None:

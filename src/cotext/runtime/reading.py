@@ -34,8 +34,8 @@ _UNRESOLVED = {f"tag:yaml.org,2002:{name}" for name in ("timestamp", "merge", "v
 def read_bytes(path: Path, max_bytes: int = MAX_DESCRIPTION_BYTES) -> bytes:
     """Return the content of a regular file.
 
-    Raises:
-        CotextError: missing, a folder, a pipe or a device, not readable, or longer than `max_bytes`.
+    Raises CotextError if it is missing, a folder, a pipe or a device, not readable, or longer than
+    `max_bytes`.
     """
     try:
         if path.exists() and not path.is_file():
@@ -71,11 +71,8 @@ def read_json(path: Path, max_bytes: int = MAX_DESCRIPTION_BYTES) -> dict[str, A
 def parse_json(text: str, where: str, numbers: bool = True, unique: bool = False) -> Any:
     """Parse a JSON text; `where` names it in messages. Without `numbers`, every number is read as 0.
 
-    `unique`: reject duplicate keys, which JSON parsers treat differently.
-
-    Raises:
-        CotextError: not JSON or cut off, nested too deep, a number that is not finite or does not fit into 64
-            bits, a lone surrogate.
+    `unique`: reject duplicate keys, which JSON parsers treat differently. Raises CotextError: not JSON or cut
+    off, nested too deep, a number that is not finite or does not fit into 64 bits, a lone surrogate.
     """
     try:
         value = (_JSON_UNIQUE if unique else _JSON if numbers else _JSON_WITHOUT_NUMBERS).decode(text)
@@ -159,11 +156,9 @@ def _holds_surrogate(value: object) -> bool:
 def parse_yaml(text: str, where: str) -> Any:
     """Parse a YAML text of mappings, lists, texts, numbers, true, false and null.
 
-    Dates are read as text. Messages begin with `where`.
-
-    Raises:
-        CotextError: the text is not YAML, or it contains an anchor, an alias, a tag, a duplicate key, a lone
-            surrogate or NUL, has too many characters, is nested too deeply, or has too long numbers.
+    Dates are read as text. Messages begin with `where`. Raises CotextError if the text is not YAML, or it
+    contains an anchor, an alias, a tag, a duplicate key, a lone surrogate or NUL, has too many characters, is
+    nested too deeply, or has too long numbers.
     """
     if len(text) > MAX_YAML_CHARACTERS:
         raise CotextError(f"{where} is not valid YAML: more than {MAX_YAML_CHARACTERS:,} characters")

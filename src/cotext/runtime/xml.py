@@ -54,11 +54,8 @@ def parse(content: bytes, where: str) -> "etree._ElementTree[etree._Element]":
     """Parse an XML document; messages begin with `where`.
 
     Comments, processing instructions and white space are kept. A document type is kept but not processed:
-    entity declarations are rejected, and no other file is opened.
-
-    Raises:
-        CotextError: the document is not well-formed, declares entities, or exceeds a limit (bytes, elements,
-            256 levels).
+    entity declarations are rejected, and no other file is opened. Raises CotextError if the document is not
+    well-formed, declares entities, or exceeds a limit (bytes, elements, 256 levels).
     """
     library = lxml_etree()
     if len(content) > MAX_BYTES or content.count(b"<") > MAX_MARKS:

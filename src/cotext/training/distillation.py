@@ -190,11 +190,9 @@ class DistillationJob(Job[Outcome]):
     """The translation of the documents of a prepared corpus; `run` writes the new corpus.
 
     `placed` replaces the translator of the teacher, for example by one on a cluster. `on_stage` is called
-    while the corpus is written, with the arguments of `Meter.next_task`.
-
-    Raises:
-        CotextError: the teacher or the data do not exist, or have different languages; settings are unknown,
-            or differ from the settings of a finished folder `out`; or `out` is not empty or lies in the data.
+    while the corpus is written, with the arguments of `Meter.next_task`. Raises CotextError if the teacher or
+    the data do not exist, or have different languages; settings are unknown, or differ from the settings of a
+    finished folder `out`; or `out` is not empty or lies in the data.
     """
 
     command, unit = "distill", "documents"
@@ -249,12 +247,14 @@ class DistillationJob(Job[Outcome]):
             for unit in todo:
                 text = self._data.texts(unit)  # as text, because the teacher has its own tokenizer
                 document = Document(text.id, text.source)
-                if self._takes(document):
-                    taken.append(unit)
-                    yield document
-                else:
+                try:  # settings were checked before: only its sentences can be too long
+                    self._translator.check([document])
+                except CotextError:
                     refused.append(unit)
                     on_size(len(document))
+                    continue
+                taken.append(unit)
+                yield document
 
         for number, result in self._translator.translate(documents(), on_size):
             notes = {"cut": result.truncated, "long": result.long, "missing": result.missing}
@@ -262,14 +262,6 @@ class DistillationJob(Job[Outcome]):
             while refused:
                 yield refused.pop(), {"sentences": None}
         yield from ((unit, {"sentences": None}) for unit in refused)
-
-    def _takes(self, document: Document) -> bool:
-        """Return whether the teacher can translate every sentence; settings were checked before."""
-        try:
-            self._translator.check([document])
-        except CotextError:
-            return False
-        return True
 
     def check(self, unit: int, entry: Mapping[str, Any]) -> None:
         """Check that an entry has the number of sentences of its document."""

@@ -1,4 +1,4 @@
-"""Dry run of training: model size, first batch, memory and time of an update. Nothing is written."""
+"""Dry run of training: model size, instances, memory and time of an update. Nothing is written."""
 
 import sys
 from dataclasses import asdict, dataclass
@@ -11,7 +11,6 @@ import torch
 from cotext.config.recipe import Config
 from cotext.data.batch import Batch, SpecialSymbols
 from cotext.data.store import TokenStore
-from cotext.data.tokenizer import Side, Tokenizer
 from cotext.data.views import Mixture
 from cotext.models.describe import entry
 from cotext.models.parameters import count_parameters
@@ -23,8 +22,6 @@ from cotext.training.trainer import TrainingCallbacks
 UPDATES: Final = 3  # the first is not timed
 BYTES_PER_PARAMETER: Final = 16  # weight, gradient and the two moments of Adam, in single precision
 PATIENCE_SECONDS: Final = 60.0  # after an update that takes longer, no other update is made
-SHOWN_SENTENCES: Final = 6
-SHOWN_CHARACTERS: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,20 +71,6 @@ def count_instances(
 
 
 @dataclass(frozen=True, slots=True)
-class FirstBatch:
-    """The first batch of an epoch: tokens without padding, and the text of its first row."""
-
-    rows: int
-    source_tokens: int
-    target_tokens: int
-    padding: float  # share of all positions, both sides
-    current_labels: int
-    source: tuple[str, ...]
-    target: tuple[str, ...]
-    current: tuple[int, int]  # of the first row, half-open, from 0
-
-
-@dataclass(frozen=True, slots=True)
 class DryRun:
     """The result of `train --dry-run`. Memory is in bytes; `training_instances` refer to one epoch."""
 
@@ -106,7 +89,6 @@ class DryRun:
     updates_an_epoch: float
     model_memory: int
     peak_memory: int
-    first_batch: FirstBatch
 
     @property
     def seconds(self) -> float:
@@ -114,13 +96,11 @@ class DryRun:
         return self.updates * self.seconds_an_update
 
     def as_dict(self) -> dict[str, Any]:
-        return {"format": "cotext-dry-run", "version": 1, **asdict(self), "seconds": self.seconds}
+        return {"format": "cotext-dry-run", "version": 2, **asdict(self), "seconds": self.seconds}
 
     def render(self) -> str:
-        batch = self.first_batch
-        begin, end = batch.current
         epochs = self.updates / self.updates_an_epoch
-        lines = [
+        lines = (
             f"system       {self.system}",
             f"parameters   {self.parameters:,}",
             f"data         {self.training_sentences:,} sentences in {self.training_documents:,} documents",
@@ -128,23 +108,12 @@ class DryRun:
             f"development  {self.development_sentences:,} sentences in {self.development_documents:,} "
             "documents",
             f"instances    {_in_words(self.development_instances)}",
-            f"first batch  {batch.rows:,} rows; {batch.source_tokens:,} source and {batch.target_tokens:,} "
-            f"target tokens, {batch.current_labels:,} of them current; {batch.padding:.0%} padding",
-        ]
-        for side, sentences in (("source", batch.source), ("target", batch.target)):
-            for index, sentence in enumerate(sentences[:SHOWN_SENTENCES]):
-                mark = ">" if begin <= index < end else " "
-                shown = sentence if len(sentence) <= SHOWN_CHARACTERS else f"{sentence[:SHOWN_CHARACTERS]}..."
-                lines.append(f"  {side} {mark} {shown}")
-            if len(sentences) > SHOWN_SENTENCES:
-                lines.append(f"  {side}   ... {len(sentences) - SHOWN_SENTENCES} more sentences")
-        lines += [
             f"memory       {in_bytes(self.model_memory)} for weights, gradients and Adam's moments; "
             f"{in_bytes(self.peak_memory)} at most so far ({self.device}, everything included)",
             f"time         {self.seconds_an_update:.2f} s an update here: {_duration(self.seconds)} for "
             f"{self.updates:,} updates, about {epochs:.1f} epochs, validation not included",
-            "nothing was written; the first row is shown, > marks its current sentences",
-        ]
+            "nothing was written",
+        )
         return "\n".join(lines)
 
 
@@ -156,10 +125,9 @@ def dry_run(config: Config, data_folder: Path, run: Path, recipe: str, device: s
     if (run / "config.yaml").exists():
         raise CotextError(f"{run}: contains a run; choose another --out")
     setup = set_up(config, data_folder, run, recipe, device)
-    nobody = TrainingCallbacks(lambda figures: None, lambda figures: None, lambda text: None)
-    if config.train.validate_bleu:
-        nobody.score_development = lambda model: 0.0  # is never called
-    trainer = setup.trainer(run, nobody)
+    # BLEU, by which a model may be chosen, is never computed.
+    bleu = (lambda model: 0.0) if config.train.validate_bleu else None
+    trainer = setup.trainer(run, TrainingCallbacks(score_development=bleu))
     parameters = count_parameters(setup.model)
     torch_device = setup.accelerator.device
     updates: list[tuple[list[Batch], float]] = []
@@ -192,7 +160,6 @@ def dry_run(config: Config, data_folder: Path, run: Path, recipe: str, device: s
         ),
         model_memory=BYTES_PER_PARAMETER * parameters,
         peak_memory=_peak_memory(torch_device),
-        first_batch=_described(updates[0][0][0], setup.data.tokenizer),
     )
 
 
@@ -206,31 +173,6 @@ def _in_words(counts: InstanceCounts, when: str = "") -> str:
         f"{counts.instances:,.0f}{when}, on average {counts.sentences:.1f} sentences, "
         f"{counts.source_tokens:.1f} source and {counts.target_tokens:.1f} target tokens{long}"
     )
-
-
-def _described(batch: Batch, tokenizer: Tokenizer) -> FirstBatch:
-    source = batch.source
-    of_languages = len(source.tokens) * len(tokenizer.source_prefix)
-    source_tokens, target_tokens = int((source.sentence >= 0).sum()) - of_languages, int(batch.is_label.sum())
-    begin, end = source.current[0].tolist()
-    return FirstBatch(
-        rows=len(source.tokens),
-        source_tokens=source_tokens,
-        target_tokens=target_tokens,
-        padding=1 - (source_tokens + target_tokens) / (source.tokens.numel() + batch.target_label.numel()),
-        current_labels=int((batch.is_label & batch.is_current).sum()),
-        source=_sentences(source.tokens[0], source.sentence[0], tokenizer, "source"),
-        target=_sentences(batch.target_label[0], batch.label_sentence[0], tokenizer, "target"),
-        current=(begin, end),
-    )
-
-
-def _sentences(
-    tokens: torch.Tensor, sentence: torch.Tensor, tokenizer: Tokenizer, side: Side
-) -> tuple[str, ...]:
-    """Return the text of every sentence of a row; special symbols decode to nothing."""
-    count = int(sentence.max()) + 1
-    return tuple(tokenizer.decode(tokens[sentence == index].tolist(), side) for index in range(count))
 
 
 def _peak_memory(torch_device: torch.device) -> int:

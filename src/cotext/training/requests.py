@@ -34,8 +34,7 @@ class TrainRequest(Device):
         is_run=True,
     )
     dry_run: bool = option(
-        "Write nothing: make three updates and print parameters, instances, memory, time and the first "
-        "batch.",
+        "Write nothing: make three updates and print parameters, instances, memory and time.",
         default=False,
     )
 

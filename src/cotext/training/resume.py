@@ -11,7 +11,7 @@ A checkpoint from which training can resume contains:
 
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, astuple, dataclass, field, fields
+from dataclasses import asdict, astuple, dataclass, field
 from pathlib import Path
 
 import torch
@@ -33,9 +33,6 @@ from cotext.runtime.integrity import digests, require_whole, sealed, unsealed
 from cotext.runtime.locks import Lock
 from cotext.runtime.reading import read_text
 from cotext.training.sharding import divided, gathered
-
-# The state of AdamW for one parameter, by its names in torch.
-MOMENTS = frozenset({"step", "exp_avg", "exp_avg_sq"})
 
 
 @dataclass(slots=True)
@@ -93,32 +90,19 @@ def save_optimizer(path: Path, optimizer: Optimizer, names: Sequence[str], main:
 
 
 def load_optimizer(path: Path, optimizer: Optimizer, names: Sequence[str]) -> None:
-    """Load the state that `save_optimizer` wrote; raise CotextError if it is damaged or of another model."""
+    """Load the state that `save_optimizer` wrote; raise CotextError if it is of another model."""
     index = {name: i for i, name in enumerate(names)}
     parameters = [p for group in optimizer.param_groups for p in group["params"]]
-    state: dict[int, dict[str, Tensor]] = {}
+    state: dict[int, dict[str, Tensor]] = {i: {} for i in index.values()}
     for key, value in ckpt.read_tensors(path).items():
         name, _, entry = key.rpartition("|")
-        if name not in index or not _is_moment(entry, value, parameters[index[name]]):
+        if name not in index:
             raise CotextError(f"{path}: '{key}' does not belong to this model; {_remedy(path.parent)}")
         # Cloned, because the tensors are memory maps of a file that pruning deletes.
-        copy = value.clone()
-        state.setdefault(index[name], {})[entry] = (
-            copy if entry == "step" else divided(copy, parameters[index[name]])
-        )
-    for i, entries in state.items():
-        if len(entries) != len(MOMENTS):
-            lacking = ", ".join(MOMENTS - entries.keys())
-            raise CotextError(f"{path}: '{names[i]}' has no {lacking}; {_remedy(path.parent)}")
-    if not state:
-        raise CotextError(f"{path}: contains no state of a parameter; {_remedy(path.parent)}")
+        copy, i = value.clone(), index[name]
+        state[i][entry] = copy if entry == "step" else divided(copy, parameters[i])
+    state = {i: entries for i, entries in state.items() if entries}
     optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
-
-
-def _is_moment(entry: str, value: Tensor, parameter: Tensor) -> bool:
-    if entry == "step":
-        return value.shape == () and value.dtype == torch.float32
-    return entry in MOMENTS and value.shape == parameter.shape and value.dtype == parameter.dtype
 
 
 def save_process_state(folder: Path, rank: int, state: ProcessState) -> None:
@@ -135,29 +119,18 @@ def save_process_state(folder: Path, rank: int, state: ProcessState) -> None:
 
 
 def load_process_state(folder: Path, rank: int) -> ProcessState:
-    """Restore the random state of a process, and return the rest; raise CotextError for a damaged file."""
+    """Restore the random state of a process, and return the rest; raise CotextError for an invalid file."""
     path = folder / f"process-{rank}.safetensors"
     tensors = ckpt.read_tensors(path)
     sums = {n.removeprefix("sum|"): t.clone() for n, t in tensors.items() if n.startswith("sum|")}
-    expected = {
-        "random": (torch.uint8, torch.get_rng_state().shape),
-        "cursor": (torch.int64, torch.Size([len(fields(Cursor))])),
-        **{f"sum|{name}": (torch.float64, torch.Size([2])) for name in sums},
-    }
-    if "random_cuda" in tensors and torch.cuda.is_available():
-        expected["random_cuda"] = (torch.uint8, torch.cuda.get_rng_state().shape)
-    for name, (dtype, shape) in expected.items():
-        if name not in tensors or (tensors[name].dtype, tensors[name].shape) != (dtype, shape):
-            raise CotextError(
-                f"{path}: not the training state of a process: '{name}' is missing or invalid; "
-                f"{_remedy(folder)}"
-            )
-    if bool((tensors["cursor"] < 0).any()):
-        raise CotextError(f"{path}: its position in the data is negative; {_remedy(folder)}")
-    torch.set_rng_state(tensors["random"])
-    if "random_cuda" in expected:
-        torch.cuda.set_rng_state(tensors["random_cuda"])
-    return ProcessState(Cursor(*(int(n) for n in tensors["cursor"])), sums)
+    try:
+        cursor = Cursor(*tensors["cursor"].tolist())
+        torch.set_rng_state(tensors["random"])
+        if "random_cuda" in tensors and torch.cuda.is_available():
+            torch.cuda.set_rng_state(tensors["random_cuda"])
+    except (KeyError, TypeError, RuntimeError):
+        raise CotextError(f"{path}: not the training state of a process; {_remedy(folder)}") from None
+    return ProcessState(cursor, sums)
 
 
 def save_progress(folder: Path, progress: TrainingProgress) -> None:

@@ -15,7 +15,7 @@ import torch
 from cotext.config.recipe import Config, differences
 from cotext.data.documents import Document, ParallelDocument
 from cotext.data.formats import read_parallel
-from cotext.data.tokenizer import Tokenizer, load_tokenizer
+from cotext.data.tokenizer import Tokenizer
 from cotext.models.interface import Model
 from cotext.models.run_folder import SEEDS, is_int8, noted_seeds, seed_folder, seeds_in, write_config
 from cotext.runtime.devices import slow_precision
@@ -55,7 +55,8 @@ def open_run(run: Path, config: Config, tokenizer: Tokenizer) -> None:
         require_own(run, config)
         # The configuration is written first, because its presence identifies the folder as a run.
         write_config(run, config)
-        _keep_tokenizer(run, tokenizer)
+        if not (run / "checkpoints").exists():
+            tokenizer.save(run / "tokenizer")
     except OSError as error:
         raise CotextError(f"{run}: cannot be written: {error.strerror or error}") from None
 
@@ -81,18 +82,6 @@ def require_own(run: Path, config: Config) -> None:
             )
     elif any(not entry.name.startswith((".config.yaml", NAME)) for entry in run.iterdir()):
         raise CotextError(f"{run}: the folder is not empty and contains no run; choose another --out")
-
-
-def _keep_tokenizer(run: Path, tokenizer: Tokenizer) -> None:
-    """Copy the tokenizer into the run, or check that the copy there is the same."""
-    folder = run / "tokenizer"
-    if not (run / "checkpoints").exists():
-        tokenizer.save(folder)
-    elif load_tokenizer(folder).fingerprint != tokenizer.fingerprint:
-        raise CotextError(
-            f"{folder}: not the tokenizer of the data; pass the data that the run was trained on, "
-            "or choose another --out"
-        )
 
 
 def development_bleu(
@@ -160,11 +149,9 @@ def train(
     """Train the configured system on a prepared folder; resume where an earlier call was interrupted.
 
     `recipe` is the name of the configuration in messages. For `device`, see `make_accelerator`. `seeds`: the
-    seeds of all runs that are trained together, if there are several.
-
-    Raises:
-        CotextError: settings contradict each other, the data or this machine (before the run folder is
-            created), or the folder contains another run; also the errors of `Trainer.train`.
+    seeds of all runs that are trained together, if there are several. Raises CotextError if settings
+    contradict each other, the data or this machine (before the run folder is created), or the folder contains
+    another run; also the errors of `Trainer.train`.
     """
     setup = set_up(config, data_folder, run, recipe, device)
     config, data, start, accelerator = setup.config, setup.data, setup.start, setup.accelerator

@@ -32,10 +32,7 @@ def make_accelerator(
 
     `spares_parameters`: see `System.spares_parameters`. `device`: cpu, cuda or, for a single process, one of
     several GPUs, such as cuda:1. If it is None, the GPU is used, if there is one. On a GPU, this enables
-    TF32.
-
-    Raises:
-        CotextError: the device does not exist or does not support `precision`.
+    TF32. Raises CotextError if the device does not exist or does not support `precision`.
     """
     requested = None if device is None else choose_device(device)
     if requested is not None and requested.index is not None:
@@ -150,17 +147,12 @@ def set_up(config: Config, data_folder: Path, run: Path, recipe: str, device: st
         account = read_account(run / "init.json")
         new = [*account["neutral"], *account["fresh"]]
     if config.train.freeze == "init":
-        _freeze_all_but(model, new)
+        for name, parameter in model.named_parameters():
+            parameter.requires_grad_(name in new)
+        if not new:
+            raise CotextError(
+                "train.freeze = init: all parameters come from the run that training starts from "
+                "(train.init), so that nothing is left to train; remove the setting"
+            )
     model.recomputes = config.train.checkpoint_activations
     return TrainingSetup(config, data, corpus_of(config, data), model, accelerator, start, new)
-
-
-def _freeze_all_but(model: Model, trained: Collection[str]) -> None:
-    """Exclude parameters from training; raise CotextError if nothing is left."""
-    for name, parameter in model.named_parameters():
-        parameter.requires_grad_(name in trained)
-    if not trained:
-        raise CotextError(
-            "train.freeze = init: all parameters come from the run that training starts from (train.init), "
-            "so that nothing is left to train; remove the setting"
-        )

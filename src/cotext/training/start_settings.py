@@ -40,10 +40,8 @@ DERIVED = (
 def settle_by_start(config: Config, run: Path) -> Config:
     """Complete the settings of architecture, neutral start and blending, for a run in the folder `run`.
 
-    Blending mixes a new part in gradually (`train.blend`).
-
-    Raises:
-        CotextError: the run to start from cannot be read, or `train.blend` names parts that are not new.
+    Blending mixes a new part in gradually (`train.blend`). Raises CotextError if the run to start from cannot
+    be read, or `train.blend` names parts that are not new.
     """
     if not config.train.init:
         return config
@@ -204,14 +202,10 @@ def resolve(config: Config, data: PreparedData) -> Config:
 
 
 def settle(config: Config, data: PreparedData, run: Path, recipe: str) -> Config:
-    """Complete a configuration, given the data, the run to start from, and the run folder."""
-    return settle_by_start(settle_start(resolve(config, data), run, recipe), run)
+    """Complete a configuration, given the data, the run to start from, and the run folder.
 
-
-def settle_start(config: Config, run: Path, recipe: str) -> Config:
-    """Complete `train.init`, which need not be given again to resume an existing run.
-
-    Raises CotextError if the recipe requires a run to start from, and none is given.
+    `train.init` need not be given again to resume an existing run. Raises CotextError if the recipe requires
+    a run to start from, and none is given; also the errors of `resolve` and `settle_by_start`.
     """
     init, path = config.train.init, run / "config.yaml"
     if path.is_file():
@@ -220,4 +214,4 @@ def settle_start(config: Config, run: Path, recipe: str) -> Config:
             init = before
     if init == REQUIRED:
         raise CotextError(f"{recipe} starts from a trained model: give --init RUN")
-    return config.model_copy(update={"train": config.train.model_copy(update={"init": init})})
+    return settle_by_start(_laid_over(resolve(config, data), "train", init=init), run)

@@ -52,16 +52,12 @@ class TrainingCallbacks:
     `score_development` translates the development documents with the current model and returns BLEU.
     """
 
-    on_update: Callable[[dict[str, float]], None]
-    on_validation: Callable[[dict[str, float]], None]
-    on_message: Callable[[str], None]
+    on_update: Callable[[dict[str, float]], None] = lambda figures: None
+    on_validation: Callable[[dict[str, float]], None] = lambda figures: None
+    on_message: Callable[[str], None] = lambda text: None
     on_start: Callable[[int], None] = lambda update: None
     on_stage: Callable[[str, int, int], None] = lambda stage, done, total: None
     score_development: Callable[[Model], float] | None = None
-
-
-# Metrics that differ between two runs of the same seed.
-TIMING = ("time", "tokens_per_second", "waiting_share")
 
 
 class MetricsLog:
@@ -253,9 +249,8 @@ class Trainer:
     def train(self) -> TrainingProgress:
         """Train until a limit of the section `train`, early stopping, or a signal.
 
-        Raises:
-            CotextError: no usable data, a loss that is not finite, a checkpoint that cannot be resumed or
-                written.
+        Raises CotextError for no usable data, a loss that is not finite, a checkpoint that cannot be resumed
+        or written.
         """
         self._resume()
         if self.progress.finished and self._is_over():

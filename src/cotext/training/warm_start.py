@@ -197,10 +197,8 @@ def start_from(
 ) -> WarmStart:
     """Initialise a model from the final weights of another run; int8 weights are converted to float32.
 
-    `requested` is the configuration before `settle_by_start`.
-
-    Raises:
-        CotextError: the other run is not trained or has another tokenizer, or no matrix fits.
+    `requested` is the configuration before `settle_by_start`. Raises CotextError if the other run is not
+    trained or has another tokenizer, or no matrix fits.
     """
     path = model_file(run)
     described = describe_file(path)

@@ -113,10 +113,8 @@ def run(
     """Process the unfinished units of a job in this process, and write the output.
 
     `overwrite`: the results of an interrupted job with other settings may be discarded. None: they may not,
-    and messages do not suggest --overwrite. `keep`: the journal is kept until `forget` is called.
-
-    Raises:
-        CotextError: another process writes the output; also the errors of `Journal` and the job.
+    and messages do not suggest --overwrite. `keep`: the journal is kept until `forget` is called. Raises
+    CotextError if another process writes the output; also the errors of `Journal` and the job.
     """
     path = journal_of(job.out)
     with (
@@ -144,9 +142,8 @@ def run_shard(
 ) -> ShardReport:
     """Process the unfinished units of a shard. `on_start` is called with the size of the shard.
 
-    Raises:
-        CotextError: another process works on the shard or joins shards, or the output exists; also the errors
-            of `Journal` and the job.
+    Raises CotextError if another process works on the shard or joins shards, or the output exists; also the
+    errors of `Journal` and the job.
     """
     out, shard = job.out, job.shard
     assert shard is not None
@@ -250,11 +247,9 @@ NOBODY: Final = -1  # no shard is open
 def joining(out: Path, overwrite: bool = False) -> Iterator[Joined]:
     """Lock an output and yield the results of its shards; the journals are deleted at the end.
 
-    `overwrite`: an output file may be replaced.
-
-    Raises:
-        CotextError: there are no shards; a shard is missing, duplicated, unfinished or of another job; a
-            process works on a shard or on the output; the output exists; or files cannot be written.
+    `overwrite`: an output file may be replaced. Raises CotextError if there are no shards; a shard is
+    missing, duplicated, unfinished or of another job; a process works on a shard or on the output; the output
+    exists; or files cannot be written.
     """
     folder = folder_of(out)
     with storage(folder), writing(out):
