@@ -243,8 +243,10 @@ def _paired(
     return [alike[i] for i in pairs], [places[j] for j in pairs.values()]
 
 
-# A unit is enclosed if more than this share of its weight belongs to the element.
+# A unit is enclosed if more than this share of its weight belongs to the element. Words that are not the best
+# translation of any source word, such as "Sie" in "Wählen Sie" for "Choose", need more at its edge.
 LEAST_SHARE = 0.5
+LEAST_SHARE_OF_ADDED = 0.85
 COPIED_WEIGHT = 1000.0  # weight of a copied text with itself, so that spans always include it
 # Limit of pairs of units, and of elements and units; sentences beyond it have hundreds of words.
 MOST_WEIGHED: Final = 1 << 19
@@ -351,6 +353,9 @@ class _Projection:
         self.source, self.target, self.weights, self.root = source, target, weights, root
         self.of_words = _sums(weights * torch.tensor(source.is_word, dtype=weights.dtype))
         self.of_all = _sums(weights)
+        self.least_shares = torch.full_like(self.of_words[:, -1], LEAST_SHARE_OF_ADDED)
+        if len(weights):
+            self.least_shares[weights.argmax(dim=0)] = LEAST_SHARE
 
     def place(self) -> None:
         """Place every node, from the root down."""
@@ -392,7 +397,7 @@ class _Projection:
             within = self.of_all[:, inside.stop] - self.of_all[:, inside.start]
             return list((within - LEAST_SHARE * self.of_all[:, -1]).tolist())
         within = self.of_words[:, inside.stop] - self.of_words[:, inside.start]
-        worth = within - LEAST_SHARE * self.of_words[:, -1]
+        worth = within - self.least_shares * self.of_words[:, -1]
         if words <= set(inside):
             worth = torch.ones_like(worth)
         return list((worth * torch.tensor(self.target.is_word, dtype=worth.dtype)).tolist())
