@@ -6,7 +6,7 @@ sentences, and no sentence continues in the next block.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import groupby
@@ -50,7 +50,8 @@ class Copied:
     text: str
 
 
-Piece = str | Open | Close | Point | Copied
+Tag = Open | Close | Point | Copied
+Piece = str | Tag
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,6 +241,16 @@ def mates(items: Sequence[Item]) -> dict[int, int]:
             names[item.name] -= 1
             partners[opened], partners[index] = index, opened
     return partners
+
+
+def piece_of(key: int, item: Item, ends: dict[int, int], breaks: Container[str] = ()) -> Tag:
+    """Return the piece of the item with this index, which is not text; tags without a partner become points.
+
+    `ends`: result of `mates`. `breaks`: names of points that break the line.
+    """
+    if key not in ends:
+        return Copied(key, item.text) if item.kind == "copied" else Point(key, item.name in breaks)
+    return Open(key, item.name.partition(" ")[0] in LINKS) if item.kind == "open" else Close(ends[key])
 
 
 def without_empty(items: Sequence[Item]) -> list[Item]:
