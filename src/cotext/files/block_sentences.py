@@ -9,7 +9,7 @@ from cotext.data.placeholders import placeholder_spans
 from cotext.data.splitting import join_sentences
 from cotext.data.tokenizer import Tokenizer
 from cotext.data.words import overlaps
-from cotext.files.blocks import Block, Close, Copied, Open, Piece, Point, merged
+from cotext.files.blocks import Block, Close, Copied, Open, Piece, Point, merged, shown_text
 from cotext.runtime.reading import substituted
 
 Span = tuple[int, int]  # characters: start, stop
@@ -217,17 +217,13 @@ def _seam(
     space = "".join(piece for piece in between if isinstance(piece, str))
     if space.strip(" ") or any(isinstance(piece, Copied) or _breaks_line(piece) for piece in between):
         return tuple(between)
-    last, first = _text(before)[-1:], _text(after)[:1]
+    last, first = shown_text(before)[-1:], shown_text(after)[:1]
     needs_space = len(join_sentences((last, first), language)) > len(last + first)
     if bool(space) == needs_space:
         return tuple(between)
     if needs_space:
         return (" ", *between)
     return tuple(piece for piece in between if not isinstance(piece, str))
-
-
-def _text(pieces: Iterable[Piece]) -> str:
-    return Block(tuple(pieces)).text
 
 
 # --- Placeholders: parts of a text that are copied by rule, and the text that the model reads instead.

@@ -6,10 +6,11 @@ sentences, and no sentence continues in the next block.
 """
 
 from collections import Counter
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import groupby
+from types import MappingProxyType
 from typing import Final, Literal, NamedTuple, Protocol
 
 from cotext.runtime.reading import PART
@@ -70,11 +71,16 @@ class Block:
     @property
     def text(self) -> str:
         """The text without inline elements, including copied text."""
-        return "".join(
-            piece if isinstance(piece, str) else piece.text
-            for piece in self.pieces
-            if isinstance(piece, str | Copied)
-        )
+        return shown_text(self.pieces)
+
+
+def shown_text(pieces: Iterable[Piece], shown: Mapping[int, str] = MappingProxyType({})) -> str:
+    """Return the text of pieces; `shown`: texts that the model reads in place of copied texts, by key."""
+    return "".join(
+        piece if isinstance(piece, str) else shown.get(piece.key, piece.text)
+        for piece in pieces
+        if isinstance(piece, str | Copied)
+    )
 
 
 def writable(block: Block, change: Callable[[str], str] = taken) -> Block:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from urllib.parse import unquote
 
 from cotext.files.archive import Archive
-from cotext.files.blocks import Block, Contents, Piece
+from cotext.files.blocks import Block, Contents, Piece, shown_text
 from cotext.runtime.errors import CotextError
 from cotext.runtime.xml import local_name, parse, serialised, taken
 
@@ -38,7 +38,7 @@ class PlainSlot:
         self.pieces: tuple[Piece, ...] = (text,) if text and text.strip() else ()
 
     def write(self, pieces: Sequence[Piece]) -> None:
-        text = taken(Block(tuple(pieces)).text)
+        text = taken(shown_text(pieces))
         if self._attribute is None:
             self._element.text = text
         else:

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from cotext.data.words import overlaps
-from cotext.files.blocks import Close, Copied, Open, Piece, Point, merged
+from cotext.files.blocks import Close, Copied, Open, Piece, Point, merged, shown_text
 from cotext.translation.terms.word_alignment import (
     SentenceAlignment,
     Span,
@@ -142,15 +142,6 @@ class CopiedText:
     piece: Copied
     shown: str
     source: Span
-
-
-def shown_text(pieces: Sequence[Piece], shown: Mapping[int, str]) -> str:
-    """Return the text that the model reads; `shown`: substitutes of copied texts by key."""
-    return "".join(
-        piece if isinstance(piece, str) else shown.get(piece.key, piece.text)
-        for piece in pieces
-        if isinstance(piece, str | Copied)
-    )
 
 
 def copied_texts(pieces: Sequence[Piece], shown: Mapping[int, str]) -> list[CopiedText]:

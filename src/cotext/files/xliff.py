@@ -20,7 +20,7 @@ from functools import partial
 from typing import Final, Literal
 
 from cotext.data.languages import same_language
-from cotext.files.blocks import ANY, Block, FileFormat, Item, Job, Piece, mates, merged, piece_of
+from cotext.files.blocks import ANY, Block, FileFormat, Item, Job, Piece, mates, merged, piece_of, shown_text
 from cotext.files.places import (
     Edit,
     Element,
@@ -532,7 +532,7 @@ def _as_written(text: str, element: Element) -> str:
 def _plain(text: str, element: Element, kind_of: Callable[[Element], Kind]) -> str:
     """Return the text of an element on one line, without inline elements."""
     [segment] = segments(text, element, kind_of, keep_breaks=False)
-    return " ".join(Block(segment.pieces).text.split())
+    return " ".join(shown_text(segment.pieces).split())
 
 
 FORMAT: Final = FileFormat(
