@@ -114,7 +114,7 @@ def test_no_answer_loses_none(tmp_path: Path, fake: Fake) -> None:
 @pytest.mark.parametrize("status", [400, 401, 403, 404])
 def test_what_the_api_will_never_answer_is_sent_once(tmp_path: Path, fake: Fake, status: int) -> None:
     fake.misbehave(str(status), times=None)
-    error = refused(tmp_path, fake, "")
+    error = refused(tmp_path, fake, ".")
     assert isinstance(error, RefusedRequestError)
     assert error.said == f"status {status}"
     assert len(fake.requests) == 1
@@ -220,7 +220,7 @@ def test_an_error_that_is_cut_has_no_part_of_the_key(tmp_path: Path, fake: Fake,
     said = "x" * (client_module.SAID_CHARACTERS - 20) + KEY
     for body in (said.encode(), json.dumps({"error": {"message": said}}).encode()):
         fake.misbehave("given", status=status, body=body)
-        assert KEY[:12] not in str(refused(tmp_path, fake, "", retries=0))
+        assert KEY[:12] not in str(refused(tmp_path, fake, ".", retries=0))
 
 
 def test_a_key_that_json_writes_otherwise_is_not_kept(
