@@ -60,9 +60,9 @@ def translate_files(request: TranslationRequest) -> "list[FileReport]":
 
     Raises:
         CotextError: standard input, shards and descriptions of language models, which the command line takes;
-            as `cotext.files.translate_request.FilesTranslation`.
+            as `cotext.files.translate_files.FilesTranslation`.
     """
-    from cotext.files.translate_request import FilesTranslation
+    from cotext.files.translate_files import FilesTranslation
     from cotext.interchange.model_names import resolve_run
     from cotext.language_models.config import is_endpoint
 

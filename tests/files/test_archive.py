@@ -116,17 +116,13 @@ def test_names_that_leave_the_archive_are_refused(name: str) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:Duplicate name")
-def test_names_twice_are_refused() -> None:
-    must_raise("same name", Archive, with_names("a", "b", "a"), "x.zip")
-
-
 def test_dangerous_archives_are_refused() -> None:
+    must_raise("same name", Archive, with_names("a", "b", "a"), "x.zip")
     content = bytearray(with_names("a"))
     content[content.index(b"PK\1\2") + 8] |= 1
     must_raise("encrypted; save the file without a password", Archive, bytes(content), "x.zip")
-    content = packed({"bomb": bytes(64 << 20)})
-    must_raise("more than 300 times", Archive, content, "x.zip")
     content = bytearray(packed({"bomb": bytes(64 << 20)}))
+    must_raise("more than 300 times", Archive, bytes(content), "x.zip")
     for magic, at in ((b"PK\1\2", 24), (b"PK\3\4", 22)):
         struct.pack_into("<L", content, content.index(magic) + at, 1000)
     opened = Archive(bytes(content), "x.zip")

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import pytest
+from markdown_it.token import Token
 
 from cotext.config.parts import OWN
 from cotext.data.placeholders import placeholder_spans
@@ -14,6 +15,7 @@ from cotext.data.words import consists_of
 from cotext.files.block_sentences import cut
 from cotext.files.blocks import Block, Close, Copied, Open
 from cotext.files.markdown import MarkdownFile
+from cotext.files.markdown_inline import html_mates
 from cotext.files.markup import Markup
 from cotext.files.po import FORMAT as PO
 from cotext.files.table import named_format
@@ -32,6 +34,10 @@ COPIES = tuple(piece for n in range(SIZE // 3) for piece in (Copied(n, "%s"), " 
 DIFFERENT = tuple(piece for n in range(SIZE // 8) for piece in (Copied(n, f"{{{n}}}"), " "))
 LINES = tuple(piece for n in range(SIZE // 10) for piece in ("a", Copied(n, "\n")))
 
+NESTED = [
+    *(Token("html_inline", "", 0, content="<b>"), Token("em_open", "em", 1)),
+    *(Token("html_inline", "", 0, content="</b>"), Token("em_close", "em", -1)),
+]
 SAME = "See the next page for more."
 NUMBERS = " ".join(map(str, range(SIZE // 6)))
 NUMBERED = " ".join(f"<a{number}>" for number in range(SIZE // 9))
@@ -55,6 +61,8 @@ def _written(name: str, content: bytes) -> None:
         lambda: MarkdownFile(("---\r\n" + "a\r\n" * 1000).encode(), "a.md"),
         lambda: MarkdownFile(("[^" * (SIZE // 4)).encode(), "a.md"),
         lambda: MarkdownFile(("[a](" + " " * SIZE + "b((c)))").encode(), "a.md"),
+        lambda: html_mates(NESTED * (SIZE // 4)),
+        lambda: html_mates(NESTED[:1] * SIZE + NESTED[2:3] * SIZE),
         lambda: _all_faults([(SAME, "Siehe die Seite danach.")] * 2000),
         lambda: missing_numbers(NUMBERS, NUMBERS.replace(" ", "7 ")),
         lambda: OWN.fullmatch("a" * SIZE),

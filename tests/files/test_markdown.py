@@ -1,9 +1,7 @@
 """Markdown: text alone changes, everything else stays as it is spelled."""
 
 import re
-from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 
 import pytest
 from hypothesis import example, given
@@ -12,7 +10,6 @@ from markdown_it import MarkdownIt
 
 from cotext.files.blocks import Close, Copied, Open, Piece, Point
 from cotext.files.markdown import FORMAT, MarkdownFile
-from cotext.files.markdown_inline import html_mates
 from cotext.files.table import recognise
 from tests.files.faking import changed
 from tests.loops import loop_over
@@ -212,30 +209,6 @@ def test_elements_of_html_lie_within_those_of_markdown() -> None:
         signs = {Open: "(", Close: ")", Point: "."}
         [[block]] = opened(text).contents.documents
         assert "".join(p if isinstance(p, str) else signs[type(p)] for p in block.pieces) == pieces
-
-
-class _Counted(list[Any]):
-    """Counts the entries that are read."""
-
-    read = 0
-
-    def __iter__(self) -> Iterator[Any]:
-        for entry in super().__iter__():
-            self.read += 1
-            yield entry
-
-    def __getitem__(self, index: Any) -> Any:
-        found = super().__getitem__(index)
-        self.read += len(found) if isinstance(index, slice) else 1
-        return found
-
-
-@loop_over("part", ["<b>x", "</b>", "<b>*<a>x*</b>", "<b>*</b>x*"])
-def test_tags_are_paired_with_one_look_at_each_token(part: str) -> None:
-    [token] = MarkdownIt().parseInline(part * 200 + "</b>" * 200)
-    tokens = _Counted(token.children)
-    html_mates(tokens)
-    assert tokens.read <= 4 * len(tokens)
 
 
 def test_a_row_of_a_table_is_taken_out_of_the_text_once(monkeypatch: pytest.MonkeyPatch) -> None:

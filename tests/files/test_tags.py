@@ -1,5 +1,6 @@
 """Projection of inline elements: every element once, nested properly, the text as it was translated."""
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -153,6 +154,16 @@ def test_an_element_goes_with_its_words() -> None:
     assert found == "Ich <1>habe</1> das neue Buch gelesen."
     found = projected("I have ", Open(1), "read ", Close(1), "the", Open(2), " new ", Close(2), "book.")
     assert found == "Ich habe das <2>neue</2> Buch <1>gelesen</1>."
+
+
+def test_an_added_word_at_the_edge_of_an_element_stays_outside() -> None:
+    links = {"Wählen": "Choose", "Sie": "Choose File", "Datei": "File", "nur": "File", "Speichern": "Save"}
+    pieces = ("Choose ", Open(1), "File - Save", Close(1), " now.")
+    for target in (
+        "Wählen Sie <1>Datei - Speichern</1> jetzt.",
+        "Wählen Sie <1>Datei nur Speichern</1> jetzt.",
+    ):
+        assert projected(*pieces, target=re.sub("</?1>", "", target), links=links) == target
 
 
 def test_elements_around_the_whole_stay_there_and_take_no_punctuation_that_they_had_not() -> None:

@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 
 from cotext.data.formats.streams import opened
 from cotext.files.blocks import Block
+from cotext.files.places import SplicedFile
 from cotext.files.table import recognise
-from cotext.files.text import FORMAT, TextFile, wrap_width, wrapped
+from cotext.files.text import FORMAT, wrap_width, wrapped
 from tests.loops import loop_over
 
 LETTER = """From: Anna
@@ -31,7 +32,7 @@ Anna
 """
 
 
-def written(file: TextFile, *texts: str) -> str:
+def written(file: SplicedFile, *texts: str) -> str:
     [blocks] = file.contents.documents
     return file.written([[replace(b, pieces=(t,)) for b, t in zip(blocks, texts, strict=True)]]).decode()
 
@@ -69,7 +70,7 @@ def test_a_line_of_a_quotation_continues_no_other() -> None:
         "much. We will see each other on Monday, I hope, or maybe on",
     ]
     for quoted, blocks in (("Thursday, if it rains.", 1), ("> Thursday does not suit me.", 2)):
-        [found] = TextFile("\n".join([*wrapped_lines, quoted]).encode(), "x").contents.documents
+        [found] = FORMAT.open("\n".join([*wrapped_lines, quoted]).encode(), "x").contents.documents
         assert len(found) == blocks, quoted
 
 

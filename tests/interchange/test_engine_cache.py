@@ -140,22 +140,19 @@ def test_what_an_engine_does_not_support_is_left_to_torch(
         open_to_translate(run, "cpu", {**decode, "engine": "ctranslate2"})
 
 
-def test_systems_and_installations_without_engines(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_systems_sizes_and_installations_without_engines(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     reset = make(name="reset", model={"positions": "reset"})
     assert open_to_translate(reset, "cpu").translator.engine is None
     must_raise(r"model\.positions = reset", open_to_translate, reset, "cpu", {"engine": "ctranslate2"})
     run = make()
     assert open_to_translate(run, "cpu", without="--scores").translator.engine is None
+    with monkeypatch.context() as patched:
+        patched.setattr(engine_cache, "LEAST_PARAMETERS", 10**9)
+        assert open_to_translate(run, "cpu").translator.engine is None
+        assert open_to_translate(run, "cpu", {"engine": "ctranslate2"}).translator.engine is not None
     monkeypatch.setattr(engine_cache, "installed", lambda: False)
     assert open_to_translate(run, "cpu").translator.engine is None
     must_raise(r"no CTranslate2 \(pip install", open_to_translate, run, "cpu", {"engine": "ctranslate2"})
-
-
-def test_small_models_are_converted_only_on_request(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    run = make()
-    monkeypatch.setattr(engine_cache, "LEAST_PARAMETERS", 10**9)
-    assert open_to_translate(run, "cpu").translator.engine is None
-    assert open_to_translate(run, "cpu", {"engine": "ctranslate2"}).translator.engine is not None
 
 
 def other_weights(run: Path, factor: float) -> None:
@@ -165,27 +162,23 @@ def other_weights(run: Path, factor: float) -> None:
     save_model(path, weights, loaded.config, loaded.tokenizer.fingerprint, loaded.updates)
 
 
-def test_other_weights_are_converted_again(make: Make, documents: list[Document]) -> None:
-    run = make()
+def test_other_weights_and_versions_are_converted_again(
+    make: Make, documents: list[Document], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, made = make(), conversions(monkeypatch)
     before = texts(open_to_translate(run, "cpu"), documents)
     other_weights(run, 0.5)
     after = texts(open_to_translate(run, "cpu"), documents)
     assert after == texts(open_run(run, "cpu"), documents) != before
-    assert len(engines(run / "engines")) == 2
+    assert len(engines(run / "engines")) == len(made) == 2
+    with monkeypatch.context() as patched:
+        patched.setattr(engine_cache, "version", lambda name: "0.0.1")
+        open_to_translate(run, "cpu")
+    assert len(made) == 3
     for number in range(KEPT + 1):
         other_weights(run, 0.9 + number / 10)
         open_to_translate(run, "cpu")
     assert len(engines(run / "engines")) == KEPT + 1
-
-
-def test_another_version_of_ctranslate2_is_another_engine(
-    make: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run, made = make(), conversions(monkeypatch)
-    open_to_translate(run, "cpu")
-    monkeypatch.setattr(engine_cache, "version", lambda name: "0.0.1")
-    open_to_translate(run, "cpu")
-    assert len(made) == 2
 
 
 @loop_over("name", ["model.bin", "cotext.json"])
@@ -204,11 +197,17 @@ def test_a_damaged_engine_is_made_again(
 def test_where_a_run_cannot_be_written(
     make: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The cache of the user takes its place, then torch. A file where a folder should be stops root, too."""
-    run = make()
+    """The cache of the user takes its place, then torch. A file where a folder should be stops root, too.
+
+    Models of packages stay as they are.
+    """
+    package, run = make(name="package"), make()
+    (package / "SHA256SUMS").touch()
     (run / "engines").touch()
-    assert open_to_translate(run, "cpu").translator.engine is not None
-    assert len(engines(tmp_path / "cache" / "cotext" / "engines")) == 1
+    for each in (package, run):
+        assert open_to_translate(each, "cpu").translator.engine is not None
+        assert len(engines(tmp_path / "cache" / "cotext" / "engines")) == 1
+    assert not (package / "engines").exists()
     shutil.rmtree(tmp_path / "cache")
     (tmp_path / "cache").touch()
     capsys.readouterr()
@@ -230,14 +229,6 @@ def test_an_engine_is_used_where_no_lock_can_be_made(make: Make, monkeypatch: py
     monkeypatch.setattr(engine_cache, "_locked", refuse)
     assert open_to_translate(run, "cpu").translator.engine is not None
     assert not made
-
-
-def test_models_of_packages_stay_as_they_are(make: Make, tmp_path: Path) -> None:
-    run = make()
-    (run / "SHA256SUMS").touch()
-    assert open_to_translate(run, "cpu").translator.engine is not None
-    assert not (run / "engines").exists()
-    assert len(engines(tmp_path / "cache" / "cotext" / "engines")) == 1
 
 
 @loop_over("error", [OSError(28, "No space left on device"), ImportError("libgomp.so: cannot open")])

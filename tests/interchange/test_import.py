@@ -11,10 +11,8 @@ import torch
 import yaml
 from safetensors.torch import load_file
 from torch import Tensor
-from typer.testing import CliRunner
 
 import cotext
-from cotext.cli.main import app
 from cotext.data.batch import Instance
 from cotext.data.build import special_symbols
 from cotext.data.collate import source_batch
@@ -29,6 +27,7 @@ from cotext.runtime.errors import CotextError
 from cotext.runtime.integrity import unsealed
 from cotext.search.beam_search import Hypothesis, SearchOptions, search
 from cotext.search.constraints import SearchRequest, SearchSymbols
+from tests.command_line import succeed
 from tests.loops import loop_over
 from tests.pretrained_folders import ENGLISH, GERMAN, sentences
 from tests.pretrained_models import FOLDERS, LANGUAGES, marian_model
@@ -162,33 +161,21 @@ def test_a_run_of_an_import_is_a_run(imports: Get, tmp_path: Path) -> None:
     assert config["model"]["activation"] == "swish"
     assert (config["decode"]["beam"], config["decode"]["length_penalty"]) == (4, 1.0)
     (tmp_path / "a.en").write_text("".join(f"{text}\n" for text in TEXTS[:2]))
-    runner = CliRunner()
     out = tmp_path / "a.de"
-    assert (
-        runner.invoke(app, ["translate", str(run), str(tmp_path / "a.en"), "--out", str(out)]).exit_code == 0
-    )
+    succeed("translate", run, tmp_path / "a.en", "--out", out)
     assert len(out.read_text().splitlines()) == 2
     assert "swish" not in account.system
-    told = runner.invoke(app, ["info", str(run)]).output
+    told = succeed("info", run).out
     assert f"{account.parameters:,}" in told
     assert "imported from MarianMTModel, " in told
 
 
 def test_languages_that_were_not_chosen_are_told(tmp_path: Path) -> None:
     folder = FOLDERS["nllb"](tmp_path / "there")
-    result = CliRunner().invoke(app, ["import", str(folder), "--out", str(tmp_path / "runs" / "nllb")])
-    assert result.exit_code == 0, result.output
-    assert "(deu_Latn, eng_Latn, zho_Hans, zho_Hant), and no language was chosen" in result.output
-    again = [
-        "import",
-        str(folder),
-        "--out",
-        str(tmp_path / "again"),
-        "--target-language",
-        "deu_Latn",
-        "--json",
-    ]
-    found = json.loads(CliRunner().invoke(app, again).output)
+    told = succeed("import", folder, "--out", tmp_path / "runs" / "nllb").out
+    assert "(deu_Latn, eng_Latn, zho_Hans, zho_Hant), and no language was chosen" in told
+    german = ("--target-language", "deu_Latn", "--json")
+    found = json.loads(succeed("import", folder, "--out", tmp_path / "again", *german).out)
     assert (found["kind"], found["languages"]) == ("M2M100ForConditionalGeneration", [])
     assert found["self_test"]["equal_ids"] == found["self_test"]["sentences"] > 0
 

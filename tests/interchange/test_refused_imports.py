@@ -2,7 +2,6 @@
 
 import json
 import pickle
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from shutil import copytree
@@ -12,7 +11,6 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from cotext.cli.main import main
 from cotext.data.tokenizer import LanguageChoice
 from cotext.interchange.importing import import_model
 from cotext.runtime.errors import CotextError
@@ -23,11 +21,8 @@ from tests.refusals import must_raise
 
 pytest.importorskip("transformers")
 Change = Callable[[Path], object]
-KINDS: dict[str, Callable[[Path], Path]] = {
-    "marian": marian_model,
-    "m2m": m2m100_model,
-    "mbart": mbart_model,
-}
+LAYER = "model.encoder.layers.0"
+KINDS = {"marian": marian_model, "m2m": m2m100_model, "mbart": mbart_model}
 
 
 @pytest.fixture(scope="session")
@@ -83,90 +78,75 @@ def gone(name: str) -> Change:
 
 
 def not_a_number(weights: dict[str, torch.Tensor]) -> None:
-    weights["model.encoder.layers.0.fc1.bias"][3] = torch.nan
+    weights[f"{LAYER}.fc1.bias"][3] = torch.nan
+
+
+def stored(name: str, *shape: int) -> Callable[[dict[str, torch.Tensor]], object]:
+    return lambda weights: weights.update({name: torch.zeros(shape)})
 
 
 def stretched(folder: Path) -> None:
     """A matrix of terabytes that holds one number."""
     weights = load_file(folder / "model.safetensors")
-    weights["model.encoder.layers.0.fc1.weight"] = torch.zeros(1).expand(1 << 20, 1 << 20)
+    weights[f"{LAYER}.fc1.weight"] = torch.zeros(1).expand(1 << 20, 1 << 20)
     pickled(weights)(folder)
 
 
-REFUSED: list[tuple[str, Change, str]] = [
+REFUSED: list[tuple[Change, str]] = [
     # settings
-    ("marian", setting(normalize_before=True), r"normalize_before = True: .* normalises after its layers"),
-    ("marian", setting(scale_embedding=False), r"scale_embedding = False: "),
-    ("marian", setting(static_position_embeddings=False), r"static_position_embeddings = False: "),
-    ("marian", setting(tie_word_embeddings=False), r"tie_word_embeddings = False: "),
+    (setting(normalize_before=True), r"normalize_before = True: .* normalises after its layers"),
+    (setting(scale_embedding=False), r"scale_embedding = False: "),
+    (setting(static_position_embeddings=False), r"static_position_embeddings = False: "),
+    (setting(tie_word_embeddings=False), r"tie_word_embeddings = False: "),
+    (setting(activation_function="tanh"), r"activation_function = 'tanh' .*: relu, swish, silu, gelu"),
+    (setting(encoder_ffn_dim=48), r"encoder_ffn_dim = 48: encoder and decoder must have"),
+    (setting(d_model=...), r"config\.json: d_model is None, a whole number is needed"),
+    (setting(d_model="16"), r"d_model is '16', a whole number is needed"),
+    (setting(d_model=10**9), r"model\.dimension"),
+    (setting(d_model=65_536, decoder_layers=256), r"far smaller than the model of its configuration"),
+    (setting(decoder_layers=2), r"decoder\.layers\.1\.\S+ is missing"),
+    (setting(encoder_layers=1), r"'model\.encoder\.layers\.1\.\S+' is not known in such a model"),
+    (setting(d_model=32), r"is \[\d+, 16\], which does not fit \[\d+, 32\]"),
+    (setting(eos_token_id=5), r"sentences end with the symbol of row 5 of 68"),
+    (setting(decoder_start_token_id=999), r"begin with that of row 999"),
+    (without_start, r"decoder_start_token_id is missing"),
+    (setting(decoder_vocab_size=10**15), r"row 0 of 1,000,000,000,000,000"),
+    (setting(decoder_start_token_id=-7), r"decoder_start_token_id is -7; it must be a row"),
+    (setting(vocab_size=60), r"vocab\.json: 68 pieces, but 60 rows"),
+    (setting(vocab_size=80), r"shared\.weight is \[68, 16\], which does not fit|has them elsewhere"),
+    (setting(model_type="t5"), r"model_type = 't5': these are read: marian, m2m_100, mbart"),
+    (setting(model_type=["marian"]), r"model_type = \['marian'\]"),
+    # files
+    (gone("config.json"), r"has no config\.json of Hugging Face"),
+    (gone("source.spm"), r"source\.spm is missing"),
+    (gone("vocab.json"), r"vocab\.json is missing"),
+    (gone("model.safetensors"), r"has no model\.safetensors and no pytorch_model\.bin"),
+    (cut("config.json", 40), r"config\.json"),
+    (cut("model.safetensors", 3000), r"model\.safetensors: damaged or truncated"),
+    (cut("source.spm", 100), r"source\.spm: not a sentencepiece model"),
+    # weights
+    (tensors(not_a_number), r"fc1\.bias contains values that are not finite numbers"),
+    (tensors(lambda t: t.pop(f"{LAYER}.fc1.bias")), r"fc1\.bias is missing"),
+    (tensors(stored("extra", 2)), r"'extra' is not known in such a model"),
+    (tensors(stored(f"{LAYER}.fc1.bias", 5)), r"fc1\.bias is \[5\], which does not fit \[24\]"),
     (
-        "marian",
-        setting(activation_function="tanh"),
-        r"activation_function = 'tanh' .*: relu, swish, silu, gelu",
+        tensors(stored("model.encoder.embed_positions.weight", 64, 16)),
+        r"embed_positions\.weight does not contain sinusoids",
     ),
-    ("marian", setting(encoder_ffn_dim=48), r"encoder_ffn_dim = 48: encoder and decoder must have"),
-    ("marian", setting(d_model=...), r"config\.json: d_model is None, a whole number is needed"),
-    ("marian", setting(d_model="16"), r"d_model is '16', a whole number is needed"),
-    ("marian", setting(d_model=10**9), r"model\.dimension"),
-    (
-        "marian",
-        setting(d_model=65_536, decoder_layers=256),
-        r"far smaller than the model of its configuration",
-    ),
-    ("marian", setting(decoder_layers=2), r"decoder\.layers\.1\.\S+ is missing"),
-    ("marian", setting(encoder_layers=1), r"'model\.encoder\.layers\.1\.\S+' is not known in such a model"),
-    ("marian", setting(d_model=32), r"is \[\d+, 16\], which does not fit \[\d+, 32\]"),
-    ("marian", setting(eos_token_id=5), r"sentences end with the symbol of row 5 of 68"),
-    ("marian", setting(decoder_start_token_id=999), r"begin with that of row 999"),
-    ("marian", without_start, r"decoder_start_token_id is missing"),
-    ("marian", setting(decoder_vocab_size=10**15), r"row 0 of 1,000,000,000,000,000"),
-    ("marian", setting(decoder_start_token_id=-7), r"decoder_start_token_id is -7; it must be a row"),
-    ("marian", setting(vocab_size=60), r"vocab\.json: 68 pieces, but 60 rows"),
-    (
-        "marian",
-        setting(vocab_size=80),
-        r"shared\.weight is \[68, 16\], which does not fit|has them elsewhere",
-    ),
-    ("marian", setting(model_type="t5"), r"model_type = 't5': these are read: marian, m2m_100, mbart"),
-    ("marian", setting(model_type=["marian"]), r"model_type = \['marian'\]"),
+    (pickled({"weight": Bomb()}), r"pytorch_model\.bin: .*contains objects other than tensors"),
+    (pickled([torch.zeros(3)]), r"does not contain named tensors"),
+    (pickled({1: torch.zeros(3)}), r"does not contain named tensors"),
+    (stretched, r"fc1\.weight is \[1048576, 1048576\], which does not fit"),
+]
+OTHERS: list[tuple[str, Change, str]] = [
     ("m2m", setting(scale_embedding=False), r"scale_embedding = False"),
     ("mbart", without_start, r"decoders that start with the language"),
     ("mbart", setting(max_position_embeddings=99), r"embed_positions\.weight is \[66, 16\]"),
-    # files
-    ("marian", gone("config.json"), r"has no config\.json of Hugging Face"),
-    ("marian", gone("source.spm"), r"source\.spm is missing"),
-    ("marian", gone("vocab.json"), r"vocab\.json is missing"),
-    ("marian", gone("model.safetensors"), r"has no model\.safetensors and no pytorch_model\.bin"),
     ("m2m", gone("sentencepiece.bpe.model"), r"sentencepiece\.bpe\.model is missing"),
-    ("marian", cut("config.json", 40), r"config\.json"),
-    ("marian", cut("model.safetensors", 3000), r"model\.safetensors: damaged or truncated"),
-    ("marian", cut("source.spm", 100), r"source\.spm: not a sentencepiece model"),
-    # weights
-    ("marian", tensors(not_a_number), r"fc1\.bias contains values that are not finite numbers"),
-    ("marian", tensors(lambda t: t.pop("model.encoder.layers.0.fc1.bias")), r"fc1\.bias is missing"),
-    (
-        "marian",
-        tensors(lambda t: t.update({"extra": torch.zeros(2)})),
-        r"'extra' is not known in such a model",
-    ),
-    (
-        "marian",
-        tensors(lambda t: t.update({"model.encoder.layers.0.fc1.bias": torch.zeros(5)})),
-        r"fc1\.bias is \[5\], which does not fit \[24\]",
-    ),
-    (
-        "marian",
-        tensors(lambda t: t.update({"model.encoder.embed_positions.weight": torch.zeros(64, 16)})),
-        r"embed_positions\.weight does not contain sinusoids",
-    ),
-    ("marian", pickled({"weight": Bomb()}), r"pytorch_model\.bin: .*contains objects other than tensors"),
-    ("marian", pickled([torch.zeros(3)]), r"does not contain named tensors"),
-    ("marian", pickled({1: torch.zeros(3)}), r"does not contain named tensors"),
-    ("marian", stretched, r"fc1\.weight is \[1048576, 1048576\], which does not fit"),
 ]
 
 
-@loop_over(("kind", "change", "message"), REFUSED)
+@loop_over(("kind", "change", "message"), [*(("marian", *each) for each in REFUSED), *OTHERS])
 def test_what_is_no_such_model_is_refused(
     kind: str, change: Change, message: str, folders: dict[str, Path], tmp_path: Path
 ) -> None:
@@ -203,28 +183,17 @@ def test_old_pickles_of_tensors_are_read(folders: dict[str, Path], tmp_path: Pat
         import_model(folder, tmp_path / "other", LanguageChoice())
 
 
-def test_the_command_line_says_what_is_wrong(
-    folders: dict[str, Path],
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_command_line_says_what_is_wrong(folders: dict[str, Path], tmp_path: Path) -> None:
     out = tmp_path / "run"
     out.mkdir()
     (out / "mine.txt").write_text("text")
+    m2m, x = str(folders["m2m"]), str(tmp_path / "x")
     for arguments, message in (
-        ([str(tmp_path / "nowhere"), "--out", str(tmp_path / "x")], "nowhere: no such folder"),
+        ([str(tmp_path / "nowhere"), "--out", x], "nowhere: no such folder"),
         ([str(folders["marian"]), "--out", str(out)], "exists; choose another --out"),
-        (
-            [str(folders["m2m"]), "--out", str(tmp_path / "x"), "--target-language", "tlh"],
-            "not among the languages",
-        ),
+        ([m2m, "--out", x, "--target-language", "tlh"], "not among the languages"),
     ):
-        monkeypatch.setattr(sys, "argv", ["cotext", "import", *arguments])
-        with pytest.raises(SystemExit) as caught:
-            main()
-        assert caught.value.code == 2
-        assert message in capsys.readouterr().err.replace("\n", " ")
+        must_refuse(message, "import", *arguments)
     assert [path.name for path in out.iterdir()] == ["mine.txt"]
 
 

@@ -29,9 +29,7 @@ TRANSPORT = (*STATUS, "timeout", "drip", "disconnect", "given")
 TYPES: Mapping[str, Callable[[dict[str, Any]], Any]] = {
     "array": lambda answer: [answer],
     "no choices": lambda answer: answer | {"choices": []},
-    "choices object": lambda answer: answer | {"choices": {"0": answer["choices"][0]}},
     "null content": lambda answer: _with_content(answer, None),
-    "number content": lambda answer: _with_content(answer, 7),
     "list content": lambda answer: _with_content(answer, [{"type": "text", "text": "?"}]),
     "error as answer": lambda answer: {"error": {"message": "overloaded", "type": "server_error"}},
     "no usage": lambda answer: {key: each for key, each in answer.items() if key != "usage"},
@@ -46,7 +44,6 @@ TEXTS: Mapping[str, Callable[[Lines, Lines], str]] = {
     ),
     "split": lambda lines, asked: "\n".join([*lines[:-1], *_halves(lines[-1])]),
     "drop": lambda lines, asked: "\n".join(lines[1:]),
-    "drop last": lambda lines, asked: "\n".join(lines[:-1]),
     "reorder": lambda lines, asked: "\n".join(reversed(lines)),
     "shift": lambda lines, asked: "\n".join(
         _numbered(line, _bare(other)) for line, other in zip(lines, [*lines[1:], lines[0]], strict=True)
@@ -55,7 +52,6 @@ TEXTS: Mapping[str, Callable[[Lines, Lines], str]] = {
     "more": lambda lines, asked: "\n".join([*lines, _numbered(lines[-1], "Noch etwas.", step=1)]),
     "blank": lambda lines, asked: "\n".join([_numbered(lines[0], ""), *lines[1:]]),
     "bare": lambda lines, asked: "\n".join(_bare(line) for line in lines),
-    "one line": lambda lines, asked: " ".join(_bare(line) for line in lines),
     "refuse": lambda lines, asked: "I'm sorry, but I can't help with translating this text.",
     "empty": lambda lines, asked: "",
     "echo": lambda lines, asked: "\n".join(asked),

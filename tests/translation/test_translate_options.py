@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from cotext.cli import translate
-from cotext.files import translate_blocks, translate_request
+from cotext.files import translate_blocks, translate_files
 from tests.command_line import World, cotext, listing, succeed
 from tests.translation.test_translate_file import interrupted_after
 
@@ -93,7 +93,7 @@ def test_a_page_that_was_interrupted_is_written(
     command += ["--bilingual", tmp_path / "b.html"]
     succeed(*command)
     expected = listing(tmp_path)
-    write = translate_request.write_bilingual
+    write = translate_files.write_bilingual
     for written in (False, True):
         (tmp_path / "b.txt").unlink()
         (tmp_path / "b.html").unlink()
@@ -104,7 +104,7 @@ def test_a_page_that_was_interrupted_is_written(
             raise KeyboardInterrupt
 
         with monkeypatch.context() as patched:
-            patched.setattr(translate_request, "write_bilingual", interrupt)
+            patched.setattr(translate_files, "write_bilingual", interrupt)
             assert cotext(*command).code == 130
         assert (tmp_path / "b.html").exists() == written
         assert "(1 document from an interrupted job)" in succeed(*command).out

@@ -46,7 +46,7 @@ def translate(request: TranslationRequest, json: Json = False) -> None:
             )
         _translate_standard_input(request)
         return
-    from cotext.files.translate_request import FilesTranslation
+    from cotext.files.translate_files import FilesTranslation
     from cotext.runtime.progress import console, meter
 
     def say(text: str) -> None:
@@ -65,8 +65,7 @@ def translate(request: TranslationRequest, json: Json = False) -> None:
 def repair(request: RepairRequest, json: Json = False) -> None:
     """Repair translations of any system in the context of their documents (DocRepair)."""
     from cotext.data.formats import read_documents
-    from cotext.files.translate_files import BlocksJob
-    from cotext.files.translate_request import FilesTranslation
+    from cotext.files.translate_files import BlocksJob, FilesTranslation
     from cotext.runtime.progress import console, meter
 
     def check(opened: "OpenedRun") -> None:

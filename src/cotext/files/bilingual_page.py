@@ -1,8 +1,7 @@
 """The page of `cotext translate --bilingual F.html`: source and translation side by side, by sentence.
 
 One file without scripts, for light and dark mode and for printing. A pair is highlighted under the pointer,
-and when its number has the focus (tab key). Colour is never the only signal. The context of each sentence can
-be expanded.
+and when its number has the focus (tab key). Colour is never the only signal.
 """
 
 from collections.abc import Iterable, Sequence
@@ -12,8 +11,6 @@ from cotext.files.translate_blocks import PairedSentence
 from cotext.runtime.html import facts, whole_page
 from cotext.translation.confidence import LEAST_SURE, least_sure
 from cotext.translation.faults import add_faults, faults_in_words
-
-SHOWN_CONTEXT = 8  # maximum number of context sentences that are shown with their text
 
 STYLE = """<style>
 body { max-width: 84rem; }
@@ -29,9 +26,6 @@ body { max-width: 84rem; }
   padding: 0 .35em; margin-right: .4em; display: inline-block; }
 .note.unsure { color: var(--bad); border-color: var(--bad); }
 .text.unsure { text-decoration: underline wavy var(--bad) 1px; text-underline-offset: .25em; }
-.both ol { margin: .2rem 0; padding-left: 2.4rem; font-size: .9rem; }
-.both details { font-size: .9rem; }
-@media print { .both details:not([open]) { display: none; } }
 @media (max-width: 40rem) { .both td, .both th { padding: .3rem; }
   .both th.number, .both td.number { width: 2.2rem; } }
 </style>"""
@@ -105,31 +99,6 @@ def _row(number: int, sentences: Sequence[PairedSentence], low: bool, languages:
     return (
         f'<tr id="s{n}"{" class=first" if first else ""}>'
         f'<td class="number"><a href="#s{n}" aria-label="sentence {n}">{n}</a></td>'
-        f"<td{attributes[0]}>{escape(sentence.source)}{_context(number, sentences)}</td>"
+        f"<td{attributes[0]}>{escape(sentence.source)}</td>"
         f'<td{attributes[1]}><span class="{kind}">{escape(sentence.target)}</span>{below}</td></tr>'
     )
-
-
-def _context(number: int, sentences: Sequence[PairedSentence]) -> str:
-    """Return an expandable list of the other sentences that the translation may depend on."""
-    sentence = sentences[number]
-    first = number - sentence.number  # of its document
-    visible = [first + j for j in sentence.visible if j != sentence.number]
-    if not visible:
-        return ""
-    if len(visible) > SHOWN_CONTEXT:
-        content = f"<p>sentences {_link(visible[0])} to {_link(visible[-1])}</p>"
-    else:
-        content = f"<ol>{''.join(_item(j, sentences) for j in visible)}</ol>"
-    return f"<details><summary>context</summary>{content}</details>"
-
-
-def _item(j: int, sentences: Sequence[PairedSentence]) -> str:
-    return (
-        f'<li value="{j + 1}">{escape(sentences[j].source)}<br><span class="soft">'
-        f"{escape(sentences[j].target)}</span></li>"
-    )
-
-
-def _link(number: int) -> str:
-    return f'<a href="#s{number + 1}">{number + 1}</a>'

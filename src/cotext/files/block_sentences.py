@@ -9,7 +9,7 @@ from cotext.data.placeholders import placeholder_spans
 from cotext.data.splitting import join_sentences
 from cotext.data.tokenizer import Tokenizer
 from cotext.data.words import overlaps
-from cotext.files.blocks import Block, Close, Copied, Open, Piece, Point, merged
+from cotext.files.blocks import Block, Close, Copied, Open, Piece, Point, merged, shown_text
 from cotext.runtime.reading import substituted
 
 Span = tuple[int, int]  # characters: start, stop
@@ -90,27 +90,18 @@ def _settled(parts: list[list[Piece]]) -> SentencePieces:
     """
     for i in range(1, len(parts), 2):
         before, inside, after = parts[i - 1], parts[i], parts[i + 1]
-        closed = {piece.key for piece in inside if isinstance(piece, Close)}
-        first = _after_last_text(inside)
-        # Elements that end at the end of the sentence enclose the whole of it, or began before it.
-        closed -= {piece.key for piece in inside[first:] if isinstance(piece, Close)}
+        # Elements that end after the last text enclose the whole sentence, or began before it.
+        closed = {piece.key for piece in inside[: _after_last_text(inside)] if isinstance(piece, Close)}
         trailing = range(_after_last_text(before), len(before))
-        first_inside = next(
-            (n for n in trailing if isinstance(tag := before[n], Open) and tag.key in closed), len(before)
-        )
-        inside[:0] = before[first_inside:]
-        del before[first_inside:]
-        first = _after_last_text(inside)
-        opened = {piece.key for piece in inside if isinstance(piece, Open)}
-        opened -= {piece.key for piece in inside[first:] if isinstance(piece, Open)}
-        last = next(
-            (
-                n
-                for n in reversed(range(first, len(inside)))
-                if isinstance(tag := inside[n], Close) and tag.key in opened
-            ),
-            first - 1,
-        )
+        opens = (n for n in trailing if isinstance(tag := before[n], Open) and tag.key in closed)
+        first = next(opens, len(before))
+        inside[:0] = before[first:]
+        del before[first:]
+        end = _after_last_text(inside)
+        opened = {piece.key for piece in inside[:end] if isinstance(piece, Open)}
+        trailing = range(end, len(inside))[::-1]
+        closes = (n for n in trailing if isinstance(tag := inside[n], Close) and tag.key in opened)
+        last = next(closes, end - 1)
         after[:0] = inside[last + 1 :]
         del inside[last + 1 :]
     return SentencePieces([merged(part) for part in parts[1::2]], [merged(part) for part in parts[::2]])
@@ -217,17 +208,13 @@ def _seam(
     space = "".join(piece for piece in between if isinstance(piece, str))
     if space.strip(" ") or any(isinstance(piece, Copied) or _breaks_line(piece) for piece in between):
         return tuple(between)
-    last, first = _text(before)[-1:], _text(after)[:1]
+    last, first = shown_text(before)[-1:], shown_text(after)[:1]
     needs_space = len(join_sentences((last, first), language)) > len(last + first)
     if bool(space) == needs_space:
         return tuple(between)
     if needs_space:
         return (" ", *between)
     return tuple(piece for piece in between if not isinstance(piece, str))
-
-
-def _text(pieces: Iterable[Piece]) -> str:
-    return Block(tuple(pieces)).text
 
 
 # --- Placeholders: parts of a text that are copied by rule, and the text that the model reads instead.

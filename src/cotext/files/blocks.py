@@ -6,10 +6,11 @@ sentences, and no sentence continues in the next block.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import groupby
+from types import MappingProxyType
 from typing import Final, Literal, NamedTuple, Protocol
 
 from cotext.runtime.reading import PART
@@ -50,7 +51,8 @@ class Copied:
     text: str
 
 
-Piece = str | Open | Close | Point | Copied
+Tag = Open | Close | Point | Copied
+Piece = str | Tag
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,11 +71,16 @@ class Block:
     @property
     def text(self) -> str:
         """The text without inline elements, including copied text."""
-        return "".join(
-            piece if isinstance(piece, str) else piece.text
-            for piece in self.pieces
-            if isinstance(piece, str | Copied)
-        )
+        return shown_text(self.pieces)
+
+
+def shown_text(pieces: Iterable[Piece], shown: Mapping[int, str] = MappingProxyType({})) -> str:
+    """Return the text of pieces; `shown`: texts that the model reads in place of copied texts, by key."""
+    return "".join(
+        piece if isinstance(piece, str) else shown.get(piece.key, piece.text)
+        for piece in pieces
+        if isinstance(piece, str | Copied)
+    )
 
 
 def writable(block: Block, change: Callable[[str], str] = taken) -> Block:
@@ -240,6 +247,16 @@ def mates(items: Sequence[Item]) -> dict[int, int]:
             names[item.name] -= 1
             partners[opened], partners[index] = index, opened
     return partners
+
+
+def piece_of(key: int, item: Item, ends: dict[int, int], breaks: Container[str] = ()) -> Tag:
+    """Return the piece of the item with this index, which is not text; tags without a partner become points.
+
+    `ends`: result of `mates`. `breaks`: names of points that break the line.
+    """
+    if key not in ends:
+        return Copied(key, item.text) if item.kind == "copied" else Point(key, item.name in breaks)
+    return Open(key, item.name.partition(" ")[0] in LINKS) if item.kind == "open" else Close(ends[key])
 
 
 def without_empty(items: Sequence[Item]) -> list[Item]:

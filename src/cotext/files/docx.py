@@ -196,7 +196,7 @@ def _open(content: bytes, name: str) -> PartsFile:
         package.properties(),
     ]
     messages = list(package.untranslated_content("word/"))
-    root = package.tree(package.main).getroot()
+    root = package.root(package.main)
     if count := sum(1 for _ in root.iter(*(namespace_of(root) + name for name in _CHANGES))):
         messages.insert(0, f"tracked changes: {count}, read as if accepted; deleted text is not changed")
     return PartsFile(package.archive, documents, messages)

@@ -4,16 +4,15 @@ There are three documents: the pages in the order of the spine, the tables of co
 """
 
 import posixpath
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote
 
-from cotext.files.archive import Archive
 from cotext.files.blocks import FileFormat
 from cotext.files.html import Page
-from cotext.files.parts import PartReader, PartsFile, PlainSlot, Slot, Slots, TreePart
+from cotext.files.parts import PartReader, Parts, PartsFile, PlainSlot, Slot
 from cotext.runtime.errors import CotextError
-from cotext.runtime.xml import local_name, parse
+from cotext.runtime.xml import local_name
 
 if TYPE_CHECKING:
     from lxml import etree
@@ -30,63 +29,53 @@ def _recognises(head: bytes) -> bool:
     return head.startswith(b"PK\3\4") and head[30:].startswith(b"mimetype" + _MIMETYPE)
 
 
-class _Book:
+class _Book(Parts):
     """Finds the parts of a book that contain text."""
 
-    def __init__(self, archive: Archive, name: str) -> None:
-        self._archive, self._name = archive, name
-        self._package = next(
-            (path for node in self._root(_CONTAINER).iter("{*}rootfile") if (path := node.get("full-path"))),
-            "",
-        )
-        if self._package not in archive:
+    def __init__(self, content: bytes, name: str) -> None:
+        super().__init__(content, name)
+        paths = (node.get("full-path") for node in self.root(_CONTAINER).iter("{*}rootfile"))
+        self._package = next(filter(None, paths), "")
+        if self._package not in self.archive:
             raise CotextError(f"{name}: its container does not declare the book; the file is damaged")
 
     def file(self) -> PartsFile:
-        root = self._root(self._package)
+        root = self.root(self._package)
         items = {node.get("id"): node for node in root.iterfind("{*}manifest/{*}item")}
         spine = [items[key] for n in root.iterfind("{*}spine/{*}itemref") if (key := n.get("idref")) in items]
-        pages = list(dict.fromkeys(self._part(item) for item in spine if item.get("media-type") in _PAGES))
-        contents = dict.fromkeys(
-            self._part(item) for item in items.values() if "nav" in (item.get("properties") or "").split()
+        pages = self._parts(item for item in spine if item.get("media-type") in _PAGES)
+        contents = self._parts(each for each in items.values() if "nav" in each.get("properties", "").split())
+        outline = self._parts(
+            each for each in items.values() if each.get("media-type", "").endswith("ncx+xml")
         )
-        outline = [
-            self._part(item) for item in items.values() if (item.get("media-type") or "").endswith("ncx+xml")
-        ]
         self._refuse_encrypted({*pages, *contents, *outline})
         documents = [
-            [self._page(part) for part in pages if part in self._archive],
+            [self._page(part) for part in pages if part in self.archive],
             [
-                *(self._page(part) for part in contents if part in self._archive and part not in pages),
-                *(self._tree(part, _labels) for part in outline if part in self._archive),
+                *(self._page(part) for part in contents if part in self.archive and part not in pages),
+                *(self.reader(part, _labels) for part in outline if part in self.archive),
             ],
-            [self._tree(self._package, _properties)],
+            [self.reader(self._package, _properties)],
         ]
         others = [item for item in spine if item.get("media-type") not in _PAGES]
         messages = [f"{len(others)} pages are not XHTML, and not translated"] if others else []
-        return PartsFile(self._archive, documents, messages)
+        return PartsFile(self.archive, documents, messages)
 
-    def _root(self, part: str) -> "etree._Element":
-        return parse(self._archive.read(part), f"{self._name}: {part}").getroot()
-
-    def _part(self, item: "etree._Element") -> str:
-        path = posixpath.join(posixpath.dirname(self._package), unquote(item.get("href") or ""))
-        return posixpath.normpath(path)
+    def _parts(self, items: "Iterable[etree._Element]") -> list[str]:
+        """Return the parts of items of the manifest, each once."""
+        folder = posixpath.dirname(self._package)
+        paths = (posixpath.join(folder, unquote(item.get("href") or "")) for item in items)
+        return list(dict.fromkeys(map(posixpath.normpath, paths)))
 
     def _page(self, part: str) -> PartReader:
-        return PartReader(part, lambda content: Page(content, f"{self._name}: {part}", xml=True))
-
-    def _tree(self, part: str, slots: Slots) -> PartReader:
-        return PartReader(part, lambda content: TreePart(content, f"{self._name}: {part}", slots))
+        return PartReader(part, lambda content: Page(content, f"{self.name}: {part}", xml=True))
 
     def _refuse_encrypted(self, parts: set[str]) -> None:
         """Raise CotextError if pages of the book are encrypted; fonts may be."""
-        if _ENCRYPTION in self._archive:
-            for node in self._root(_ENCRYPTION).iter("{*}CipherReference"):
+        if _ENCRYPTION in self.archive:
+            for node in self.root(_ENCRYPTION).iter("{*}CipherReference"):
                 if posixpath.normpath(unquote(node.get("URI") or "")) in parts:
-                    raise CotextError(
-                        f"{self._name}: its pages are encrypted; give a book without protection"
-                    )
+                    raise CotextError(f"{self.name}: its pages are encrypted; give a book without protection")
 
 
 def _labels(root: "etree._Element") -> Iterator[tuple[str, Slot]]:
@@ -100,6 +89,4 @@ def _properties(root: "etree._Element") -> Iterator[tuple[str, Slot]]:
             yield f"properties, {local_name(element)}", PlainSlot(element)
 
 
-FORMAT: Final = FileFormat(
-    "epub", (".epub",), _recognises, lambda content, name: _Book(Archive(content, name), name).file()
-)
+FORMAT: Final = FileFormat("epub", (".epub",), _recognises, lambda content, name: _Book(content, name).file())

@@ -150,10 +150,10 @@ class MarkdownFile:
     def _place(self, token: Any, spans: list[tuple[int, int, int]], line: int, in_table: bool) -> _Place:
         low, high = spans[0], spans[-1]
         start, stop = self._lines[low[2]][0] + low[0], self._lines[high[2]][0] + high[1]
-        source = token.content.replace("|", "\\|") if in_table else token.content
-        if in_table and source != token.content:
+        if in_table and "|" in token.content:
             raise NotFoundError
-        place = _Place(start, stop, source, Scanner(source).scan(token.children), in_table=in_table)
+        paragraph = Scanner(token.content).scan(token.children)
+        place = _Place(start, stop, token.content, paragraph, in_table=in_table)
         if len(spans) > 1:
             place.before = [self._line(number)[:at] for at, _, number in spans[1:]]
             place.width = max(end for _, end, _ in spans)

@@ -17,18 +17,17 @@ from itertools import count
 from typing import Final, NamedTuple
 
 from cotext.files.blocks import (
-    LINKS,
     SPACE,
     Block,
     Close,
     Copied,
     Item,
-    Open,
     Piece,
     Point,
     inner,
     mates,
     merged,
+    piece_of,
     shown_span,
     without_empty,
 )
@@ -236,19 +235,12 @@ def paragraph(items: Sequence[Item], spaced: bool = False) -> tuple[tuple[Piece,
             after_space = text.endswith(" ") if text else after_space
             pieces.append(text)
             continue
-        if item.kind == "close" and key in ends:
-            place.ends[ends[key]] = (item.start, item.stop)
-            pieces.append(Close(ends[key]))
-            continue
-        place.sources[key] = (item.start, item.stop)
-        if item.kind == "open" and key in ends:
-            pieces.append(Open(key, item.name in LINKS))
-        elif item.kind == "copied":
-            pieces.append(Copied(key, item.text))
+        pieces.append(piece := piece_of(key, item, ends, ("br",)))
+        (place.ends if isinstance(piece, Close) else place.sources)[piece.key] = (item.start, item.stop)
+        if isinstance(piece, Copied):
             after_space = item.text.endswith(" ")
-        else:
-            pieces.append(Point(key, item.name == "br"))
-            after_space = item.name == "br" or (after_space and item.name not in _SHOWN)
+        elif isinstance(piece, Point):
+            after_space = piece.breaks or (after_space and item.name not in _SHOWN)
     return merged(pieces), place
 
 

@@ -34,7 +34,7 @@ from cotext.data.languages import (
 from cotext.data.splitting import Splitter, Splitting
 from cotext.files import po, xliff
 from cotext.files.block_sentences import cut
-from cotext.files.blocks import Block
+from cotext.files.blocks import shown_text
 from cotext.files.table import format_of, read_file
 from cotext.runtime.errors import CotextError
 
@@ -246,7 +246,7 @@ def _read(path: Path, side: Literal["source", "target"], splitter: Splitter) -> 
         Document(
             "",
             tuple(
-                Block(pieces).text.strip()
+                shown_text(pieces).strip()
                 for block in blocks
                 for pieces in cut(block, splitter.spans).parts.sentences
             ),

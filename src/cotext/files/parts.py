@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from urllib.parse import unquote
 
 from cotext.files.archive import Archive
-from cotext.files.blocks import Block, Contents, Piece
+from cotext.files.blocks import Block, Contents, Piece, shown_text
 from cotext.runtime.errors import CotextError
 from cotext.runtime.xml import local_name, parse, serialised, taken
 
@@ -38,7 +38,7 @@ class PlainSlot:
         self.pieces: tuple[Piece, ...] = (text,) if text and text.strip() else ()
 
     def write(self, pieces: Sequence[Piece]) -> None:
-        text = taken(Block(tuple(pieces)).text)
+        text = taken(shown_text(pieces))
         if self._attribute is None:
             self._element.text = text
         else:
@@ -110,8 +110,6 @@ class PartsFile:
         """Return the archive with its blocks replaced; parts without a changed block are not changed."""
         changed: dict[str, bytes] = {}
         for parts, originals, blocks in zip(self._parts, self.contents.documents, documents, strict=True):
-            if len(originals) != len(blocks):
-                raise ValueError("the numbers of blocks differ")
             pairs = zip(originals, blocks, strict=True)
             for reader, count in parts:
                 given = list(islice(pairs, count))
@@ -130,7 +128,21 @@ _COMPOUND: Final = bytes.fromhex("d0cf11e0a1b11ae1")
 _PROPERTIES: Final = ("title", "subject", "description", "keywords")
 
 
-class Package:
+class Parts:
+    """The parts of an archive; `name` is its name in messages. Raises the errors of `Archive`."""
+
+    def __init__(self, content: bytes, name: str) -> None:
+        self.name, self.archive = name, Archive(content, name)
+
+    def root(self, part: str) -> "etree._Element":
+        return parse(self.archive.read(part), f"{self.name}: {part}").getroot()
+
+    def reader(self, part: str, slots: Slots) -> PartReader:
+        """Return the reader of a part whose text slots are found by the function `slots`."""
+        return PartReader(part, lambda content: TreePart(content, f"{self.name}: {part}", slots))
+
+
+class Package(Parts):
     """An Office file: parts that refer to each other by relationships.
 
     Raises:
@@ -144,8 +156,7 @@ class Package:
                 f"{name}: protected by a password, or in an old format (.doc, .xls, .ppt); save it without a"
                 " password as .docx or .pptx"
             )
-        self.name = name
-        self.archive = Archive(content, name)
+        super().__init__(content, name)
         self.main = next((part for _, kind, part in self.relations("") if kind == "officeDocument"), "")
         if self.main not in self.archive:
             raise CotextError(
@@ -163,15 +174,12 @@ class Package:
         if listing not in self.archive:
             return []
         relations: list[tuple[str, str, str]] = []
-        for relation in self.tree(listing).getroot():
+        for relation in self.root(listing):
             if local_name(relation) == "Relationship" and relation.get("TargetMode") != "External":
                 target = posixpath.join("/", folder, unquote(relation.get("Target") or ""))
                 kind = (relation.get("Type") or "").rpartition("/")[2]
                 relations.append((relation.get("Id") or "", kind, posixpath.normpath(target).lstrip("/")))
         return [relation for relation in relations if relation[2] in self.archive]
-
-    def tree(self, part: str) -> "etree._ElementTree[etree._Element]":
-        return parse(self.archive.read(part), f"{self.name}: {part}")
 
     def properties(self) -> list[PartReader]:
         """Return readers of the document properties, such as the title."""
@@ -183,10 +191,6 @@ class Package:
 
         parts = [part for _, kind, part in self.relations("") if kind == "core-properties"]
         return [self.reader(part, slots) for part in parts]
-
-    def reader(self, part: str, slots: Slots) -> PartReader:
-        """Return the reader of a part whose text slots are found by the function `slots`."""
-        return PartReader(part, lambda content: TreePart(content, f"{self.name}: {part}", slots))
 
     def untranslated_content(self, folder: str) -> Iterator[str]:
         """Yield messages about content that is not translated; `folder`: folder of the main part."""

@@ -11,7 +11,7 @@ from typing import Final
 from xml.parsers import expat
 
 from cotext.data.formats.xml_formats import printable
-from cotext.files.blocks import Block, Close, Contents, Open, Piece, writable
+from cotext.files.blocks import Block, Contents, writable
 from cotext.runtime.errors import CotextError, shown
 from cotext.runtime.reading import substituted
 
@@ -113,9 +113,6 @@ class SplicedFile:
         """Return the file with its blocks replaced; see `cotext.files.blocks.OpenedFile`."""
         edits: list[Edit] = []
         for slots, given in zip(self.documents, documents, strict=True):
-            expected = sum(len(slot.blocks) for slot in slots)
-            if expected != len(given):
-                raise ValueError(f"expected {expected} blocks, but got {len(given)}")
             remaining = iter(given)
             for slot in slots:
                 blocks = list(islice(remaining, len(slot.blocks)))
@@ -126,12 +123,10 @@ class SplicedFile:
         return self.encode("".join(spliced(self.text, edits)))
 
     def _changed(self, slot: Slot, blocks: Sequence[Block]) -> bool:
-        changed = False
-        for original, block in zip(slot.blocks, blocks, strict=True):
-            if original.translate:
-                check_elements(original, block)
-                changed |= original is not block if self.bilingual else original.pieces != block.pieces
-        return changed
+        pairs = [pair for pair in zip(slot.blocks, blocks, strict=True) if pair[0].translate]
+        if self.bilingual:
+            return any(original is not block for original, block in pairs)
+        return any(original.pieces != block.pieces for original, block in pairs)
 
 
 def spliced(text: str, edits: Iterable[Edit]) -> Iterator[str]:
@@ -144,22 +139,6 @@ def spliced(text: str, edits: Iterable[Edit]) -> Iterator[str]:
         yield replacement
         end = stop
     yield text[end:]
-
-
-def check_elements(original: Block, given: Block) -> None:
-    """Raise ValueError if the elements differ from the elements of the original, or are not nested."""
-    if sorted(map(repr, _elements(original.pieces))) != sorted(map(repr, _elements(given.pieces))):
-        raise ValueError(f"{original.place}: the elements differ from the elements of the original block")
-    inside: list[int] = []
-    for piece in given.pieces:
-        if isinstance(piece, Open):
-            inside.append(piece.key)
-        elif isinstance(piece, Close) and (not inside or inside.pop() != piece.key):
-            raise ValueError(f"{original.place}: the elements are not nested")
-
-
-def _elements(pieces: Iterable[Piece]) -> list[Piece]:
-    return [piece for piece in pieces if not isinstance(piece, str)]
 
 
 # --- XML with the positions of its elements, so that only ranges of a file are edited.

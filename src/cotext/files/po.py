@@ -8,6 +8,8 @@ Translated and fuzzy entries are kept as context. If the job requests `unfinishe
 translated, and their fuzzy flag is removed. In a message with plural forms, the first form is the translation
 of the singular, and all others are the translation of the plural. A single form is the translation of the
 plural. If there are more than two forms, they cannot all be right: the entry is marked fuzzy, with a message.
+
+The package polib is not used, because it writes files anew, with other line breaks.
 """
 
 import re

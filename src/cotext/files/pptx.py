@@ -89,7 +89,7 @@ def _open(content: bytes, name: str) -> PartsFile:
 def _slides(package: Package) -> list[str]:
     """Return the slides in the order of the show, each once."""
     targets = {key: part for key, kind, part in package.relations(package.main) if kind == "slide"}
-    root = package.tree(package.main).getroot()
+    root = package.root(package.main)
     keys = [relation_of(node) for node in root.iterfind("{*}sldIdLst/{*}sldId")]
     return list(dict.fromkeys(targets[key] for key in keys if key in targets))
 

@@ -12,19 +12,7 @@ from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from cotext.files.blocks import (
-    LINKS,
-    Close,
-    Copied,
-    Item,
-    Open,
-    Piece,
-    Point,
-    inner,
-    mates,
-    merged,
-    without_empty,
-)
+from cotext.files.blocks import Close, Item, Open, Piece, Point, inner, mates, merged, piece_of, without_empty
 from cotext.runtime.xml import local_name, lxml_etree
 
 if TYPE_CHECKING:
@@ -154,25 +142,17 @@ class Paragraph:
         self._inside = (items[low].start, items[high - 1].stop)
         pieces: list[Piece] = []
         for key in range(low, high):
-            item = items[key]
-            last = pieces[-1] if pieces else ""
-            if item.kind == "text":
-                pieces.append(item.text)
-            elif item.kind == "close" and key in ends:
-                self._ends[ends[key]] = (item.start, item.stop)
-                pieces.append(Close(ends[key]))
-            elif item.kind in ("open", "close", "point") and key not in ends and isinstance(last, Point):
+            item, last = items[key], pieces[-1] if pieces else ""
+            piece = item.text if item.kind == "text" else piece_of(key, item, ends, _BREAKS)
+            if isinstance(piece, Point) and isinstance(last, Point):
                 # Adjacent points become one.
                 self._sources[last.key] = (self._sources[last.key][0], item.stop)
-                pieces[-1] = Point(last.key, last.breaks or item.name in _BREAKS)
-            else:
-                self._sources[key] = (item.start, item.stop)
-                if item.kind == "copied":
-                    pieces.append(Copied(key, item.text))
-                else:
-                    is_link = item.name.partition(" ")[0] in LINKS
-                    point = Point(key, item.name in _BREAKS)
-                    pieces.append(Open(key, is_link) if key in ends else point)
+                pieces[-1] = Point(last.key, last.breaks or piece.breaks)
+                continue
+            pieces.append(piece)
+            if not isinstance(piece, str):
+                ranges = self._ends if isinstance(piece, Close) else self._sources
+                ranges[piece.key] = (item.start, item.stop)
         return pieces
 
 

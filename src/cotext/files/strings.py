@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from cotext.files.blocks import LINKS, Close, Copied, Item, Open, Piece, Point, mates, merged
+from cotext.files.blocks import Copied, Item, Piece, Point, mates, merged, piece_of
 
 _SHORT_LINE: Final = 30  # characters; a shorter line was not wrapped
 _SENTENCE_END: Final = re.compile(r"[.!?:;…。！？：；][\"'”’»)\]]*$")
@@ -133,9 +133,7 @@ def _parsed(text: str, width: int, markers: Markers) -> Paragraph:
     end = 0
     for key, item in enumerate(items):
         raw = text[item.start : item.stop]
-        piece: Piece = Copied(key, raw) if item.kind == "copied" else Point(key)
-        if key in partners:
-            piece = Open(key, item.name in LINKS) if item.kind == "open" else Close(partners[key])
+        piece = piece_of(key, item, partners)
         pieces += [text[end : item.start], piece]
         elements[piece] = raw
         end = item.stop
@@ -157,10 +155,10 @@ def _all_found(text: str, markers: Markers) -> Iterator[Item]:
         kind = "close" if tag[1] else "point" if tag[3].endswith("/") else "open"
         yield Item(kind, tag[2], *tag.span())
     for reference in _CHARACTER_REFERENCE.finditer(text):
-        yield Item("copied", "", *reference.span())
+        yield Item("copied", "", *reference.span(), reference[0])
     if markers.placeholders is not None:
         for placeholder in markers.placeholders.finditer(text):
-            yield Item("copied", "", *placeholder.span())
+            yield Item("copied", "", *placeholder.span(), placeholder[0])
     for mark in markers.accelerators:
         before = "" if markers.within_words else r"(?<!\w)"
         places = [match.start() for match in re.finditer(rf"{before}{re.escape(mark)}(?=[^\W_])", text)]

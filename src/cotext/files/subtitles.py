@@ -3,6 +3,8 @@
 Only the texts of cues change: numbers, times, positions, styles, comments and blank lines are kept. A
 sentence in several cues is one block, and its translation is divided among these cues (`cue_text.divided`).
 The number of lines of a cue never grows.
+
+The package pysubs2 is not used, because it writes files anew, without positions, styles and comments.
 """
 
 import html
@@ -12,7 +14,7 @@ from functools import partial
 from itertools import pairwise
 from typing import Final
 
-from cotext.files.blocks import Block, Close, Copied, FileFormat, Piece, writable
+from cotext.files.blocks import Block, Close, Copied, FileFormat, Piece, shown_text, writable
 from cotext.files.cue_text import Cue, Flow, Part, Syntax, Token, breaks, divided, flows_of, parts_of
 from cotext.files.markup import unescaped
 from cotext.files.places import Edit, Slot, SplicedFile
@@ -135,8 +137,7 @@ def _edits(flow: Flow, blocks: Sequence[Block], syntax: Syntax, line_break: str)
 
 def _written(flow: Flow, part: Part, pieces: Sequence[Piece], syntax: Syntax, line_break: str) -> str:
     """Return the text of a part of a cue, with tags and line breaks."""
-    shown = "".join(p if isinstance(p, str) else p.text for p in pieces if isinstance(p, str | Copied))
-    waiting = breaks(shown, part)
+    waiting = breaks(shown_text(pieces), part)
     texts: list[str] = []
     position = 0
     for piece in pieces:

@@ -12,17 +12,7 @@ from cotext.runtime.errors import CotextError, nearest, shown
 
 # Modules that define FORMAT, in the order in which they are tried. They import their libraries only when a
 # file is opened.
-MODULES: Final[tuple[str, ...]] = (
-    "html",
-    "docx",
-    "epub",
-    "pptx",
-    "subtitles",
-    "xliff",
-    "po",
-    "text",
-    "markdown",
-)
+MODULES: Final = ("html", "docx", "epub", "pptx", "subtitles", "xliff", "po", "text", "markdown")
 # Formats that fit any text, and are used only if the file name has their suffix.
 BY_NAME: Final = frozenset({"markdown"})
 # Suffixes that only certain corpus formats use (`cotext.data.formats`).

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from cotext.data.words import overlaps
-from cotext.files.blocks import Close, Copied, Open, Piece, Point, merged
+from cotext.files.blocks import Close, Copied, Open, Piece, Point, merged, shown_text
 from cotext.translation.terms.word_alignment import (
     SentenceAlignment,
     Span,
@@ -144,15 +144,6 @@ class CopiedText:
     source: Span
 
 
-def shown_text(pieces: Sequence[Piece], shown: Mapping[int, str]) -> str:
-    """Return the text that the model reads; `shown`: substitutes of copied texts by key."""
-    return "".join(
-        piece if isinstance(piece, str) else shown.get(piece.key, piece.text)
-        for piece in pieces
-        if isinstance(piece, str | Copied)
-    )
-
-
 def copied_texts(pieces: Sequence[Piece], shown: Mapping[int, str]) -> list[CopiedText]:
     """Return the copied texts of a sentence, in order."""
     texts, position = [], 0
@@ -243,8 +234,10 @@ def _paired(
     return [alike[i] for i in pairs], [places[j] for j in pairs.values()]
 
 
-# A unit is enclosed if more than this share of its weight belongs to the element.
+# A unit is enclosed if more than this share of its weight belongs to the element. Words that are not the best
+# translation of any source word, such as "Sie" in "Wählen Sie" for "Choose", need more at its edge.
 LEAST_SHARE = 0.5
+LEAST_SHARE_OF_ADDED = 0.85
 COPIED_WEIGHT = 1000.0  # weight of a copied text with itself, so that spans always include it
 # Limit of pairs of units, and of elements and units; sentences beyond it have hundreds of words.
 MOST_WEIGHED: Final = 1 << 19
@@ -351,6 +344,9 @@ class _Projection:
         self.source, self.target, self.weights, self.root = source, target, weights, root
         self.of_words = _sums(weights * torch.tensor(source.is_word, dtype=weights.dtype))
         self.of_all = _sums(weights)
+        self.least_shares = torch.full_like(self.of_words[:, -1], LEAST_SHARE_OF_ADDED)
+        if len(weights):
+            self.least_shares[weights.argmax(dim=0)] = LEAST_SHARE
 
     def place(self) -> None:
         """Place every node, from the root down."""
@@ -392,7 +388,7 @@ class _Projection:
             within = self.of_all[:, inside.stop] - self.of_all[:, inside.start]
             return list((within - LEAST_SHARE * self.of_all[:, -1]).tolist())
         within = self.of_words[:, inside.stop] - self.of_words[:, inside.start]
-        worth = within - LEAST_SHARE * self.of_words[:, -1]
+        worth = within - self.least_shares * self.of_words[:, -1]
         if words <= set(inside):
             worth = torch.ones_like(worth)
         return list((worth * torch.tensor(self.target.is_word, dtype=worth.dtype)).tolist())

@@ -8,13 +8,15 @@ least three spaces are kept.
 
 import re
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from functools import partial
+from itertools import accumulate, pairwise
 from typing import Final
 
 from cotext.data.sentence_ends import sentence_ends
-from cotext.files.blocks import Block, Contents, Copied, FileFormat, Piece, writable
+from cotext.files.blocks import Block, Copied, FileFormat, Piece, writable
+from cotext.files.places import Edit, Slot, SplicedFile
 from cotext.runtime.errors import CotextError
 
 # --- Lines wrapped at a fixed width: detection, joining and wrapping.
@@ -145,69 +147,60 @@ def looks_like_prose(lines: Sequence[Line]) -> str:
     return ""
 
 
-class TextFile:
-    """A plain text that has been read."""
-
-    def __init__(self, content: bytes, name: str) -> None:
-        text = decoded(content, name)
-        self._mark = BYTE_ORDER_MARK if text.startswith(BYTE_ORDER_MARK) else ""
-        self._lines = lines_of(text.removeprefix(BYTE_ORDER_MARK))
-        self._paragraphs, self._width = paragraphs(self._lines)
-        self._blocks = [self._block(numbers) for numbers in self._paragraphs]
-        self.contents = Contents([self._blocks] if self._blocks else [], list(self._messages()))
-
-    def _messages(self) -> Iterator[str]:
-        why = looks_like_prose(self._lines)
-        reason = f", {why}" if why else ""
-        yield (
-            f"read as running text{reason}; empty lines separate paragraphs of one document "
-            "(--format text: one sentence per line, an empty line after each document)"
+def _open(content: bytes, name: str) -> SplicedFile:
+    """Read a plain text as one document; raise the errors of `decoded`."""
+    text = decoded(content, name)
+    lines = lines_of(text.removeprefix(BYTE_ORDER_MARK))
+    at = len(BYTE_ORDER_MARK) if text.startswith(BYTE_ORDER_MARK) else 0
+    starts = list(accumulate((len(line.whole + line.after) for line in lines), initial=at))
+    blocks, width = paragraphs(lines)
+    slots = []
+    for numbers in blocks:
+        span, own = (starts[numbers.start], starts[numbers.stop]), lines[numbers.start : numbers.stop]
+        slots.append(Slot((_block(own, numbers.start + 1),), partial(_edits, span, own, width)))
+    why = looks_like_prose(lines)
+    reason = f", {why}" if why else ""
+    messages = [
+        f"read as running text{reason}; empty lines separate paragraphs of one document "
+        "(--format text: one sentence per line, an empty line after each document)"
+    ]
+    if joined := sum(len(numbers) > 1 for numbers in blocks):
+        messages.append(
+            f"the lines of {joined:,} paragraphs, wrapped at {width} characters, are joined, and "
+            "their translations are wrapped at the same width"
         )
-        if joined := sum(len(numbers) > 1 for numbers in self._paragraphs):
-            yield (
-                f"the lines of {joined:,} paragraphs, wrapped at {self._width} characters, are joined, and "
-                "their translations are wrapped at the same width"
-            )
+    return SplicedFile(text, str.encode, [slots] if slots else [], messages)
 
-    def _block(self, numbers: range) -> Block:
-        text = "\n".join(self._lines[number].text for number in numbers)
-        pieces: list[Piece] = []
-        at = 0
-        for key, match in enumerate(_COLUMN.finditer(text)):
-            pieces += [text[at : match.start()], Copied(key, match[0])]
-            at = match.end()
-        return Block((*pieces, text[at:]), f"line {numbers.start + 1}")
 
-    def written(self, documents: Sequence[Sequence[Block]]) -> bytes:
-        blocks = [block for document in documents for block in document]
-        parts = [self._mark]
-        at = 0
-        for numbers, original, block in zip(self._paragraphs, self._blocks, blocks, strict=True):
-            parts += [f"{line.whole}{line.after}" for line in self._lines[at : numbers.start]]
-            at = numbers.stop
-            parts.append(self._paragraph([self._lines[number] for number in numbers], original, block))
-        return "".join([*parts, *(f"{line.whole}{line.after}" for line in self._lines[at:])]).encode()
+def _block(lines: Sequence[Line], number: int) -> Block:
+    text = "\n".join(line.text for line in lines)
+    pieces: list[Piece] = []
+    at = 0
+    for key, match in enumerate(_COLUMN.finditer(text)):
+        pieces += [text[at : match.start()], Copied(key, match[0])]
+        at = match.end()
+    return Block((*pieces, text[at:]), f"line {number}")
 
-    def _paragraph(self, lines: Sequence[Line], original: Block, block: Block) -> str:
-        """Return the lines of a block, with the indentation and the line endings of the original lines."""
-        if block.pieces == original.pieces:
-            return "".join(f"{line.whole}{line.after}" for line in lines)
-        text = _ENDING.sub("\n", writable(block).text)
-        if len(lines) == 1:
-            texts = [" ".join(text.split("\n"))]
-        else:
-            texts = text.split("\n")
-            widest = max(len(line.text) for line in lines)
-            room = self._width - max(len(line.before) for line in lines)
-            if max(map(len, texts)) > widest:
-                texts = wrapped(" ".join(texts), max(room, widest))
-        last = len(texts) - 1
-        parts = []
-        for number, line_text in enumerate(texts):
-            before = lines[min(number, len(lines) - 1)].before
-            after = lines[-1 if number == last else min(number, len(lines) - 2)].after
-            parts.append(f"{before}{line_text}{after}")
-        return "".join(parts)
+
+def _edits(span: tuple[int, int], lines: Sequence[Line], width: int, blocks: Sequence[Block]) -> list[Edit]:
+    """Return the edit of a block, with the indentation and the line endings of the original lines."""
+    [block] = blocks
+    text = _ENDING.sub("\n", writable(block).text)
+    if len(lines) == 1:
+        texts = [" ".join(text.split("\n"))]
+    else:
+        texts = text.split("\n")
+        widest = max(len(line.text) for line in lines)
+        room = width - max(len(line.before) for line in lines)
+        if max(map(len, texts)) > widest:
+            texts = wrapped(" ".join(texts), max(room, widest))
+    last = len(texts) - 1
+    parts = []
+    for number, line_text in enumerate(texts):
+        before = lines[min(number, len(lines) - 1)].before
+        after = lines[-1 if number == last else min(number, len(lines) - 2)].after
+        parts.append(f"{before}{line_text}{after}")
+    return [(*span, "".join(parts))]
 
 
 def decoded(content: bytes, name: str) -> str:
@@ -247,4 +240,4 @@ def _recognises(head: bytes) -> bool:
     return bool(looks_like_prose(lines[:-1] if cut_off else lines))
 
 
-FORMAT: Final = FileFormat("prose", (".txt", ".text"), _recognises, TextFile)
+FORMAT: Final = FileFormat("prose", (".txt", ".text"), _recognises, _open)

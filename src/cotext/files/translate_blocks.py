@@ -13,8 +13,8 @@ from cotext.data.sentence_ends import words_of
 from cotext.data.splitting import Splitter
 from cotext.data.words import consists_of, occurrences
 from cotext.files.block_sentences import CutBlock, cut, shown, with_placeholders, without_placeholders
-from cotext.files.blocks import Block, Contents, Copied, Piece, Point, empty_links
-from cotext.files.tags import project, shown_text
+from cotext.files.blocks import Block, Contents, Copied, Piece, Point, empty_links, shown_text
+from cotext.files.tags import project
 from cotext.runtime.errors import CotextError
 from cotext.translation.alignment import align
 from cotext.translation.confidence import confidences
@@ -167,7 +167,7 @@ class BlockDocuments:
             cut_blocks = enumerate(document.cut)
             places = ((n, pieces) for n, block in cut_blocks for pieces in block.parts.between[:-1])
             for j, ((n, before), sentence) in enumerate(zip(places, document.sentences, strict=True)):
-                yield number, n, j, sentence.text, Block(before).text
+                yield number, n, j, sentence.text, shown_text(before)
 
     def place(self, document: int, sentence: int) -> str:
         """Return the place of a sentence of `documents` in the file."""

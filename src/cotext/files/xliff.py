@@ -20,20 +20,7 @@ from functools import partial
 from typing import Final, Literal
 
 from cotext.data.languages import same_language
-from cotext.files.blocks import (
-    ANY,
-    Block,
-    Close,
-    Copied,
-    FileFormat,
-    Item,
-    Job,
-    Open,
-    Piece,
-    Point,
-    mates,
-    merged,
-)
+from cotext.files.blocks import ANY, Block, FileFormat, Item, Job, Piece, mates, merged, piece_of, shown_text
 from cotext.files.places import (
     Edit,
     Element,
@@ -153,16 +140,15 @@ def _divided(parts: list[_Part]) -> list[list[_Part]]:
 
 
 def _segment(parts: list[_Part], keep_breaks: bool) -> Segment:
-    partners = mates(list(_items(parts)))
+    items = list(_items(parts))
+    partners = mates(items)
     pieces: list[Piece] = []
     elements: dict[Piece, str] = {}
     for number, part in enumerate(parts):
         if part.kind == "text":
             pieces.append(part.text if keep_breaks else _on_one_line(part.text))
             continue
-        piece: Piece = Copied(number, part.text) if part.kind == "copied" else Point(number)
-        if number in partners:
-            piece = Open(number) if number < partners[number] else Close(partners[number])
+        piece = piece_of(number, items[number], partners)
         pieces.append(piece)
         elements[piece] = part.raw
     before, inner, after = _outer_space(list(merged(pieces)))
@@ -176,7 +162,7 @@ def _items(parts: Iterable[_Part]) -> Iterator[Item]:
         if part.kind == "close":
             around.pop()
         kind = {"begins": "open", "ends": "close"}.get(part.kind, part.kind)
-        yield Item(kind, f"{around[-1]} {part.partner}", number, number)
+        yield Item(kind, f"{around[-1]} {part.partner}", number, number, part.text)
         if part.kind == "open":
             around.append(part.partner)
 
@@ -546,7 +532,7 @@ def _as_written(text: str, element: Element) -> str:
 def _plain(text: str, element: Element, kind_of: Callable[[Element], Kind]) -> str:
     """Return the text of an element on one line, without inline elements."""
     [segment] = segments(text, element, kind_of, keep_breaks=False)
-    return " ".join(Block(segment.pieces).text.split())
+    return " ".join(shown_text(segment.pieces).split())
 
 
 FORMAT: Final = FileFormat(

@@ -227,16 +227,6 @@ DESCRIPTIONS = ("tokenizer.json", "added_tokens.json", "special_tokens_map.json"
 FIRST_POSITION = 2
 
 
-def open_m2m100(folder: Path, languages: LanguageChoice) -> ForeignModel:
-    """Open an M2M-100 or NLLB-200 model in a folder; raise CotextError if it is not supported."""
-    return _opened("M2M100ForConditionalGeneration", folder, {}, languages)
-
-
-def open_mbart(folder: Path, languages: LanguageChoice) -> ForeignModel:
-    """Open an mBART-50 model in a folder; raise CotextError if it is not supported."""
-    return _opened("MBartForConditionalGeneration", folder, mbart_parts(), languages)
-
-
 def mbart_parts() -> dict[str, Part]:
     """Return the parts of mBART outside the stacks: learned positions and norms of embeddings."""
     parts: dict[str, Part] = {}
@@ -246,9 +236,15 @@ def mbart_parts() -> dict[str, Part]:
     return parts
 
 
-def _opened(kind: str, folder: Path, parts: Mapping[str, Part], languages: LanguageChoice) -> ForeignModel:
-    """Open a model of a class with the given `parts` outside the stacks."""
-    settings, learned = Settings.read(folder / CONFIG), bool(parts)
+def open_fairseq(folder: Path, languages: LanguageChoice, learned: bool) -> ForeignModel:
+    """Open an mBART-50 model, which has `learned` positions, or an M2M-100 or NLLB-200 model.
+
+    Raises:
+        CotextError: the model is not supported.
+    """
+    settings = Settings.read(folder / CONFIG)
+    kind = f"{'MBart' if learned else 'M2M100'}ForConditionalGeneration"
+    parts = mbart_parts() if learned else {}
     settings.require("scale_embedding", True, not learned, IS_SCALED)
     tensors = open_folder(folder)
     settings.require("tie_word_embeddings", True, True, OUTPUT_IS_TIED)

@@ -42,7 +42,7 @@ LOCK: Final = ".lock"
 LOCK_SECONDS: Final = 600.0  # longest time to wait for a conversion by another process
 KEPT: Final = 3  # most engines of other weights in a folder: the newest
 # An engine has the precision of the settings; bfloat16 has no equivalent on every CPU.
-QUANTIZATION: Final = {"float32": "float32", "int8": "int8"}
+QUANTIZATIONS: Final = ("float32", "int8")
 # Settings that engines support only with these values.
 PLAIN: Final = {
     "align": "constrained",
@@ -108,7 +108,7 @@ def _objections(opened: OpenedRun) -> Iterator[str]:
         yield f"this installation, which has no CTranslate2 ({INSTALL})"
     if device.type != "cpu":
         yield f"the device {device}, only with cpu"
-    if decode.precision not in QUANTIZATION:
+    if decode.precision not in QUANTIZATIONS:
         yield f"decode.precision = {decode.precision}"
     if decode.precision == "int8" and not is_exact(onednn):  # without VNNI, CTranslate2 saturates sums
         yield "decode.precision = int8 on this processor, whose int8 products are not exact"
@@ -151,7 +151,7 @@ def _cached(opened: OpenedRun, update: int | None, threads: int | None, state: t
     Raises:
         CotextError: it cannot be made or written, or the weights are no longer those in this `state`.
     """
-    quantization = QUANTIZATION[opened.config.decode.precision]
+    quantization = opened.config.decode.precision
     versions = f"{CTRANSLATE2}-{version(CTRANSLATE2)}-cotext-{__version__}-{FORMAT}"
     weights, positions = checksum(opened.weights)[:16], positions_for(opened.config)
     name = f"{weights}-{quantization}-{positions}-{versions}"

@@ -6,9 +6,10 @@ from the folder again. Its sources and targets are random subwords, whatever the
 """
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from functools import partial
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
@@ -19,7 +20,7 @@ from torch import Tensor
 
 from cotext.data.batch import Source
 from cotext.data.tokenizer import LanguageChoice
-from cotext.interchange.bart import open_m2m100, open_marian, open_mbart
+from cotext.interchange.bart import open_fairseq, open_marian
 from cotext.interchange.foreign import NO_ROW, ForeignModel, Settings, read_model
 from cotext.models.checkpoint import LoadedModel, save_model
 from cotext.models.describe import describe_model
@@ -31,7 +32,11 @@ from cotext.runtime.files import checksum
 from cotext.runtime.integrity import is_occupied, new_or_same, sealed
 from cotext.runtime.version import __version__
 
-OPENERS = {"marian": open_marian, "m2m_100": open_m2m100, "mbart": open_mbart}
+OPENERS: dict[str, Callable[[Path, LanguageChoice], ForeignModel]] = {
+    "marian": open_marian,
+    "m2m_100": partial(open_fairseq, learned=False),
+    "mbart": partial(open_fairseq, learned=True),
+}
 LANGUAGES_SHOWN = 12
 
 

@@ -120,11 +120,15 @@ class Repair:
 
 @dataclass(frozen=True, slots=True)
 class EndpointTranslation:
-    """The translation of a document, and its repairs; `untranslated` are indices from 0."""
+    """The translation of a document, and its repairs."""
 
     document: Document
     repairs: tuple[Repair, ...]
-    untranslated: tuple[int, ...]
+
+    @property
+    def untranslated(self) -> tuple[int, ...]:
+        """Indices of sentences that stay in the source language."""
+        return tuple(repair.first - 1 for repair in self.repairs if repair.remedy == UNTRANSLATED)
 
 
 @dataclass(slots=True)
@@ -135,7 +139,6 @@ class _Work:
     translated: list[str]
     instruction: str = ""
     repairs: list[Repair] = field(default_factory=list)
-    untranslated: list[int] = field(default_factory=list)
 
     def note(self, sentences: Sequence[int], problem: str, remedy: str) -> None:
         self.repairs.append(Repair(sentences[0] + 1, sentences[-1] + 1, problem, remedy))
@@ -144,7 +147,7 @@ class _Work:
         repairs = sorted(self.repairs, key=lambda repair: (repair.first, repair.last))
         pairs = zip(self.document.sentences, self.translated, strict=True)
         document = Document(self.document.id, tuple(target or source for source, target in pairs))
-        return EndpointTranslation(document, tuple(repairs), tuple(sorted(self.untranslated)))
+        return EndpointTranslation(document, tuple(repairs))
 
 
 class EndpointTranslator:
@@ -267,7 +270,6 @@ class _ChainTranslation:
             if not problem:
                 return
         self._work.note(sentences, problem, UNTRANSLATED)
-        self._work.untranslated += sentences
 
     def _asked(self, prompt: Prompt, sentences: Sequence[int], context: int, repeats: int) -> str:
         """Request sentences, repeatedly if needed; return the problem of the last answer, or ""."""
