@@ -30,14 +30,13 @@ from cotext.evaluation.metrics.interface import Score
 from cotext.evaluation.statistics.significance import (
     SIGNIFICANT,
     Resampling,
+    are_too_few,
     bootstrap_scores,
     compared_pairs,
     flipped_sums,
     holm,
     mcnemar,
     percentiles,
-    reversed_p,
-    shifted_p,
     swapped_differences,
     swapped_p,
 )
@@ -137,6 +136,11 @@ class PairedTest:
     intervals_95: dict[str, tuple[float, float]]
     differences: dict[tuple[str, str], Difference]
 
+    @property
+    def too_few(self) -> bool:
+        """Return whether there are too few units for any significant difference."""
+        return are_too_few(self.units, len(self.differences))
+
     def as_dict(self) -> dict[str, Any]:
         pairs = self.differences.items()
         return {
@@ -199,20 +203,14 @@ def paired_test(
     differences = []
     for one, other in pairs:
         sampled, observed = drawn[other] - drawn[one], pooled[other].score - pooled[one].score
-        if settings.test == "bootstrap":
-            p = shifted_p(sampled, observed)
-        elif settings.test == "koehn":
-            p = reversed_p(sampled, observed)
-        else:
-            p = swapped_p(swapped_differences(pooled[one], pooled[other], settings), observed)
+        p = swapped_p(swapped_differences(pooled[one], pooled[other], settings), observed)
         over_seeds = _over_seeds(spreads[one], spreads[other], float(np.std(sampled, ddof=1)), units)
         interval = percentiles(sampled) if over_seeds is None else over_seeds.interval_95
         differences.append(Difference(spreads[other].mean - spreads[one].mean, interval, p, over_seeds))
     several = len(flat) > len(systems)
     signature = (
-        f"test:{settings.test}{'+welch' if several else ''}|unit:{unit}|n:{units}"
-        f"|samples:{settings.samples}|seed:{settings.seed}|sides:{1 if settings.test == 'koehn' else 2}"
-        f"|correction:holm-{len(pairs)}"
+        f"test:randomisation{'+welch' if several else ''}|unit:{unit}|n:{units}"
+        f"|samples:{settings.samples}|seed:{settings.seed}|sides:2|correction:holm-{len(pairs)}"
         f"|interval:{'student' if several else 'bootstrap-percentile'}|version:cotext-{__version__}"
     )
     intervals = {name: _interval(spreads[name], scores, units) for name, scores in drawn.items()}

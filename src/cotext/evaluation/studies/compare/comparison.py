@@ -23,7 +23,7 @@ from cotext.evaluation.statistics.seeds import (
     paired_test,
 )
 from cotext.evaluation.statistics.seeds import corrected as corrected_differences
-from cotext.evaluation.statistics.significance import SIGNIFICANT, Resampling, least_p
+from cotext.evaluation.statistics.significance import Resampling, are_too_few
 from cotext.evaluation.studies.compare.against_papers import (
     PublishedComparison,
     compare_with_papers,
@@ -83,7 +83,7 @@ class ContrastiveTest:
     @property
     def too_few(self) -> bool:
         """Return whether there are too few documents for any significant difference."""
-        return least_p(self.documents) * self.tests >= SIGNIFICANT
+        return are_too_few(self.documents, self.tests)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,14 +14,7 @@ from typing import Any, Final
 from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite, documents_of
 from cotext.data.formats.streams import read_whole
 from cotext.evaluation.metrics.contrastive import Accuracy, ContrastiveReport, Decision, Readings
-from cotext.evaluation.statistics.significance import (
-    SIGNIFICANT,
-    McNemar,
-    compared_pairs,
-    holm,
-    least_p,
-    mcnemar,
-)
+from cotext.evaluation.statistics.significance import McNemar, are_too_few, compared_pairs, holm, mcnemar
 from cotext.runtime.errors import CotextError, shown
 from cotext.runtime.reading import parse_json
 from cotext.runtime.tables import render_p, render_rows
@@ -66,7 +59,7 @@ class SuiteDifference:
     @property
     def too_few(self) -> bool:
         """Return whether there are too few documents for any significant difference."""
-        return least_p(self.documents) * len(self.tests) >= SIGNIFICANT
+        return are_too_few(self.documents, len(self.tests))
 
     def as_dict(self) -> dict[str, Any]:
         return {

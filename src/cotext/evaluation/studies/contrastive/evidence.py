@@ -32,7 +32,7 @@ from cotext.evaluation.metrics.contrastive import (
     choice_of,
     distance_bucket,
 )
-from cotext.evaluation.statistics.significance import SIGNIFICANT, flipped_sums, least_p, mcnemar
+from cotext.evaluation.statistics.significance import SIGNIFICANT, are_too_few, flipped_sums, mcnemar
 from cotext.evaluation.studies.tables import Cell, Table
 from cotext.runtime.tables import listed, render_p
 
@@ -138,7 +138,7 @@ class Evidence:
     @property
     def too_few(self) -> bool:
         """Return whether there are too few documents for any significant result."""
-        return least_p(self.documents) * self.groups >= SIGNIFICANT
+        return are_too_few(self.documents, self.groups)
 
     @property
     def used(self) -> bool | None:

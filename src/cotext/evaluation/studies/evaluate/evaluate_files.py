@@ -9,18 +9,13 @@ from cotext.data.languages import language_of_name
 from cotext.evaluation.metrics.aligned_files import located, name_systems, read_aligned
 from cotext.evaluation.metrics.comet import Comet, Progress, measure_comet
 from cotext.evaluation.metrics.discourse import measure_discourse, read_marks
-from cotext.evaluation.metrics.interface import (
-    Measurement,
-    Score,
-    Texts,
-    render_scores,
-)
+from cotext.evaluation.metrics.interface import Measurement, Score, Texts, render_scores
 from cotext.evaluation.metrics.realign import AlignmentReport, realign_systems, render_alignment
 from cotext.evaluation.metrics.terminology import measure_terms
 from cotext.evaluation.metrics.tokenised import Words, measure_words
 from cotext.evaluation.requests import EvaluationRequest, LeaderboardRequest
 from cotext.evaluation.statistics.seeds import PairedTest, paired_test
-from cotext.evaluation.statistics.significance import SIGNIFICANT, compared_pairs, least_p
+from cotext.evaluation.statistics.significance import compared_pairs
 from cotext.runtime.tables import render_p, render_rows
 from cotext.runtime.version import __version__
 from cotext.translation.terms.glossary import Glossary
@@ -105,15 +100,12 @@ class Evaluation:
                     )
                 )
         signatures = dict.fromkeys(test.signature for test in self.paired.values())
-        return "\n".join([render_rows(rows, left=2), *self._too_few(), *signatures])
-
-    def _too_few(self) -> Iterator[str]:
-        """Yield messages for tests in which no outcome could be significant."""
-        for protocol, test in self.paired.items():
-            # Drawing with replacement has no such bound.
-            randomised = test.signature.startswith("test:randomisation|")
-            if randomised and least_p(test.units) * len(test.differences) >= SIGNIFICANT:
-                yield f"{protocol}: {test.units} {test.unit}s are too few for any significant difference"
+        few = [
+            f"{protocol}: {test.units} {test.unit}s are too few for any significant difference"
+            for protocol, test in self.paired.items()
+            if test.too_few
+        ]
+        return "\n".join([render_rows(rows, left=2), *few, *signatures])
 
 
 def evaluate_files(request: EvaluationRequest, on_comet: Progress | None = None) -> Evaluation:

@@ -7,22 +7,11 @@ from typing import Any, Final
 
 from cotext.evaluation.metrics.aligned_files import name_systems
 from cotext.evaluation.metrics.comet import Progress
-from cotext.evaluation.metrics.interface import (
-    Measurement,
-    Score,
-    is_lower_better,
-    measure,
-)
+from cotext.evaluation.metrics.interface import Measurement, Score, is_lower_better, measure
 from cotext.evaluation.metrics.realign import AlignmentReport
 from cotext.evaluation.requests import LeaderboardRequest
 from cotext.evaluation.statistics.seeds import PairedTest, paired_test
-from cotext.evaluation.statistics.significance import (
-    SIGNIFICANT,
-    Resampling,
-    bootstrap_scores,
-    least_p,
-    percentiles,
-)
+from cotext.evaluation.statistics.significance import SIGNIFICANT, Resampling, bootstrap_scores, percentiles
 from cotext.evaluation.studies.evaluate.evaluate_files import read_texts, with_comet
 from cotext.runtime.errors import CotextError
 from cotext.runtime.tables import render_rows
@@ -270,7 +259,7 @@ def _notes(reports: Mapping[str, AlignmentReport], test: PairedTest | None, samp
         what = "system" if len(reports) == 1 else "document"
         return [*notes, f"only one {what}: differences cannot be tested for significance"]
     pairs = len(test.differences)
-    if least_p(test.units) * pairs >= SIGNIFICANT:
+    if test.too_few:
         notes.append(f"{test.units} documents are too few: no difference can be significant (tests: {pairs})")
     if pairs / (samples + 1) >= SIGNIFICANT:
         notes.append(f"{samples} samples are too few for {pairs} tests; remove --samples, or use more")
