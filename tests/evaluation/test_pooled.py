@@ -14,11 +14,9 @@ from cotext.evaluation.metrics.contrastive import (
     render_table,
 )
 from cotext.evaluation.studies.contrastive.decisions import (
-    documents_of_suites,
     pool,
     pooled_aggregates,
     read_decisions,
-    to_pool,
 )
 from tests.command_line import World, succeed
 
@@ -55,11 +53,10 @@ def decided(made: ContrastiveSuite, right: str) -> ContrastiveReport:
 
 def test_suites_together() -> None:
     suites = {"p": suite("p", [0, 1, 1, -1]), "q": suite("q", [1, None], 4), "same": suite("same", [0, 0])}
-    assert to_pool({"p": suites["p"], "same": suites["same"]}) == {}
-    together = to_pool(suites)
-    assert list(together) == ["p", "q"]
-    marks = {"p": "+-+=", "q": "++"}
-    found = pool(together, {name: decided(suites[name], each) for name, each in marks.items()})
+    marks = {"p": "+-+=", "q": "++", "same": "++"}
+    reports = {name: decided(suites[name], each) for name, each in marks.items()}
+    assert pool({"p": suites["p"], "same": suites["same"]}, reports) is None
+    found = pool(suites, reports)
     assert found.examples == ("p: 1", "p: 2", "p: 3", "q: 0", "q: 1")
     assert [each.right for each in found.decisions] == [False, True, False, True, True]
     assert (found.overall.correct, found.overall.total, found.overall.ties) == (3, 5, 1)
@@ -69,7 +66,6 @@ def test_suites_together() -> None:
     assert found.aggregates == pytest.approx({"disc": 60.0, "disc_avg": 200 / 3})
     # Two examples of a source are of one document, and none of two suites.
     assert found.documents == (0, 1, 1, 2, 2)
-    assert documents_of_suites(list(together.values())) == [[0, 0, 1, 1], [2, 2]]
     assert found.signature.startswith("suite:p+q|n:5|tie:wrong|score:sum|view:w|")
     assert "disc_avg" in render_table(found)
 

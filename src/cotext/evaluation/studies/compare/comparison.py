@@ -198,7 +198,7 @@ def evidence_of(
         for group in groups:
             readings = [run.decisions[group.suite].readings for run in system.runs]
             available = [item for item in readings if item is not None]
-            if len(available) == len(readings) and _asks_context(system, group):
+            if len(available) == len(readings) and system.first.window.has_clue_of(group):
                 flat.append((number, least_sure([weigh(group, item) for item in available])))
     by_system: list[list[Evidence]] = [[] for _ in systems]
     for (number, _), item in zip(flat, corrected([item for _, item in flat]), strict=True):
@@ -211,7 +211,7 @@ def contrastive_tests(systems: Sequence[MeasuredSystem], groups: Sequence[Group]
     tests = []
     for number, system in enumerate(systems[1:], start=1):
         for group in groups:
-            if not _asks_context(system, group):
+            if not system.first.window.has_clue_of(group):
                 continue
             theirs, ours = (_decided(test, group) for test in (systems[0], system))
             tests.append(
@@ -229,10 +229,6 @@ def contrastive_tests(systems: Sequence[MeasuredSystem], groups: Sequence[Group]
             )
     differences = corrected_differences([test.test for test in tests])
     return [replace(test, test=d, tests=len(tests)) for test, d in zip(tests, differences, strict=True)]
-
-
-def _asks_context(system: MeasuredSystem, group: Group) -> bool:
-    return group.distance != SAME_SENTENCE and system.first.window.contains(group.phenomenon, group.distance)
 
 
 def _decided(system: MeasuredSystem, group: Group) -> list[list[bool]]:

@@ -29,7 +29,6 @@ from cotext.evaluation.metrics.generative import GenerativeReport, generative_ac
 from cotext.evaluation.requests import ContrastiveRequest, SuiteRules
 from cotext.evaluation.studies.context.context_use import Pool, edited, excerpts
 from cotext.evaluation.studies.contrastive.evidence import (
-    SAME_SENTENCE,
     WHOLE_DOCUMENT,
     ContextWindow,
     Evidence,
@@ -256,11 +255,7 @@ def context_window_of(translator: DocumentTranslator) -> ContextWindow:
 
 def evidence_of(suite: ContrastiveSuite, readings: Readings, window: ContextWindow) -> list[Evidence]:
     """Test context use for groups of examples with the clue in the context window; not yet corrected."""
-    return [
-        weigh(group, readings)
-        for group in groups_of(suite)
-        if group.distance != SAME_SENTENCE and window.contains(group.phenomenon, group.distance)
-    ]
+    return [weigh(group, readings) for group in groups_of(suite) if window.has_clue_of(group)]
 
 
 def write_suite_forms(
