@@ -14,11 +14,7 @@ from cotext.data.collate import make_batch
 from cotext.data.documents import ParallelDocument
 from cotext.data.views import Window, WindowView
 from cotext.evaluation.studies.attention.report import document_attention
-from cotext.evaluation.studies.attention.sentence_maps import (
-    GateOpenness,
-    average_by_kind,
-    sentence_maps,
-)
+from cotext.evaluation.studies.attention.sentence_maps import GateOpenness, average_by_kind, sentence_maps
 from cotext.layers.kernels.gated_others import FAR
 from cotext.layers.kernels.relative import attend_relative
 from cotext.layers.kernels.sdpa import attend, watch_weights

@@ -13,11 +13,7 @@ from cotext.evaluation.metrics.contrastive import (
     contrastive_accuracy,
     render_table,
 )
-from cotext.evaluation.studies.contrastive.decisions import (
-    pool,
-    pooled_aggregates,
-    read_decisions,
-)
+from cotext.evaluation.studies.contrastive.decisions import pool, pooled_aggregates, read_decisions
 from tests.command_line import World, succeed
 
 # Right decisions of s4to4 + CD on deixis, lexical cohesion, ellipsis (inflection), ellipsis (verb phrase).
