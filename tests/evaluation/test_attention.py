@@ -178,6 +178,7 @@ WATCHED: dict[str, tuple[dict[str, Any], dict[str, tuple[int, int]]]] = {
     ),
     "cross-attention to current sentences": ({"cross": {"span": "current"}}, {"cross": (0, 0)}),
     "segment distance": ({"encoder": {"score": "segment_distance"}}, {}),
+    "others": ({"attention": {"others": "gated"}, "positions": "reset"}, {}),
     **{
         f"memory of {m}": (
             MCN | {"decoder": MEMORY | {"memory_sentences": m}},
@@ -236,7 +237,12 @@ def test_shares_of_every_system(name: str) -> None:
     for kind in found.kinds:
         torch.testing.assert_close(kind.share.nansum(dim=1) + kind.beside, ones)
     json.dumps(found.as_dict(), allow_nan=False)
-    assert found.render()
+    headers = [line for line in found.render().splitlines() if line.startswith("gates to other sentences")]
+    assert [line.split()[-6:] for line in headers] == (
+        ["1 back 2 back 1 ahead".split()] if name == "others" else []
+    )
+    single = document_attention(translator, ParallelDocument("d", ("the cat",), ("sat",)), "", own=False)
+    assert all(each.share.tolist() == [[pytest.approx(1)]] for each in single.kinds)
 
 
 def test_local_attention_tells_which_sentences_it_re_arranged() -> None:
