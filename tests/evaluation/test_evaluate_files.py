@@ -81,6 +81,7 @@ def test_discourse_marks(tmp_path: Path) -> None:
     paired = ["--hypothesis", tmp_path / "reference", "--paired", "--samples", "100"]
     both = succeed(*command, *paired, "--discourse", tmp_path / "marks").out
     assert any(line.split()[:5] == ["TC", "reference", "-", "ours", "+50.00"] for line in both.splitlines())
+    assert "tc: 2 documents are too few for any significant difference" in both
     (tmp_path / "marks").write_text("TC\t1:shone\nCP\t0:Yet\n")
     message = "marks: discourse marks: only 0 % of the 2 marked words"
     must_refuse(message, *command, "--discourse", tmp_path / "marks")
@@ -224,17 +225,6 @@ def test_documents_and_contexts_that_do_not_fit(tmp_path: Path) -> None:
     ):
         (tmp_path / "b").write_text(json.dumps({"s": entry}))
         must_raise(message, read_decisions, tmp_path / "b")
-
-
-def test_few_documents_are_said_to_show_nothing(tmp_path: Path) -> None:
-    text = "\n\n".join(["a b c d e", "f g h i j", "k l m n o", "p q r s t"]) + "\n"
-    for name, content in (("reference", text), ("one", text), ("other", text.replace("a ", "x "))):
-        (tmp_path / name).write_text(content)
-    command = [
-        "evaluate", "--reference", tmp_path / "reference", "--hypothesis", tmp_path / "one",
-        "--hypothesis", tmp_path / "other", "--paired", "--samples", "100", "--protocol", "d-bleu",
-    ]  # fmt: skip
-    assert "d-bleu: 4 documents are too few for any significant difference" in succeed(*command).out
 
 
 def test_decisions_that_cannot_be_compared(tmp_path: Path) -> None:

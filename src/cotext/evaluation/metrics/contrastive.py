@@ -222,12 +222,11 @@ class GroupedReport(Generic[Figures]):
 
     def named_groups(self) -> list[tuple[str, Figures]]:
         """Return all groups with their names, such as "distance 1"."""
-        groups = [("all", self.overall)]
-        groups += [(f"phenomenon {name}", figures) for name, figures in self.by_phenomenon.items()]
-        groups += [(f"distance {name}", figures) for name, figures in self.by_distance.items()]
-        for tag, values in self.by_tag.items():
-            groups += [(f"{tag} {value}", figures) for value, figures in values.items()]
-        return groups
+        named = [("all", self.overall)]
+        kinds = [("phenomenon", self.by_phenomenon), ("distance", self.by_distance), *self.by_tag.items()]
+        for kind, groups in kinds:
+            named += [(f"{kind} {name}", figures) for name, figures in groups.items()]
+        return named
 
 
 def grouped(
@@ -416,9 +415,7 @@ def distance_aggregates(buckets: Mapping[str, tuple[float, int]]) -> dict[str, f
     if "unknown" in buckets:
         return {}
     present = [bucket for bucket in CONTEXT_BUCKETS if bucket in buckets]
-    aggregates: dict[str, float] = {}
-    if present:
-        aggregates["disc"] = _weighted(buckets[bucket] for bucket in present)
+    aggregates = {"disc": _weighted(buckets[bucket] for bucket in present)} if present else {}
     if len(present) == len(CONTEXT_BUCKETS):
         aggregates["disc_avg"] = sum(buckets[bucket][0] for bucket in present) / len(present)
     if present and "0" in buckets:

@@ -89,15 +89,11 @@ class Speed:
     notes: tuple[str, ...]
 
     def as_dict(self) -> dict[str, Any]:
+        conditions = ("documents", "sentences", "rounds", "clock", "device", "threads")
         return {
             "format": "cotext-speed",
             "version": 1,
-            "documents": self.documents,
-            "sentences": self.sentences,
-            "rounds": self.rounds,
-            "clock": self.clock,
-            "device": self.device,
-            "threads": self.threads,
+            **{name: getattr(self, name) for name in conditions},
             "settings": {name: [timed.as_dict() for timed in ways] for name, ways in self.timed.items()},
             "notes": list(self.notes),
         }
@@ -169,42 +165,30 @@ def measure_speed(
 
 
 def _clock(name: str, device: torch.device) -> Clock:
-    if device.type != "cuda":
-        return CLOCKS[name]
-
     def when_done() -> float:
         torch.cuda.synchronize(device)
         return time.perf_counter()
 
-    return when_done
+    return when_done if device.type == "cuda" else CLOCKS[name]
 
 
 def _ways(runs: Sequence[OpenedRun], decode: dict[str, Any]) -> Iterator[Way]:
     """Yield all ways of all runs in order; runs with the same name are distinguished by number."""
     names = [run.folder.resolve().name for run in runs]
-    for number, run in enumerate(runs):
-        is_repeated = names.count(names[number]) > 1
-        yield from _ways_of(run, f"{names[number]} ({number + 1})" if is_repeated else names[number], decode)
-
-
-def _ways_of(run: OpenedRun, name: str, decode: dict[str, Any]) -> Iterator[Way]:
-    left_to_right = run.loaded.writes_left_to_right
-    beam = run.config.decode.beam
-    greedy = "greedy" if left_to_right else "best path"
-    variants = [(greedy, {"beam": 1})]
-    if run.config.view.kind == "sentence":
-        variants.append((f"{greedy}, one by one", {"beam": 1, "max_tokens": 1}))
-    if beam > 1:
-        variants.append((f"beam {beam}", {"beam": beam}))
-    for what, settings in variants:
-        changed = run.with_decode({**decode, **settings})
-        yield Way(
-            f"{name}, {what}",
-            changed.signature,
-            left_to_right,
-            partial(_translated, changed),
-            run.translator.tokenizer,
-        )
+    for number, (name, run) in enumerate(zip(names, runs, strict=True), 1):
+        title = name if names.count(name) == 1 else f"{name} ({number})"
+        left_to_right = run.loaded.writes_left_to_right
+        beam = run.config.decode.beam
+        greedy = "greedy" if left_to_right else "best path"
+        variants = {greedy: {"beam": 1}}
+        if run.config.view.kind == "sentence":
+            variants[f"{greedy}, one by one"] = {"beam": 1, "max_tokens": 1}
+        if beam > 1:
+            variants[f"beam {beam}"] = {"beam": beam}
+        for what, settings in variants.items():
+            changed = run.with_decode({**decode, **settings})
+            work, tokenizer = partial(_translated, changed), run.translator.tokenizer
+            yield Way(f"{title}, {what}", changed.signature, left_to_right, work, tokenizer)
 
 
 def _translated(run: OpenedRun, documents: Sequence[Document]) -> list[list[str]]:

@@ -6,7 +6,6 @@ module computes values; `verdict` describes them in words, and pages and tables 
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Final
 
 from cotext.data.contrastive_suites import CONTROLLED, ContrastiveSuite
@@ -32,7 +31,6 @@ from cotext.evaluation.studies.compare.against_papers import (
 from cotext.evaluation.studies.compare.measured import (
     ContextGain,
     EvaluationSet,
-    MeasuredRun,
     MeasuredSystem,
     gains_of_seeds,
     runs_of,
@@ -47,7 +45,6 @@ from cotext.evaluation.studies.contrastive.evidence import (
     least_sure,
     weigh,
 )
-from cotext.runtime.errors import CotextError
 from cotext.runtime.version import __version__
 
 
@@ -274,9 +271,10 @@ def measure_quality(
     """Score the translations of all systems, and compare them with the first system.
 
     Raises:
-        CotextError: translations are missing or do not match the references, or a protocol is unknown.
+        CotextError: translations do not match the references, or a protocol is unknown.
     """
-    hypotheses = {f"{n}": _hypothesis(run) for n, run in enumerate(runs_of(systems))}
+    # Every run has translated the test set.
+    hypotheses = {f"{n}": run.hypothesis for n, run in enumerate(runs_of(systems)) if run.hypothesis}
     source = test.source if any(find_protocol(name).needs_source for name in protocols) else None
     aligned, [references], sources = read_aligned(hypotheses, [test.reference], source, test.format)
     measured = measure_words(words, Texts(aligned, [references], sources), protocols, target_language)
@@ -293,12 +291,6 @@ def measure_quality(
         tuple(_scores(f"{number}", seeds, tests) for number, seeds in enumerate(of_system)),
         tests,
     )
-
-
-def _hypothesis(run: MeasuredRun) -> Path:
-    if run.hypothesis is None:
-        raise CotextError(f"{run.path}: has no translation of the test set, unlike other systems")
-    return run.hypothesis
 
 
 def _scores(

@@ -248,7 +248,7 @@ def read_metrics(run: Path) -> list[dict[str, Any]]:
 
 
 def _first_loss(run: Path) -> tuple[float, float] | None:
-    """Return `StartLoss.instances_here` and `sentences_there` as recorded by training."""
+    """Return the losses that training recorded, see `MeasuredRun.first_loss`."""
     with suppress(CotextError, KeyError, TypeError, ValueError):
         loss = read_account(run / "init.json")["loss"]
         return float(loss["instances_here"]), float(loss["sentences_there"])
@@ -297,9 +297,8 @@ def _decide(
         changes = [f"{key}={scoring[key]}" for key in CHANGING_SCORES if key in scoring]
         name = _digest(weights, __version__, *changes)
         stored = run.folder / FOLDER / f"{_digest(checksum(path))}-{name}.json"
-        controls = (
-            settings.request.controls and window.has_context and len(set(documents_of(suite.examples))) > 1
-        )
+        several = len(set(documents_of(suite.examples))) > 1
+        controls = settings.request.controls and window.has_context and several
         if stored.exists():
             decisions[suite.name] = read_decisions(stored)[suite.name]
             if decisions[suite.name].readings is not None or not controls:
@@ -349,21 +348,13 @@ def gains_of_seeds(uses: Sequence[CorpusCxmi | None], drawing: Resampling) -> tu
     if len(available) < len(uses):
         return ()
     of_seeds = [context_gains(use, drawing) for use in available]
-    if len(of_seeds) == 1:
-        return of_seeds[0]
     kinds = available[0].documents
     means = {kind: np.mean([use.documents[kind] for use in available], axis=0) for kind in kinds}
-    gains = context_gains(CorpusCxmi(available[0].signature, means), drawing)
-    return tuple(
-        replace(
-            gain,
-            p=max(of_seed.p for of_seed in seeds),
-            p_foreign=max(
-                (of_seed.p_foreign for of_seed in seeds if of_seed.p_foreign is not None), default=None
-            ),
-        )
-        for gain, seeds in zip(gains, zip(*of_seeds, strict=True), strict=True)
-    )
+    gains = []
+    for gain, *seeds in zip(context_gains(CorpusCxmi("", means), drawing), *of_seeds, strict=True):
+        foreign = [seed.p_foreign for seed in seeds if seed.p_foreign is not None]
+        gains.append(replace(gain, p=max(seed.p for seed in seeds), p_foreign=max(foreign, default=None)))
+    return tuple(gains)
 
 
 def context_gains(use: CorpusCxmi, drawing: Resampling) -> tuple[ContextGain, ...]:

@@ -93,12 +93,9 @@ def _which(result: RunComparison) -> Iterable[str]:
 
 def _by_some(result: RunComparison, number: int) -> str:
     """Return a phrase with the number of seeds for which context use is significant; empty without seeds."""
-    run = result.runs[number]
-    count = sum(
-        any(evidence.by_seed[index].used for evidence in result.evidence[number])
-        for index in range(len(run.seeds))
-    )
-    return f" for the system (only for {count} of its {len(run.seeds)} seeds)" if run.seeds else ""
+    by_seed = zip(*(evidence.by_seed for evidence in result.evidence[number]), strict=True)
+    used = [any(evidence.used for evidence in of_seed) for of_seed in by_seed]
+    return f" for the system (only for {sum(used)} of its {len(used)} seeds)" if used else ""
 
 
 def _missing(result: RunComparison, run: int) -> str:
@@ -115,7 +112,6 @@ def _missing(result: RunComparison, run: int) -> str:
 
 
 def _why_untestable(result: RunComparison, run: int) -> str:
-    """Return why context use of a run cannot be tested."""
     if result.evidence[run]:
         return too_few(result.evidence[run])
     if not result.rows:

@@ -82,18 +82,10 @@ class SuiteDifference:
         share = "" if self.documents == self.examples else f" of {self.documents:,} documents"
         table = [("", "difference", "95 % interval", "lost", "won", "p mid", "corrected")]
         for (one, other), (test, p) in self.tests.items():
-            low, high = test.interval_95
-            table.append(
-                (
-                    f"{other} - {one}",
-                    f"{test.difference:+.2f}",
-                    f"[{low:+.2f}, {high:+.2f}]",
-                    f"{test.only_baseline}",
-                    f"{test.only_system}",
-                    render_p(test.p_mid),
-                    render_p(p),
-                )
-            )
+            interval = "[{:+.2f}, {:+.2f}]".format(*test.interval_95)
+            counts = f"{test.only_baseline}", f"{test.only_system}"
+            p_values = render_p(test.p_mid), render_p(p)
+            table.append((f"{other} - {one}", f"{test.difference:+.2f}", interval, *counts, *p_values))
         few = f"\n{self.documents} documents are too few for any significant difference"
         return (
             f"{self.suite}, {self.examples:,} examples{share}\n{render_rows(rows, left=1)}\n"
@@ -110,33 +102,29 @@ def read_decisions(path: Path) -> dict[str, Decisions]:
 
 
 def _parse(path: Path, suite: str, entry: Any) -> Decisions:
-    decisions = entry.get("decisions") if isinstance(entry, dict) else None
-    if decisions is None and isinstance(entry, dict) and "generative" in entry:
+    where, entry = f"{path}: suite {shown(suite)}", entry if isinstance(entry, dict) else {}
+    decisions = entry.get("decisions")
+    if decisions is None and "generative" in entry:
         raise CotextError(
-            f"{path}: suite {shown(suite)} was evaluated by generation, because the API has no "
-            "log-probabilities; translations cannot be compared with decisions between candidates"
+            f"{where} was evaluated by generation, because the API has no log-probabilities; translations "
+            "cannot be compared with decisions between candidates"
         )
     if not isinstance(decisions, dict) or not decisions:
-        raise CotextError(
-            f"{path}: suite {shown(suite)} has no 'decisions'; write the file again with "
-            "`cotext contrastive --out`"
-        )
+        raise CotextError(f"{where} has no 'decisions'; write the file again with `cotext contrastive --out`")
     for example, outcome in decisions.items():
         if outcome not in ("right", "wrong"):
-            raise CotextError(
-                f"{path}: suite {shown(suite)}, example {shown(example)}: neither 'right' nor 'wrong'"
-            )
+            raise CotextError(f"{where}, example {shown(example)}: neither 'right' nor 'wrong'")
     signature = entry.get("signature", "")
     if not isinstance(signature, str):
-        raise CotextError(f"{path}: suite {shown(suite)}: its signature is not a string")
+        raise CotextError(f"{where}: its signature is not a string")
     documents = entry.get("documents", {})
     if documents and (not isinstance(documents, dict) or documents.keys() != decisions.keys()):
-        raise CotextError(f"{path}: suite {shown(suite)}: 'documents' are not those of the decided examples")
+        raise CotextError(f"{where}: 'documents' are not those of the decided examples")
     right = {example: value == "right" for example, value in decisions.items()}
-    return Decisions(suite, signature, right, documents, _parse_readings(path, suite, entry, right))
+    return Decisions(suite, signature, right, documents, _parse_readings(where, entry, right))
 
 
-def _parse_readings(path: Path, suite: str, entry: dict[str, Any], right: dict[str, bool]) -> Readings | None:
+def _parse_readings(where: str, entry: dict[str, Any], right: dict[str, bool]) -> Readings | None:
     if "contexts" not in entry:
         return None
     try:
@@ -147,7 +135,7 @@ def _parse_readings(path: Path, suite: str, entry: dict[str, Any], right: dict[s
         complete = False
     if not complete:
         raise CotextError(
-            f"{path}: suite {shown(suite)}: 'contexts' are damaged; write the file again with "
+            f"{where}: 'contexts' are damaged; write the file again with "
             "`cotext contrastive --controls --out`"
         )
     return readings

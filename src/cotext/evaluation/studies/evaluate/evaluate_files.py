@@ -88,17 +88,10 @@ class Evaluation:
         rows = [("", "", "difference", "95 % interval", "p", "corrected")]
         for protocol, test in self.paired.items():
             for (one, other), comparison in test.differences.items():
-                low, high = comparison.interval_95
-                rows.append(
-                    (
-                        titles[protocol],
-                        f"{other} - {one}",
-                        f"{comparison.difference:+.2f}",
-                        f"[{low:+.2f}, {high:+.2f}]",
-                        render_p(comparison.p),
-                        render_p(comparison.p_corrected),
-                    )
-                )
+                interval = "[{:+.2f}, {:+.2f}]".format(*comparison.interval_95)
+                values = f"{comparison.difference:+.2f}", interval
+                p_values = render_p(comparison.p), render_p(comparison.p_corrected)
+                rows.append((titles[protocol], f"{other} - {one}", *values, *p_values))
         signatures = dict.fromkeys(test.signature for test in self.paired.values())
         few = [
             f"{protocol}: {test.units} {test.unit}s are too few for any significant difference"
@@ -138,14 +131,11 @@ def evaluate_files(request: EvaluationRequest, on_comet: Progress | None = None)
         with located(f"{request.terms}"):
             measured = _with(measured, measure_terms(terms, whole.systems, whole.source, right))
     measured = with_comet(measured, whole, comet, on_comet, alignment)
-    scores = {
-        name: [measurement.score for measurement in measurements] for name, measurements in measured.items()
-    }
     tests = {}
-    if resampling is not None:
-        for index, score in enumerate(next(iter(scores.values()))):
-            counts = {name: [each[index].statistics] for name, each in measured.items()}
-            tests[score.protocol] = paired_test(counts, baseline, resampling)
+    for of_score in zip(*measured.values(), strict=True) if resampling is not None else ():
+        counts = {name: [each.statistics] for name, each in zip(measured, of_score, strict=True)}
+        tests[of_score[0].score.protocol] = paired_test(counts, baseline, resampling)
+    scores = {name: [each.score for each in measurements] for name, measurements in measured.items()}
     return Evaluation(named, tuple(request.reference), scores, tests, alignment)
 
 
