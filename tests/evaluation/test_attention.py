@@ -12,7 +12,7 @@ from cotext.config.recipe import load_config
 from cotext.data.batch import Batch, Instance, SpecialSymbols
 from cotext.data.collate import make_batch
 from cotext.data.documents import ParallelDocument
-from cotext.data.views import Window, WindowView
+from cotext.data.views import WindowView
 from cotext.evaluation.studies.attention.report import document_attention
 from cotext.evaluation.studies.attention.sentence_maps import GateOpenness, average_by_kind, sentence_maps
 from cotext.layers.kernels.gated_others import FAR
@@ -46,15 +46,6 @@ FILLED = {
         for score in ("content", "relative", "alibi")
     },
 }
-
-
-def batch(rows: int = 2) -> Batch:
-    """5 source tokens and 4 labels; beside it, 2 and 2 with padding."""
-    both = [
-        Instance(0, Window(range(2), range(2), range(2)), [[1, 2], [3]], [[11], [12]]),
-        Instance(1, Window(range(1), range(1), range(1)), [[7]], [[15]]),
-    ]
-    return make_batch(both[:rows], SYMBOLS)
 
 
 def model(name: str = "nothing") -> Transformer:

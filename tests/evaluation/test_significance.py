@@ -156,16 +156,6 @@ def test_randomisation_against_all_swaps() -> None:
     assert found.difference == pytest.approx(100 * sum(gains) / 8)
 
 
-def test_bootstrap_of_a_mean_has_its_known_spread() -> None:
-    generator = np.random.default_rng(5)
-    one, other = plain(generator.normal(0, 1, 200).tolist()), plain(generator.normal(0.15, 1, 200).tolist())
-    gains = (other.counts - one.counts)[:, 0]
-    # The bootstrap variance of a mean is the plain (not the unbiased) variance over n.
-    error = 100 * gains.std() / math.sqrt(200)
-    low, high = apart(one, other, samples=20_000).interval_95
-    assert (high - low) / (2 * 1.96) == pytest.approx(error, rel=0.03)
-
-
 @settings(max_examples=30)
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), min_size=3, max_size=12))
 def test_swapping_the_systems_changes_signs_alone(values: list[tuple[int, int]]) -> None:
