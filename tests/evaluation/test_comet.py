@@ -171,7 +171,6 @@ def test_a_window_shrinks_on_all_sides_until_the_longest_fits() -> None:
         return all(len(text.replace("|", "").split()) <= 4 for text in texts.values())
 
     windows = build_windows(document, 2, "|", fits)
-    assert [window.context for window in windows] == [0, 1, 1, 0]
     assert [window.shrunk for window in windows] == [False, False, True, True]
     assert [window.cut for window in windows] == [False, False, False, True]
     assert windows[2].texts == {"src": "b | c", "mt": "B | C C C", "ref": "B | C"}

@@ -201,24 +201,22 @@ def _measure(path: Path, title: str, settings: MeasurementSettings) -> MeasuredR
     loaded, window = opened.loaded, context_window_of(opened.translator)
     weights = checksum(opened.weights)
     hypothesis, use = None, None
-    if settings.test is not None:
-        prefix = path / FOLDER / f"{settings.test.digest}-{_digest(opened.signature, weights)}"
-        hypothesis = prefix.with_name(f"{prefix.name}{settings.test.source.suffix}")
+    if (test := settings.test) is not None:
+        stem = f"{test.digest}-{_digest(opened.signature, weights)}"
+        hypothesis = path / FOLDER / f"{stem}{test.source.suffix}"
         meter = settings.new_meter(f"translating, {title}")
         if not hypothesis.exists():
             translate_file(
                 opened,
-                settings.test.source,
+                test.source,
                 hypothesis,
-                settings.test.format,
+                test.format,
                 on_start=meter.restart,
                 on_sentences=meter.advance,
             )
         if settings.request.use and window.has_context and opened.translator.plan.kind.token_nll is not None:
             meter = settings.new_meter(f"scoring with and without context, {title}")
-            use = _use(
-                opened.for_scoring(), prefix.with_name(f"{prefix.name}.use.json"), settings.test, meter
-            )
+            use = _use(opened.for_scoring(), path / FOLDER / f"{stem}.use.json", test, meter)
     metrics = read_metrics(path)
     return MeasuredRun(
         path=path,
