@@ -22,6 +22,7 @@ from cotext.data.documents import Document
 from cotext.data.formats import read_documents
 from cotext.data.tokenizer import Tokenizer
 from cotext.evaluation.requests import SpeedRequest
+from cotext.evaluation.studies.document_of_run import translated
 from cotext.runtime.errors import CotextError
 from cotext.runtime.tables import render_rows
 from cotext.runtime.timing import CLOCKS, Clock, in_turn, spread
@@ -31,7 +32,7 @@ SETTINGS: Final = {"one": "a document at a time", "many": "documents side by sid
 CLOCK_NAMES: Final = {"cpu": "processor time", "wall": "wall-clock time"}
 FORM = "{:.3g}"
 WARM_UP = 2  # sentences of the first document that are translated before timing
-Work = Callable[[Sequence[Document]], list[list[str]]]  # translates documents to lists of sentences
+Work = Callable[[Sequence[Document]], list[Document]]  # translates documents
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,13 +188,8 @@ def _ways(runs: Sequence[OpenedRun], decode: dict[str, Any]) -> Iterator[Way]:
             variants[f"beam {beam}"] = {"beam": beam}
         for what, settings in variants.items():
             changed = run.with_decode({**decode, **settings})
-            work, tokenizer = partial(_translated, changed), run.translator.tokenizer
+            work, tokenizer = partial(translated, changed.translator), run.translator.tokenizer
             yield Way(f"{title}, {what}", changed.signature, left_to_right, work, tokenizer)
-
-
-def _translated(run: OpenedRun, documents: Sequence[Document]) -> list[list[str]]:
-    translations = dict(run.translator.translate(documents))
-    return [list(translations[index].document.sentences) for index in range(len(documents))]
 
 
 def _timed(
@@ -212,10 +208,10 @@ def _timed(
         if setting == "many":
             written = way.work(documents)
         else:
-            written = [sentences for document in documents for sentences in way.work([document])]
+            written = [translation for document in documents for translation in way.work([document])]
         if way.name not in tokens:
             encode = partial(way.tokenizer.encode_batch, side="target")
-            tokens[way.name] = sum(len(ids) for sentences in written for ids in encode(sentences))
+            tokens[way.name] = sum(len(ids) for document in written for ids in encode(document.sentences))
         on_way(1)
         return len(documents)
 
