@@ -9,8 +9,6 @@ import pytest
 from cotext.config.recipe import parse_config
 from cotext.data.documents import ParallelDocument
 from cotext.data.formats import write_parallel
-from cotext.evaluation.requests import DocumentRequest
-from cotext.evaluation.studies.attention.report import report_attention
 from tests.command_line import World, must_refuse, succeed
 from tests.tiny_runs import toy_documents, train_here
 
@@ -77,30 +75,13 @@ def test_what_is_written(docflat: Path, tmp_path: Path) -> None:
     assert 0 < found["gates"]["batch_context.source_context.gate"]["openness"] < 1
 
 
-def test_sentences_without_words_keep_their_numbers(world: World, tmp_path: Path) -> None:
-    path = tmp_path / "d.jsonl"
-    documents = [ParallelDocument("a", ("the cat", "", "a dog"), ("die katze", "", "eine hund"))]
-    write_parallel(path, None, documents, "jsonl")
-    given = {"run": world.run, "document": path, "out": tmp_path / "out", "target": path}
-    report = report_attention(DocumentRequest(**given))
-    assert report.numbers == (1, 3)
-    assert [s["number"] for s in report.as_dict()["sentences"]] == [1, 3]
-
-
 def test_bad_input(world: World, tmp_path: Path) -> None:
     source, target, documents = parallel(tmp_path)
     out = tmp_path / "out"
 
-    short, blank = tmp_path / "short.de", tmp_path / "blank.jsonl"
+    short = tmp_path / "short.de"
     short.write_text("\n".join(documents[0].target[:-1] or ["x", "y"]) + "\n")
-    blank.write_text('{"id": "b", "sentences": ["", ""]}\n')
-    for words, *arguments in (
-        ("no document 'nowhere' among its 12", source, "--document", "nowhere"),
-        ("short.de", source, "--target", short),
-        ("document b has no words", blank),
-        ("unknown decoding setting 'width'", source, "--set", "width=3"),
-    ):
-        must_refuse(words, "attention", world.run, *arguments, "--out", out)
-        assert not out.exists()
+    must_refuse("short.de", "attention", world.run, source, "--target", short, "--out", out)
+    assert not out.exists()
     out.write_text("a file")
     must_refuse("no folder can be made", "attention", world.run, source, "--target", target, "--out", out)
