@@ -428,7 +428,8 @@ def _best(reports: Sequence[dict[str, Any]], key: str, choose: Any) -> dict[str,
     """Return the best value among reports, and the first update that has it."""
     values = ((_number(report, key), report["update"]) for report in reports)
     known = [{"value": value, "update": update} for value, update in values if value is not None]
-    return choose(known, key=lambda entry: entry["value"], default=None)
+    best: dict[str, Any] | None = choose(known, key=lambda entry: entry["value"], default=None)
+    return best
 
 
 def _number(report: dict[str, Any], key: str) -> float | None:
