@@ -1,46 +1,39 @@
-"""`cotext attention` on the command line: what it writes, and what it says of bad input."""
+"""`cotext attention` on the command line: output files, and messages on bad input."""
 
 import json
 import math
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from cotext.config.recipe import parse_config
 from cotext.data.documents import ParallelDocument
 from cotext.data.formats import write_parallel
-from cotext.evaluation.requests import DocumentRequest
-from cotext.evaluation.studies.attention.report import report_attention
 from tests.command_line import World, must_refuse, succeed
 from tests.tiny_runs import toy_documents, train_here
 
 PNG = b"\x89PNG\r\n\x1a\n"
 
 
-SMALL = {"dimension": 16, "feed_forward": 32, "heads": 2, "encoder_layers": 2, "decoder_layers": 1}
-TRAIN = {"max_updates": 2, "max_tokens": 500, "validate_every": 2, "validate_bleu": False, "threads": 1}
-DECODE = {"max_ratio": 1.0, "max_extra": 3}
-
-
-def trained(world: World, run: Path, **sections: dict[str, Any]) -> Path:
-    """A run of two updates, of these settings beside those above."""
-    for name, usual in (("model", SMALL), ("train", TRAIN), ("decode", DECODE)):
-        sections[name] = {**usual, **sections.get(name, {})}
-    train_here(parse_config(sections, "test"), world.folder / "data", run)
-    return run
+SETTINGS = {
+    "model": {
+        **{"dimension": 16, "feed_forward": 32, "heads": 2, "encoder_layers": 2, "decoder_layers": 1},
+        "batch_context": "flat",
+    },
+    "train": {
+        **{"max_updates": 2, "max_tokens": 500, "validate_every": 2, "validate_bleu": False, "threads": 1},
+        "order": "documents",
+    },
+    "decode": {"max_ratio": 1.0, "max_extra": 3, "group_windows": 4},
+    "view": {"kind": "window", "before": 1, "separators": "numbered", "max_tokens": 60},
+}
 
 
 @pytest.fixture(scope="module")
 def docflat(world: World, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return trained(
-        world,
-        tmp_path_factory.mktemp("docflat") / "run",
-        view={"kind": "window", "before": 1, "separators": "numbered", "max_tokens": 60},
-        model={"batch_context": "flat"},
-        train={"order": "documents"},
-        decode={"group_windows": 4},
-    )
+    run = tmp_path_factory.mktemp("docflat") / "run"
+    train_here(parse_config(SETTINGS, "test"), world.folder / "data", run)
+    return run
 
 
 def parallel(folder: Path, format: str = "text") -> tuple[Path, Path, list[ParallelDocument]]:
@@ -82,101 +75,13 @@ def test_what_is_written(docflat: Path, tmp_path: Path) -> None:
     assert 0 < found["gates"]["batch_context.source_context.gate"]["openness"] < 1
 
 
-def test_sentences_without_words_keep_their_numbers(world: World, tmp_path: Path) -> None:
-    path = tmp_path / "d.jsonl"
-    documents = [ParallelDocument("a", ("the cat", "", "a dog"), ("die katze", "", "eine hund"))]
-    write_parallel(path, None, documents, "jsonl")
-    given = {"run": world.run, "document": path, "out": tmp_path / "out", "target": path}
-    report = report_attention(DocumentRequest(**given))
-    assert report.numbers == (1, 3)
-    assert [s["number"] for s in report.as_dict()["sentences"]] == [1, 3]
-
-
 def test_bad_input(world: World, tmp_path: Path) -> None:
     source, target, documents = parallel(tmp_path)
     out = tmp_path / "out"
 
-    short, blank = tmp_path / "short.de", tmp_path / "blank.jsonl"
+    short = tmp_path / "short.de"
     short.write_text("\n".join(documents[0].target[:-1] or ["x", "y"]) + "\n")
-    blank.write_text('{"id": "b", "sentences": ["", ""]}\n')
-    for words, *arguments in (
-        ("no document 'nowhere' among its 12", source, "--document", "nowhere"),
-        ("short.de", source, "--target", short),
-        ("document b has no words", blank),
-        ("unknown decoding setting 'width'", source, "--set", "width=3"),
-    ):
-        must_refuse(words, "attention", world.run, *arguments, "--out", out)
-        assert not out.exists()
+    must_refuse("short.de", "attention", world.run, source, "--target", short, "--out", out)
+    assert not out.exists()
     out.write_text("a file")
     must_refuse("no folder can be made", "attention", world.run, source, "--target", target, "--out", out)
-
-
-@pytest.fixture(scope="module")
-def mcn(world: World, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """In pieces of five sentences."""
-    view = {"kind": "document", "separators": "bracket", "max_tokens": 80, "max_sentences": 5}
-    spans = {"encoder": {"span": "sentence"}, "decoder": {"span": "memory", "score": "transformer_xl"}}
-    model = {**spans, "document_layer": "segment_gate", "cross": {"span": "sentence"}}
-    model |= {"target_positions": "none", "positions": "reset", "segments": "learned"}
-    return trained(world, tmp_path_factory.mktemp("mcn") / "run", view=view, model=model)
-
-
-def test_from_sentence_to_sentence(mcn: Path, tmp_path: Path) -> None:
-    """Zheng et al. 2020, figure 4, of a piece of five sentences and one that has nobody to look at."""
-    source, target, documents = parallel(tmp_path, "docids")
-    chosen = next(d for d in documents if len(d.source) == 6)
-    out = tmp_path / "out"
-    succeed("attention", mcn, source, "--target", target, "--document", chosen.id, "--out", out)
-    found = json.loads((out / "attention.json").read_text())
-    assert "view:document-5s-80" in found["signature"]
-    assert {name: each["attentions"] for name, each in found["kinds"].items()} == {
-        "encoder-document": ["source_document.layer.attention"],
-        "encoder-local": ["encoder.0.attention", "encoder.1.attention"],
-        "decoder": ["decoder.0.attention"],
-        "cross-local": ["decoder.0.cross"],
-    }
-    assert {path.name for path in out.glob("*.png")} == {f"{kind}.png" for kind in found["kinds"]}
-    pairs = {
-        "encoder-document": lambda i, j: i < 5 and j < 5,
-        "encoder-local": lambda i, j: i == j,
-        "decoder": lambda i, j: i == j or (i - 1 == j and i < 5),
-        "cross-local": lambda i, j: i == j,
-    }
-    for kind, sees in pairs.items():
-        each = found["kinds"][kind]
-        for i, row in enumerate(each["share"]):
-            assert [v is not None for v in row] == [sees(i, j) for j in range(6)]
-            if sees(i, i):
-                assert math.isclose(sum(v or 0 for v in row), 1, abs_tol=1e-4)
-                assert math.isclose(each["share_outside"][i], 0, abs_tol=1e-6)
-
-
-def test_gates_to_other_sentences(world: World, tmp_path: Path) -> None:
-    view = {"kind": "window", "before": 1, "separators": "bracket", "max_tokens": 60}
-    model = {"attention": {"others": "gated", "gate_rate": 300.0}, "positions": "reset"}
-    run, out = tmp_path / "run", tmp_path / "out"
-    trained(world, run, view=view, model=model, train={"warmup_updates": 1})
-    source, target, documents = parallel(tmp_path, "docids")
-    chosen = next(d for d in documents if len(d.source) == 6)
-    done = succeed("attention", run, source, "--target", target, "--document", chosen.id, "--out", out)
-    gates = json.loads((out / "attention.json").read_text())["gates"]
-    names = {"encoder.0.attention", "encoder.1.attention", "decoder.0.attention", "decoder.0.cross"}
-    assert gates.keys() == names
-    for each in gates.values():
-        opened = [abs(value) for value in each["open_by_head"]]
-        assert math.isclose(each["openness"], sum(opened) / 2)
-        assert each["openness"] > 0
-        # With one sentence before, all that is given to others goes there.
-        assert each["passed_by_distance"].keys() == {"1"}
-        assert all(map(math.isclose, each["passed_by_distance"]["1"], opened))
-    header = next(line for line in done.out.splitlines() if line.startswith("gates to other sentences"))
-    assert header.split()[4:] == ["head", "1", "head", "2", "1", "back"]
-    assert all(f"{each['open_by_head'][1]:+.3f}" in done.out for each in gates.values())
-
-
-def test_a_sentence_alone_has_no_map_of_its_document(mcn: Path, tmp_path: Path) -> None:
-    source, target, documents = parallel(tmp_path, "docids")
-    chosen = next(d for d in documents if len(d.source) == 1)
-    given = {"run": mcn, "document": source, "target": target, "id": chosen.id}
-    report = report_attention(DocumentRequest(**given, out=tmp_path / "out"))
-    assert {each.kind for each in report.kinds} == {"encoder-local", "decoder", "cross-local"}

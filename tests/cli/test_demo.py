@@ -15,19 +15,11 @@ from cotext.cli import demo
 from cotext.cli.demo import SETTINGS, DemoSystem, _child, own_command, run_demo
 from cotext.config.recipe import load_config
 from cotext.evaluation.studies.compare.measured import read_metrics
-from cotext.evaluation.studies.contrastive.evidence import ContextWindow
 from cotext.interchange.model_names import NamedModel
 from cotext.runtime.integrity import sealed
 from cotext.runtime.processes import Job, run_jobs
 from tests.command_line import World, succeed
 from tests.refusals import must_raise
-
-
-def test_a_clue_is_in_reach_when_the_window_holds_it() -> None:
-    buckets = ("0", "1", "2", "3", ">3", "ahead")
-    for before, after, within in ((0, 0, 1), (1, 0, 2), (3, 0, 4), (4, 1, 6)):
-        window = ContextWindow(before, after, before)
-        assert [window.contains("pronoun", each) for each in buckets] == [n < within for n in range(6)]
 
 
 def test_metrics_are_read_up_to_a_line_being_written(tmp_path: Path) -> None:

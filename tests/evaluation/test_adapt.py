@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from cotext.data.controlled.contrast import training_documents
-from cotext.data.formats import read_documents, read_parallel, write_parallel
+from cotext.data.formats import read_documents, write_parallel
 from cotext.data.tokenizer import TokenizerSettings, train_tokenizer
 from cotext.models.run_folder import describe_file
 from cotext.training.start_settings import written_config
@@ -50,18 +50,6 @@ def test_a_sentence_model_becomes_a_document_system(here: Path, adapted: Outcome
     assert "times through the corpus" in adapted.err
     assert f"cotext translate {here / 'mine'} " in adapted.out
     succeed("translate", here / "mine", here / "all.en", "--out", here / "out.de", "--device", "cpu")
-
-
-def test_whole_documents_are_set_aside(here: Path, adapted: Outcome) -> None:
-    whole = [each.source for each in read_parallel(here / "all.en", here / "all.de")]
-    splits = [
-        [each.source for each in read_parallel(here / "mine.adapt" / "data" / f"{split}.jsonl", None)]
-        for split in ("dev", "test")
-    ]
-    assert [len(each) for each in splits] == [3, 4]
-    held_out = [document for each in splits for document in each]
-    assert [document for document in held_out if whole.count(document) != 1] == []
-    assert json.loads((here / "mine" / "data.json").read_text())["train"]["documents"] == DOCUMENTS - 7
 
 
 def test_the_report_has_scores_tests_and_what_changed(here: Path, adapted: Outcome) -> None:

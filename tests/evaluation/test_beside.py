@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from cotext.config.recipe import load_config
-from cotext.config.sizes import SIZES
 from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite
 from cotext.data.languages import Languages
 from cotext.evaluation.metrics.interface import Score
@@ -142,16 +141,6 @@ def test_rows_of_a_sweep_of_dropout(dropout: float) -> None:
     assert ("Yu et al. 2024, table 2" in found) == (dropout == load_config("casa/latent").model.dropout)
 
 
-def test_rows_of_longer_inputs() -> None:
-    """Li et al. 2022, table XI."""
-    longer = ["view.max_tokens=1024", "model.relative_span=1024"]
-    assert rows(recipe_of(load_config("p-transformer/doc", overrides=longer[:1]))) == {}
-    config = load_config("p-transformer/doc", overrides=longer)
-    assert rows(recipe_of(config)) == {"Li et al. 2022, table XI": {"P-Transformer (doc), 1024"}}
-    plain = rows(recipe_of(load_config("p-transformer/doc")))
-    assert plain["Li et al. 2022, table XI"] == {"P-Transformer (doc)"}
-
-
 def test_a_score_on_tokenised_text_needs_words() -> None:
     """What a run writes is not tokenised: split at spaces, it has another BLEU than the paper's."""
     table = ("Yu et al. 2024, table 2", "TED s-BLEU")
@@ -169,13 +158,6 @@ def test_a_row_with_two_settings_needs_both() -> None:
         assert found == {"Li et al. 2022, table VI": {row}}
     # What is described in words is no setting of ours.
     assert not MatchedRecipe("p-transformer/doc+sent", ()).fits("sentences as input")
-
-
-@loop_over("size", [name for name in SIZES if name != "ted"])
-@loop_over("name", ["focused-concatenation/s4to4-shift-cd", "casa/latent", "p-transformer/doc"])
-def test_a_size_is_no_change(size: str, name: str) -> None:
-    config = load_config(name, size, ["train.max_updates=3"])
-    assert recipe_of(config) == MatchedRecipe(name, ())
 
 
 def test_changes_of_a_recipe() -> None:

@@ -2,8 +2,6 @@ from collections.abc import Sequence
 
 import pytest
 import sacrebleu
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from cotext.data.documents import Document
 from cotext.evaluation.metrics.bleu import PROTOCOLS, build_metric, piece_sizes
@@ -124,21 +122,6 @@ def test_pieces_by_hand() -> None:
     # Chinese is counted as it is scored, by characters.
     assert piece_sizes(single("灯很新。", "它很亮。", "好"), 8, "zh") == [[2, 1]]
     assert piece_sizes(single("灯很新。", "它很亮。", "好"), 8) == [[3]]
-
-
-@settings(max_examples=50)
-@given(st.lists(st.integers(0, 9), max_size=12), st.integers(1, 12))
-def test_laws_of_pieces(lengths: list[int], limit: int) -> None:
-    (pieces,) = piece_sizes(single(*("w " * length for length in lengths)), limit)
-    assert sum(pieces) == len(lengths)
-    start, tokens = 0, []
-    for size in pieces:
-        tokens.append(sum(lengths[start : start + size]))
-        assert tokens[-1] <= limit or size - lengths[start : start + size].count(0) == 1
-        start += size
-    # No piece could have taken the first sentence of the next.
-    firsts = [lengths[sum(pieces[:place])] for place in range(1, len(pieces))]
-    assert all(whole + first > limit for whole, first in zip(tokens, firsts, strict=False))
 
 
 def test_counts_of_segments_make_the_score() -> None:

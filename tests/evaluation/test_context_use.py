@@ -226,9 +226,13 @@ def translator(config: Config) -> DocumentTranslator:
 @loop_over("name", SYSTEMS)
 def test_in_its_excerpt_a_sentence_is_what_it_is_in_its_document(name: str) -> None:
     t = translator(SYSTEMS[name])
-    [whole] = t.score_tokens([(LONG, range(len(LONG)))])
+    [whole], [sentences] = t.score_tokens([(LONG, range(len(LONG)))]), t.score([LONG])
     for found, expected in zip(score_excerpts(t, excerpts(t, LONG)), whole, strict=True):
         assert found == pytest.approx(expected, abs=1e-9)
+    assert [(len(s), sum(s)) for s in whole] == [
+        (s.tokens, pytest.approx(s.log_probability)) for s in sentences
+    ]
+    assert t.score_tokens([(LONG, (3, 2))])[0] == [pytest.approx(whole[3]), ()]
 
 
 @loop_over("name", SYSTEMS)
@@ -247,17 +251,6 @@ def test_a_sentence_sees_what_it_reaches_and_nothing_else(name: str) -> None:
             assert moved <= (j in sees[i] and bool(a)), (i, j)
             # Other rows may show less than they see.
             assert name == "such rows, with context" or moved == (j in sees[i] and bool(a)), (i, j)
-
-
-@loop_over("name", SYSTEMS)
-def test_tokens_add_up_to_sentences(name: str) -> None:
-    t = translator(SYSTEMS[name])
-    [tokens], [sentences] = t.score_tokens([(LONG, range(len(LONG)))]), t.score([LONG])
-    assert [len(s) for s in tokens] == [s.tokens for s in sentences]
-    assert [sum(s) for s in tokens] == pytest.approx([s.log_probability for s in sentences])
-    chosen = t.score_tokens([(LONG, (3, 2))])
-    assert chosen[0][0] == pytest.approx(tokens[3])
-    assert chosen[0][1] == ()
 
 
 def test_a_sentence_system_makes_no_use_of_context() -> None:

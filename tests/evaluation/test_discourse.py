@@ -47,6 +47,13 @@ def test_scores_by_hand() -> None:
     assert values(half)["TCP"] == pytest.approx(79.3701, abs=1e-4)
 
 
+def test_counts_and_signature() -> None:
+    tcp = measure_discourse(MARKED, {"x": documents(TENSE, JOINED, ("Ann left .",))}, REFERENCE)["x"][3]
+    assert tcp.statistics.counts.tolist() == [[2, 2, 0, 0, 0, 0], [0, 0, 1, 1, 0, 0], [0, 0, 0, 0, 0, 1]]
+    assert (tcp.score.components["TC_hits"], tcp.score.components["PT_marks"]) == (2.0, 1.0)
+    assert "protocol:tcp|unit:document|window:20+20|case:mixed|tok:none|" in tcp.score.signature
+
+
 def test_renderings_of_several_words_and_case() -> None:
     tense, joined = ("She caught sight of the lamp .", "It shone ."), ("It was late .", "but they came .")
     ours = documents(tense, joined, PRONOUN)
@@ -69,23 +76,6 @@ def test_windows_at_the_end_and_one_phenomenon_alone() -> None:
     assert hits([Mark(1, ("a",))], [], 60) == [False]
     measured = measure_discourse(MARKED[2:], {"x": REFERENCE[2:]}, REFERENCE[2:])["x"]
     assert [each.score.title for each in measured] == ["PT"]
-
-
-def test_counts_by_document_make_the_scores() -> None:
-    measured = measure_discourse(
-        MARKED, {"a": REFERENCE, "b": documents(TENSE, JOINED, ("Ann left .",))}, REFERENCE
-    )
-    assert [each.score.components for each in measured["b"]][:3] == [
-        {"TC_hits": 2.0, "TC_marks": 2.0},
-        {"CP_hits": 1.0, "CP_marks": 1.0},
-        {"PT_hits": 0.0, "PT_marks": 1.0},
-    ]
-    assert measured["b"][3].statistics.counts.tolist() == [
-        [2, 2, 0, 0, 0, 0],
-        [0, 0, 1, 1, 0, 0],
-        [0, 0, 0, 0, 0, 1],
-    ]
-    assert "protocol:tcp|unit:document|window:20+20|case:mixed|tok:none|" in measured["a"][3].score.signature
 
 
 def test_plain_text_is_tokenised() -> None:

@@ -17,7 +17,7 @@ from cotext.evaluation.studies.contrastive.evidence import (
     render_evidence,
     weigh,
 )
-from tests.deciding import FORMS, UNBALANCED, dashes, decided, guesser, natural_suite, reader, readings_of
+from tests.deciding import UNBALANCED, dashes, decided, guesser, natural_suite, reader, readings_of
 from tests.loops import loop_over
 
 
@@ -165,13 +165,6 @@ def test_forms_and_balanced_weights_by_hand() -> None:
     # Half of the examples: the mean of two recalls; the other half: one recall.
     assert weights == pytest.approx([1 / 2 / 2 / 3] * 3 + [1 / 2 / 2] + [1 / 2 / 4] * 4)
     assert sum(weights) == pytest.approx(1)
-
-
-@pytest.mark.parametrize("form", FORMS)
-def test_whoever_prefers_one_form_has_the_balanced_accuracy_of_guessing(form: str) -> None:
-    weights = balanced_weights([choice_of(example) for example in UNBALANCED.examples])
-    right = [FORMS[example.correct] == form for example in UNBALANCED.examples]
-    assert sum(w for w, r in zip(weights, right, strict=True) if r) == pytest.approx(1 / 3)
 
 
 def example(name: str, *source: str, document: str = "") -> ContrastiveExample:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from sacrebleu.metrics.chrf import CHRF
 
 from cotext.data.nbest_lists import Candidate, Candidates
-from cotext.evaluation.metrics.mbr import Pool, chrf_utilities, decide_sentences, pooled
+from cotext.evaluation.metrics.mbr import Pool, chrf_utilities, decide, pooled
 from cotext.evaluation.statistics.sufficient_statistics import chrf_pairs, shared
 from tests.refusals import must_raise
 
@@ -45,15 +45,14 @@ def test_a_choice_worked_by_hand() -> None:
     """What most agree with, though no system ranks it first; the third column is what weights make of it."""
     utility = np.array([[10.0, 2.0, 0.0], [4.0, 10.0, 4.0], [0.0, 2.0, 10.0]])
     even = Pool(("a", "b", "c"), np.full((1, 3), 1 / 3))
-    assert decide_sentences([even], [utility]).chosen == (1,)
     first = Pool(("a", "b", "c"), np.array([[0.9, 0.05, 0.05]]))
-    decision = decide_sentences([first, even], [utility, utility])
-    assert decision.chosen == (0, 1)
     # 0.9 * 10 + 0.05 * 2 = 9.1, and (4 + 10 + 4) / 3 = 6; of the first ones 9.1 and (10 + 2 + 0) / 3 = 4.
-    assert decision.utility == pytest.approx(15.1)
-    assert decision.utility_of_first == pytest.approx(13.1)
+    for pool, chosen, best, of_first in ((first, 0, 9.1, 9.1), (even, 1, 6.0, 4.0)):
+        decision = decide(pool, utility)
+        assert decision.chosen == chosen
+        assert (decision.utility, decision.utility_of_first) == pytest.approx((best, of_first))
     utility = np.array([[5.0, 1.0], [1.0, 5.0 + 1e-13]])
-    assert decide_sentences([Pool(("a", "b"), np.full((1, 2), 0.5))], [utility]).chosen == (0,)
+    assert decide(Pool(("a", "b"), np.full((1, 2), 0.5)), utility).chosen == 0
 
 
 def test_probabilities_of_lists() -> None:

@@ -8,9 +8,7 @@ import pytest
 
 from cotext.evaluation.statistics.seeds import (
     Difference,
-    Spread,
     compare_accuracies,
-    corrected,
     paired_test,
     student_p,
     student_quantile,
@@ -36,14 +34,6 @@ def test_student_t_is_that_of_the_tables(degrees: float, quantile: float) -> Non
     assert student_quantile(degrees) == pytest.approx(quantile, abs=1e-4)
     assert student_p(quantile, degrees) == pytest.approx(0.05, abs=1e-5)
     assert student_p(-quantile, degrees) == student_p(quantile, degrees)
-
-
-def test_spread_and_correction() -> None:
-    spread = Spread((1.0, 2.0, 6.0))
-    assert (spread.mean, spread.deviation) == (3.0, pytest.approx(math.sqrt(7)))
-    assert Spread((1.0,)).deviation is None
-    found = corrected([Difference(1.0, (0.0, 2.0), p) for p in (0.01, 0.04)])
-    assert [each.p_corrected for each in found] == [0.02, 0.04]
 
 
 def apart(first: list[Statistics], second: list[Statistics]) -> Difference:

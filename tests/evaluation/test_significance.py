@@ -5,7 +5,6 @@ import os
 import random
 import tracemalloc
 from itertools import product
-from typing import get_args
 from unittest.mock import patch
 
 import numpy as np
@@ -23,16 +22,13 @@ from cotext.evaluation.statistics.significance import (
     ALL_PATTERNS,
     McNemar,
     Resampling,
-    Test,
+    are_too_few,
     bootstrap_scores,
     compared_pairs,
     flipped_counts,
     flipped_sums,
     holm,
-    least_p,
     mcnemar,
-    reversed_p,
-    shifted_p,
     swapped_differences,
     swapped_p,
 )
@@ -40,9 +36,8 @@ from cotext.evaluation.statistics.sufficient_statistics import Floats, Statistic
 from tests.loops import loop_over
 from tests.refusals import must_raise
 
-TESTS: tuple[Test, ...] = get_args(Test)
 WORDS = list("abcdefghijklmnopqrst.")
-METRICS = {"BLEU": BLEU(force=True), "none": BLEU(smooth_method="none"), "chrF2": CHRF(), "TER": TER()}
+METRICS = {"BLEU": BLEU(force=True), "chrF2": CHRF(), "TER": TER()}
 
 
 def corpora(sentences: int, seed: int, *error_rates: float) -> tuple[list[str], list[list[str]]]:
@@ -68,15 +63,6 @@ def plain(values: list[float]) -> Statistics:
     """A score that is a mean: everything about it is known in closed form."""
     counts = np.stack([np.array(values, dtype=float), np.ones(len(values))], axis=1)
     return Statistics(counts, np.arange(len(values)), "sentence", lambda sums: 100 * sums[:, 0] / sums[:, 1])
-
-
-@loop_over("name", METRICS)
-def test_scores_from_sums_are_sacrebleus(name: str) -> None:
-    metric = METRICS[name]
-    reference, hypotheses = corpora(30, 1, 0.0, 0.1, 0.5, 1.0)
-    for hypothesis in [*hypotheses, [""] * 30, ["c"] * 30, ["a b"] * 30]:
-        ours = counted(metric, hypothesis, reference)
-        assert ours.score == pytest.approx(metric.corpus_score(hypothesis, [reference]).score, abs=1e-9)
 
 
 def paired(systems: dict[str, Statistics], **settings: object) -> PairedTest:
@@ -145,11 +131,8 @@ def test_the_samples_are_sacrebleus(name: str, chunk: int, monkeypatch: pytest.M
     assert swapped[name][1].p_value == pytest.approx(strict)
     assert strict <= swapped_p(differences, observed) <= strict + 0.02
 
-    ours_one, ours_other = bootstrap_scores([first, second], resampling)
+    _, ours_other = bootstrap_scores([first, second], resampling)
     assert drawn[name][1].mean == pytest.approx(ours_other.mean(), rel=1e-6)  # it adds in 32 bits
-    distances = abs(ours_other - ours_one)
-    one_tail = (np.sum(distances - distances.mean() > abs(observed)) + 1) / 301
-    assert drawn[name][1].p_value == pytest.approx(one_tail)
     ordered = np.sort(ours_other)
     assert drawn[name][1].ci == pytest.approx((ordered[300 - 7 - 1] - ordered[7]) / 2, rel=1e-5)
 
@@ -157,10 +140,9 @@ def test_the_samples_are_sacrebleus(name: str, chunk: int, monkeypatch: pytest.M
 def test_a_system_against_itself_is_not_significant() -> None:
     reference, (one,) = corpora(30, 3, 0.3)
     same = counted(METRICS["BLEU"], one, reference)
-    for test in TESTS:
-        found = apart(same, same, test=test, samples=200)
-        assert (found.p, found.p_corrected, found.difference) == (1.0, 1.0, 0.0)
-        assert found.interval_95 == (0.0, 0.0)
+    found = apart(same, same, samples=200)
+    assert (found.p, found.p_corrected, found.difference) == (1.0, 1.0, 0.0)
+    assert found.interval_95 == (0.0, 0.0)
 
 
 def test_randomisation_against_all_swaps() -> None:
@@ -172,47 +154,6 @@ def test_randomisation_against_all_swaps() -> None:
     # Three standard errors of a share among 20,000.
     assert found.p == pytest.approx(exact, abs=3 * math.sqrt(exact * (1 - exact) / 20_000))
     assert found.difference == pytest.approx(100 * sum(gains) / 8)
-
-
-def test_bootstrap_of_a_mean_has_its_known_spread() -> None:
-    generator = np.random.default_rng(5)
-    one, other = plain(generator.normal(0, 1, 200).tolist()), plain(generator.normal(0.15, 1, 200).tolist())
-    gains = (other.counts - one.counts)[:, 0]
-    # The bootstrap variance of a mean is the plain (not the unbiased) variance over n.
-    error = 100 * gains.std() / math.sqrt(200)
-    found, koehn = (apart(one, other, test=test, samples=20_000) for test in ("bootstrap", "koehn"))
-    low, high = found.interval_95
-    assert (high - low) / (2 * 1.96) == pytest.approx(error, rel=0.03)
-    z = found.difference / error
-    assert found.p == pytest.approx(math.erfc(abs(z) / math.sqrt(2)), abs=0.012)
-    assert koehn.p == pytest.approx(0.5 * math.erfc(abs(z) / math.sqrt(2)), abs=0.012)
-    assert (koehn.difference, koehn.interval_95) == (found.difference, found.interval_95)
-    signatures = [paired({"a": one, "b": other}, test=test, samples=100).signature for test in TESTS]
-    assert ["|sides:1|" in signature for signature in signatures] == [False, False, True]
-
-
-def test_p_by_hand() -> None:
-    """Of eight samples five have the sign of what was observed, one has none and two the other."""
-    samples = np.array([1.0, 2, 3, 1, 1, 0, -1, -2])
-    assert reversed_p(samples, 0.5) == reversed_p(-samples, -0.5) == pytest.approx(3 / 8)
-    assert reversed_p(samples, -0.5) == pytest.approx(6 / 8)
-    assert reversed_p(samples, 0.0) == 1.0
-    assert reversed_p(np.ones(9), 2.0) == 0.0
-    assert swapped_p(np.zeros(99), 1.0) == pytest.approx(1 / 100)
-    assert shifted_p(np.full(99, 3.0), 3.0) == pytest.approx(1 / 100)
-    # Three of nine stray from their mean, 2, by at least 2, on either side.
-    assert shifted_p(np.array([0, 4, 2, 2, 2, 2, 2, 1, 3.0]), 2.0) == pytest.approx(3 / 10)
-
-
-@settings(max_examples=30)
-@given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), min_size=3, max_size=12))
-def test_swapping_the_systems_changes_signs_alone(values: list[tuple[int, int]]) -> None:
-    one, other = plain([float(a) for a, _ in values]), plain([float(b) for _, b in values])
-    for test in TESTS:
-        there, back = (apart(*pair, test=test, samples=200) for pair in ((one, other), (other, one)))
-        assert there.difference == -back.difference
-        assert there.p == back.p
-        assert there.interval_95 == pytest.approx(tuple(-end for end in reversed(back.interval_95)))
 
 
 def test_documents_are_more_careful_than_sentences() -> None:
@@ -238,6 +179,7 @@ def test_holm_and_pairs_by_hand() -> None:
     assert holm([0.6, 0.7]) == [1.0, 1.0]
     assert holm([0.2]) == [0.2]
     assert holm([]) == []
+    assert swapped_p(np.zeros(99), 1.0) == pytest.approx(1 / 100)
     assert compared_pairs(["a", "b", "c"], None) == [("a", "b"), ("a", "c"), ("b", "c")]
     assert compared_pairs(["a", "b", "c"], "b") == [("b", "a"), ("b", "c")]
     must_raise("no system 'x' to compare with; systems are a, b", compared_pairs, ["a", "b"], "x")
@@ -280,18 +222,6 @@ def test_mcnemar_by_hand() -> None:
     assert by_case([True, False], [False, True]).p_mid == 1.0
 
 
-@settings(max_examples=50)
-@given(st.lists(st.tuples(st.booleans(), st.booleans()), min_size=1, max_size=40))
-def test_laws_of_mcnemar(cases: list[tuple[bool, bool]]) -> None:
-    there = by_case([a for a, _ in cases], [b for _, b in cases])
-    back = by_case([b for _, b in cases], [a for a, _ in cases])
-    assert there.p_mid == pytest.approx(back.p_mid)
-    assert there.difference == pytest.approx(-back.difference)
-    trials, smaller = there.only_baseline + there.only_system, min(there.only_baseline, there.only_system)
-    tail, term = sum(math.comb(trials, k) for k in range(smaller + 1)), math.comb(trials, smaller)
-    assert there.p_mid == pytest.approx(min(1.0, (2 * tail - term) / 2**trials))
-
-
 def mid_p(differences: list[int]) -> tuple[float, float]:
     """Over all patterns of signs, one by one: the exact p-value and mid-p."""
     observed = abs(sum(differences))
@@ -318,7 +248,7 @@ def test_flipped_signs_by_hand() -> None:
     assert flipped_sums([3.0, 2.0, -1.0], 100, 1) == 4 / 8
     assert flipped_counts([0, 0]) == 1.0
     for count in range(1, 12):
-        assert least_p(count) == pytest.approx(flipped_sums([0.5] * count, 100, 1))
+        assert are_too_few(count, 2) == (2 * flipped_sums([0.5] * count, 100, 1) >= 0.05)
     values = [0.5] * 40 + [-0.5] * 20
     # At most 20 of 60 tosses, on either side.
     tail = 2 * sum(math.comb(60, k) for k in range(21)) / 2**60

@@ -75,10 +75,10 @@ def test_ratios_are_those_of_a_round() -> None:
     tokenizer = WordTokenizer(["x", "y", "z"])
 
     def way(name: str, left_to_right: bool) -> Way:
-        def work(documents: Sequence[Document]) -> list[list[str]]:
+        def work(documents: Sequence[Document]) -> list[Document]:
             nonlocal now
             now += next(takes[name])
-            return [list(document.sentences) for document in documents]
+            return list(documents)
 
         return Way(name, name, left_to_right, work, tokenizer)
 

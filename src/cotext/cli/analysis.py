@@ -3,12 +3,7 @@
 import typer
 
 from cotext.cli.options import Json, as_json, check_shard_output, do_shard, output, write_figures
-from cotext.evaluation.requests import (
-    ContextRequest,
-    CxmiRequest,
-    DocumentRequest,
-    SpeedRequest,
-)
+from cotext.evaluation.requests import ContextRequest, CxmiRequest, DocumentRequest, SpeedRequest
 
 
 def attention(request: DocumentRequest, json: Json = False) -> None:

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from cotext.evaluation.metrics.contrastive import ContrastiveReport
     from cotext.evaluation.metrics.generative import GenerativeReport
     from cotext.evaluation.studies.contrastive.evidence import ContextWindow, Evidence
-    from cotext.language_models.client import Client
     from cotext.translation.open import OpenedRun
 
     Suites = Sequence[tuple[Path, ContrastiveSuite]]
@@ -94,7 +93,7 @@ def write_reports(
     from cotext.evaluation.metrics.contrastive import render_table
     from cotext.evaluation.metrics.generative import render_forms
     from cotext.evaluation.studies.contrastive.contrastive import evidence_of
-    from cotext.evaluation.studies.contrastive.decisions import ALL_SUITES, pool, to_pool
+    from cotext.evaluation.studies.contrastive.decisions import ALL_SUITES, pool
 
     tell = _tell_unless(json)
     evidence: dict[str, list[Evidence]] = {}
@@ -114,8 +113,7 @@ def write_reports(
         judged[key], named[key] = report, suite
         if report.readings is not None:
             evidence[key] = evidence_of(suite, report.readings, window)
-    if together := to_pool(named):
-        pooled = pool(together, judged)
+    if pooled := pool(named, judged):
         tell(f"{ALL_SUITES}, clues in other sentences\n{render_table(pooled)}\n")
         reports[ALL_SUITES] = pooled.as_dict()
     if evidence:
@@ -148,8 +146,15 @@ def _conclude(found: "dict[str, list[Evidence]]", reports: dict[str, Any], tell:
 def _by_endpoint(request: ContrastiveRequest, suites: "Suites", json: bool) -> None:
     """Evaluate the translations of suites by a language model behind an API."""
     from cotext.data.languages import check_pair
+    from cotext.evaluation.studies.contrastive.contrastive import write_endpoint_forms
     from cotext.evaluation.studies.contrastive.evidence import ContextWindow
     from cotext.language_models.client import Client
+    from cotext.runtime.progress import meter
+
+    def translated(client: Client) -> "Iterator[Found]":
+        for _, suite in suites:
+            with meter(f"{suite.name}, translating", 0) as progress:
+                yield None, write_endpoint_forms(client, suite, progress.restart, progress.advance)
 
     require_for_endpoints(request, request.run, FOR_RUNS)
     with output(request.out, request.suites), Client(request.run, dict(request.decode)) as client:
@@ -157,14 +162,6 @@ def _by_endpoint(request: ContrastiveRequest, suites: "Suites", json: bool) -> N
             check_pair(client.endpoint.languages, suite.languages, f"{path}", f"{request.run} translates")
         tell = _tell_unless(json)
         tell("evaluated by the translations of the model, without scores of candidates\n")
-        found = ((None, _written_forms(client, suite)) for _, suite in suites)
-        write_reports(request.out, suites, found, SuiteRules(), ContextWindow(0, 0, 0), json)
+        window = ContextWindow(0, 0, 0)
+        write_reports(request.out, suites, translated(client), SuiteRules(), window, json)
         tell(printable(str(client.counts)))
-
-
-def _written_forms(client: "Client", suite: "ContrastiveSuite") -> "GenerativeReport":
-    from cotext.evaluation.studies.contrastive.contrastive import write_endpoint_forms
-    from cotext.runtime.progress import meter
-
-    with meter(f"{suite.name}, translating", 0) as progress:
-        return write_endpoint_forms(client, suite, progress.restart, progress.advance)

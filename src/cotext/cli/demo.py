@@ -60,25 +60,18 @@ class DemoSystem:
 
 @dataclass(frozen=True, slots=True)
 class DemoSettings:
-    """The settings of the demonstration. The system that takes longest to train is the last."""
+    """The settings of the demonstration. The system that takes longest to train is the last.
 
-    systems: tuple[DemoSystem, ...]
-    overrides: tuple[str, ...]  # settings of all systems, before the settings of each system
-    size: str
-    documents: int
-    seed: int
-    contrastive_examples: int
-    test_documents: int
+    `overrides` holds the settings of all systems; the settings of a system replace them.
+    """
 
-
-SETTINGS = DemoSettings(
     # Context discounting learns more slowly: labels of the three context sentences have a weight of 0.01.
-    systems=(
+    systems: tuple[DemoSystem, ...] = (
         DemoSystem("sentence", "focused-concatenation/base", ("train.max_updates=500",)),
         DemoSystem("s4to4", "focused-concatenation/s4to4", ("train.max_updates=1125",)),
         DemoSystem("s4to4-shift-cd", "focused-concatenation/s4to4-shift-cd", ("train.max_updates=1500",)),
-    ),
-    overrides=(
+    )
+    overrides: tuple[str, ...] = (
         "train.log_every=20",
         "train.validate_bleu=false",
         # Short training has not converged: older checkpoints would make the average worse.
@@ -90,13 +83,15 @@ SETTINGS = DemoSettings(
         # With small batches, the model learns more from the same number of tokens.
         "train.max_tokens=625",
         "train.learning_rate=0.003",
-    ),
-    size="tiny",
-    documents=SIZES["small"],
-    seed=1,
-    contrastive_examples=300,
-    test_documents=50,
-)
+    )
+    size: str = "tiny"
+    documents: int = SIZES["small"]
+    seed: int = 1
+    contrastive_examples: int = 300
+    test_documents: int = 50
+
+
+SETTINGS = DemoSettings()
 
 INTRODUCTION = """\
 Cotext trains three tiny systems on a synthetic English-German corpus. Some words can be translated only
@@ -177,21 +172,18 @@ def _prepare(out: Path, settings: DemoSettings) -> None:
 
 def _jobs(out: Path, settings: DemoSettings) -> list[Job]:
     """Return the jobs: training, longest first, then evaluation, which starts when its system is trained."""
-    longest_first = settings.systems[::-1]
-    training = [
-        _training(out, system, settings, f"train {system.name} ({number} of {len(longest_first)})")
-        for number, system in enumerate(longest_first, 1)
-    ]
     (out / "results").mkdir(exist_ok=True)
-    measuring = [
-        _evaluation(out, system, job.name) for system, job in zip(longest_first, training, strict=True)
-    ]
+    longest_first = settings.systems[::-1]
+    training, measuring = [], []
+    for number, system in enumerate(longest_first, 1):
+        name = f"train {system.name} ({number} of {len(longest_first)})"
+        training.append(_training(out, system, settings, name))
+        measuring.append(_evaluation(out, system, name))
     return [*training, *measuring]
 
 
 def _training(out: Path, system: DemoSystem, settings: DemoSettings, name: str) -> Job:
     run = out / system.name
-    # The settings of a system replace those of all systems.
     by_key = {override.partition("=")[0]: override for override in (*settings.overrides, *system.overrides)}
     overrides = list(by_key.values())
     config = load_config(system.recipe, settings.size, overrides)

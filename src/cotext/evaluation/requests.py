@@ -98,11 +98,6 @@ class PairedTests(Request):
         default=None,
         needs="paired",
     )
-    test: Literal["randomisation", "bootstrap", "koehn"] = option(
-        "With --paired: the test, which is randomisation (default), bootstrap or koehn.",
-        default="randomisation",
-        needs="paired",
-    )
     unit: Literal["document", "sentence"] = option(
         "With --paired: resample documents (default) or sentences: document or sentence.",
         default="document",
@@ -117,7 +112,7 @@ class PairedTests(Request):
 
         if not self.paired:
             return None
-        return Resampling(test=self.test, unit=self.unit, samples=self.samples, seed=self.seed)
+        return Resampling(unit=self.unit, samples=self.samples, seed=self.seed)
 
 
 class EvaluationRequest(Protocols, TargetLanguage, Words, DocumentComet, PairedTests, CorpusFormat):

@@ -27,14 +27,13 @@ class RefusalError(Exception):
 
 @dataclass(frozen=True)
 class Window:
-    """A sentence as COMET reads it, after `context` sentences on every side.
+    """A sentence as COMET reads it, after context sentences on every side.
 
     `shrunk`: more previous sentences were requested than the encoder has room for. `cut`: the sentence does
     not fit even without context, so that COMET drops its end.
     """
 
     texts: Texts
-    context: int
     shrunk: bool
     cut: bool
 
@@ -71,7 +70,7 @@ def build_windows(
             fitting = fits(texts)
             if fitting:
                 break
-        windows.append(Window(texts, context, context < possible, not fitting))
+        windows.append(Window(texts, context < possible, not fitting))
     return windows
 
 

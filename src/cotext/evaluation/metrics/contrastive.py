@@ -72,7 +72,7 @@ _HAN_AND_KANA: Final = "\\u3040-\\u30ff\\u3400-\\u9fff"
 _WORD: Final = re.compile(f"[{_HAN_AND_KANA}]|[^\\W{_HAN_AND_KANA}]+|[^\\w\\s]")
 
 Form = tuple[str, ...]
-CandidateSet = tuple[frozenset[Form], Form]
+Choice = tuple[frozenset[Form], Form]  # the forms to choose from, and the right one
 
 
 def words_of(sentence: str) -> Counter[str]:
@@ -98,13 +98,12 @@ def forms_of(example: ContrastiveExample) -> list[Form]:
     return [tuple(sorted((counts - common).elements())) for counts in words]
 
 
-def choice_of(example: ContrastiveExample) -> CandidateSet:
-    """Return the forms to choose from, and the right one."""
+def choice_of(example: ContrastiveExample) -> Choice:
     forms = forms_of(example)
     return frozenset(forms), forms[example.correct]
 
 
-def balanced_weights(choices: Sequence[CandidateSet]) -> list[float]:
+def balanced_weights(choices: Sequence[Choice]) -> list[float]:
     """Return the weights of examples in balanced accuracy; they add up to 1.
 
     Balanced accuracy is the mean of the recalls of the right forms (Brodersen et al. 2010). It is computed
@@ -223,12 +222,11 @@ class GroupedReport(Generic[Figures]):
 
     def named_groups(self) -> list[tuple[str, Figures]]:
         """Return all groups with their names, such as "distance 1"."""
-        groups = [("all", self.overall)]
-        groups += [(f"phenomenon {name}", figures) for name, figures in self.by_phenomenon.items()]
-        groups += [(f"distance {name}", figures) for name, figures in self.by_distance.items()]
-        for tag, values in self.by_tag.items():
-            groups += [(f"{tag} {value}", figures) for value, figures in values.items()]
-        return groups
+        named = [("all", self.overall)]
+        kinds = [("phenomenon", self.by_phenomenon), ("distance", self.by_distance), *self.by_tag.items()]
+        for kind, groups in kinds:
+            named += [(f"{kind} {name}", figures) for name, figures in groups.items()]
+        return named
 
 
 def grouped(
@@ -323,9 +321,9 @@ def contrastive_accuracy(
     if not suite.examples:
         raise CotextError(f"contrastive suite {suite.name!r} has no examples")
 
-    def judge(scores: Sequence[CandidateScores]) -> tuple[Decision, ...]:
+    def judge(scores: Sequence[CandidateScores]) -> list[Decision]:
         pairs = zip(suite.examples, scores, strict=True)
-        return tuple(decide(example, item, tie=tie, score=score) for example, item in pairs)
+        return [decide(example, item, tie=tie, score=score) for example, item in pairs]
 
     decisions = judge(scores)
     readings = None
@@ -333,9 +331,20 @@ def contrastive_accuracy(
         tokens = {e.id: s.tokens[e.correct] for e, s in zip(suite.examples, scores, strict=True)}
         by_context = {"true": scores, **controls}
         readings = Readings({kind: _reading(suite, s, judge(s)) for kind, s in by_context.items()}, tokens)
+    return summarise(signature, suite.examples, decisions, documents_of(suite.examples), readings)
+
+
+def summarise(
+    signature: str,
+    examples: Sequence[ContrastiveExample],
+    decisions: Sequence[Decision],
+    documents: Sequence[int],
+    readings: Readings | None = None,
+) -> ContrastiveReport:
+    """Return the report on decided examples, with the document number of each."""
     judged = [
         (example, (len(example.candidates), decision, choice_of(example)))
-        for example, decision in zip(suite.examples, decisions, strict=True)
+        for example, decision in zip(examples, decisions, strict=True)
     ]
     overall, by_phenomenon, by_distance, by_tag = grouped(judged, _accuracy)
     return ContrastiveReport(
@@ -351,10 +360,10 @@ def contrastive_accuracy(
         aggregates=distance_aggregates(
             {bucket: (item.percent, item.total) for bucket, item in by_distance.items()}
         ),
-        undecidable=sum(bool(example.identical_to_correct) for example in suite.examples),
-        examples=tuple(example.id for example in suite.examples),
-        documents=tuple(documents_of(suite.examples)),
-        decisions=decisions,
+        undecidable=sum(bool(example.identical_to_correct) for example in examples),
+        examples=tuple(example.id for example in examples),
+        documents=tuple(documents),
+        decisions=tuple(decisions),
         readings=readings,
     )
 
@@ -406,9 +415,7 @@ def distance_aggregates(buckets: Mapping[str, tuple[float, int]]) -> dict[str, f
     if "unknown" in buckets:
         return {}
     present = [bucket for bucket in CONTEXT_BUCKETS if bucket in buckets]
-    aggregates: dict[str, float] = {}
-    if present:
-        aggregates["disc"] = _weighted(buckets[bucket] for bucket in present)
+    aggregates = {"disc": _weighted(buckets[bucket] for bucket in present)} if present else {}
     if len(present) == len(CONTEXT_BUCKETS):
         aggregates["disc_avg"] = sum(buckets[bucket][0] for bucket in present) / len(present)
     if present and "0" in buckets:
@@ -454,7 +461,7 @@ def _comparable(example: ContrastiveExample, scores: CandidateScores, score: Sco
     return [value / tokens for value, tokens in zip(scores.log_probabilities, scores.tokens, strict=True)]
 
 
-def _accuracy(outcomes: Sequence[tuple[int, Decision, CandidateSet]]) -> Accuracy:
+def _accuracy(outcomes: Sequence[tuple[int, Decision, Choice]]) -> Accuracy:
     """Return the accuracy from the number of candidates, the decision and the choice of each example."""
     candidates, decisions, choices = zip(*outcomes, strict=True)
     weights = balanced_weights(choices)

@@ -122,9 +122,8 @@ def generative_accuracy(
             f"contrastive suite {suite.name!r} has no example whose candidates differ in a word"
         )
     parts = {"suite": suite.name, "n": str(len(decided)), "reading": "generative", "case": "folded"}
-    undecidable = len(outcomes) - len(decided)
     figures = grouped(decided, lambda group: Forms(*(Counter(group)[name] for name in OUTCOMES)))
-    return GenerativeReport(signed(parts, recipe), *figures, undecidable, tuple(outcomes))
+    return GenerativeReport(signed(parts, recipe), *figures, outcomes.count(None), tuple(outcomes))
 
 
 def render_forms(report: GenerativeReport) -> str:

@@ -62,23 +62,19 @@ def pooled(lists: Sequence[Candidates], weighting: Weighting) -> Pool:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The selected translation of every sentence, and the expected utilities, summed over sentences.
+    """The index of the selected translation of a sentence; expected utilities of this and the first one."""
 
-    `utility`: utility of the selected translations; `utility_of_first`: utility of the first translations.
-    """
-
-    chosen: tuple[int, ...]
+    chosen: int
     utility: float
     utility_of_first: float
 
 
-def decide_sentences(pools: Sequence[Pool], utilities: Sequence[Floats]) -> Decision:
-    """Select a translation for each sentence; `utilities` has [K, K] for each, hypotheses first."""
+def decide(pool: Pool, utilities: Floats) -> Decision:
+    """Select a translation by the utilities of all pairs, [K, K], hypotheses first."""
     # The probabilities of translations are averaged over systems.
-    expected = [u @ pool.probability.mean(axis=0) for pool, u in zip(pools, utilities, strict=True)]
-    chosen = tuple(int(np.argmax(values > values.max() - ENOUGH)) for values in expected)
-    total = sum(float(values[k]) for values, k in zip(expected, chosen, strict=True))
-    return Decision(chosen, total, sum(float(values[0]) for values in expected))
+    values = utilities @ pool.probability.mean(axis=0)
+    chosen = int(np.argmax(values > values.max() - ENOUGH))
+    return Decision(chosen, float(values[chosen]), float(values[0]))
 
 
 def chrf_utilities(metric: CHRF, texts: Sequence[str]) -> Floats:

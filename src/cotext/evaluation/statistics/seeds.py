@@ -30,14 +30,13 @@ from cotext.evaluation.metrics.interface import Score
 from cotext.evaluation.statistics.significance import (
     SIGNIFICANT,
     Resampling,
+    are_too_few,
     bootstrap_scores,
     compared_pairs,
     flipped_sums,
     holm,
     mcnemar,
     percentiles,
-    reversed_p,
-    shifted_p,
     swapped_differences,
     swapped_p,
 )
@@ -68,11 +67,7 @@ class Spread:
         return statistics.stdev(self.values) if len(self.values) > 1 else None
 
     def as_dict(self) -> dict[str, Any]:
-        return {
-            "mean": self.mean,
-            "standard_deviation": self.deviation,
-            "values": list(self.values),
-        }
+        return {"mean": self.mean, "standard_deviation": self.deviation, "values": list(self.values)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +132,11 @@ class PairedTest:
     intervals_95: dict[str, tuple[float, float]]
     differences: dict[tuple[str, str], Difference]
 
+    @property
+    def too_few(self) -> bool:
+        """Return whether there are too few units for any significant difference."""
+        return are_too_few(self.units, len(self.differences))
+
     def as_dict(self) -> dict[str, Any]:
         pairs = self.differences.items()
         return {
@@ -199,20 +199,14 @@ def paired_test(
     differences = []
     for one, other in pairs:
         sampled, observed = drawn[other] - drawn[one], pooled[other].score - pooled[one].score
-        if settings.test == "bootstrap":
-            p = shifted_p(sampled, observed)
-        elif settings.test == "koehn":
-            p = reversed_p(sampled, observed)
-        else:
-            p = swapped_p(swapped_differences(pooled[one], pooled[other], settings), observed)
+        p = swapped_p(swapped_differences(pooled[one], pooled[other], settings), observed)
         over_seeds = _over_seeds(spreads[one], spreads[other], float(np.std(sampled, ddof=1)), units)
         interval = percentiles(sampled) if over_seeds is None else over_seeds.interval_95
         differences.append(Difference(spreads[other].mean - spreads[one].mean, interval, p, over_seeds))
     several = len(flat) > len(systems)
     signature = (
-        f"test:{settings.test}{'+welch' if several else ''}|unit:{unit}|n:{units}"
-        f"|samples:{settings.samples}|seed:{settings.seed}|sides:{1 if settings.test == 'koehn' else 2}"
-        f"|correction:holm-{len(pairs)}"
+        f"test:randomisation{'+welch' if several else ''}|unit:{unit}|n:{units}"
+        f"|samples:{settings.samples}|seed:{settings.seed}|sides:2|correction:holm-{len(pairs)}"
         f"|interval:{'student' if several else 'bootstrap-percentile'}|version:cotext-{__version__}"
     )
     intervals = {name: _interval(spreads[name], scores, units) for name, scores in drawn.items()}
@@ -238,16 +232,16 @@ def compare_accuracies(
     for document, difference in zip(documents, apart.tolist(), strict=True):
         by_document[document].append(difference)
     cases, count, mean = len(documents), len(by_document), float(apart.mean())
-    squares = math.fsum((math.fsum(values) - mean * len(values)) ** 2 for values in by_document.values())
+    sums = [math.fsum(values) for values in by_document.values()]
+    sizes = map(len, by_document.values())
+    squares = math.fsum((total - mean * size) ** 2 for total, size in zip(sums, sizes, strict=True))
     error = math.sqrt(squares * count / max(1, count - 1)) / cases
     one, other = (Spread(tuple(100.0 * sum(row) / cases for row in rows)) for rows in (first, second))
     over_seeds = _over_seeds(one, other, error, count)
     assert over_seeds is not None
-    sums = [math.fsum(values) for values in by_document.values()]
     low, high = over_seeds.interval_95
-    return Difference(
-        mean, (max(-100.0, low), min(100.0, high)), flipped_sums(sums, _SAMPLES, _SEED), over_seeds
-    )
+    interval = max(-100.0, low), min(100.0, high)
+    return Difference(mean, interval, flipped_sums(sums, _SAMPLES, _SEED), over_seeds)
 
 
 def _over_seeds(first: Spread, second: Spread, error_documents: float, documents: int) -> SeedTest | None:
@@ -260,11 +254,11 @@ def _over_seeds(first: Spread, second: Spread, error_documents: float, documents
         return None
     # Squared errors, and the degrees of freedom of each.
     terms = [(error_documents**2, max(1, documents - 1))]
+    sizes = [len(first.values), len(second.values)]
     if len(deviations) == 1:
-        several = max(len(first.values), len(second.values))
+        several = max(sizes)
         terms.append((deviations[0] ** 2 * (1 + 1 / several), several - 1))
     else:
-        sizes = [len(first.values), len(second.values)]
         terms += [(s**2 / n, n - 1) for s, n in zip(deviations, sizes, strict=True)]
     error, degrees = _together(terms)
     difference = second.mean - first.mean

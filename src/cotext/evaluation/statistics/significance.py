@@ -3,8 +3,7 @@
 Sentences of a document are not independent of each other, and the errors of a document-level system are even
 less independent. The unit that is drawn or swapped is therefore the document; sentences are supported for
 comparison with other tools. All systems and scores use the same draws. Every p-value is two-sided and counts
-the observed corpus among the samples (the +1 rule), so that it is never 0 and never too small. Only Koehn's
-test is one-sided and a plain share, as published.
+the observed corpus among the samples (the +1 rule), so that it is never 0 and never too small.
 
 Tests that flip the signs of documents: if two systems are equally good, the difference of a document could as
 well have the opposite sign. There are 2^n patterns of signs for the differences of n documents. p is the
@@ -18,14 +17,12 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Literal
 
 import numpy as np
 
 from cotext.evaluation.statistics.sufficient_statistics import Floats, Statistics, Unit
 from cotext.runtime.errors import CotextError, shown
 
-Test = Literal["randomisation", "bootstrap", "koehn"]
 MAX_SAMPLES = 10_000_000
 SIGNIFICANT = 0.05
 ALL_PATTERNS = 13  # up to this number of documents, all patterns of signs are used
@@ -39,15 +36,10 @@ _Z_95_PERCENT = 1.959963984540054
 class Resampling:
     """Settings of a paired test.
 
-    `randomisation` swaps the outputs of the two systems at random, unit by unit: how often do their scores
-    differ at least as much (Riezler and Maxwell, 2005)? The other tests draw the units of test
-    sets of the same size with replacement. `bootstrap` is the centred test of sacrebleu: how often is the
-    difference at least as far from its mean as the observed one is from 0? `koehn` (Koehn 2004, section 4):
-    in what share of the sets is the better system not better? Significant at 0.05 means better in 95 per cent
-    of the sets. Intervals always come from the bootstrap.
+    The outputs of the two systems are swapped at random, unit by unit: how often do their scores differ at
+    least as much (Riezler and Maxwell, 2005)? Intervals come from the bootstrap.
     """
 
-    test: Test = "randomisation"
     unit: Unit = "document"
     samples: int = 10_000
     seed: int = 12345
@@ -113,24 +105,6 @@ def swapped_p(differences: Floats, observed: float) -> float:
     """Return the two-sided p-value of a randomisation test: the share of differences as large as observed."""
     count = int(np.sum(abs(differences) >= abs(observed) - _ROUNDING))
     return (count + 1) / (len(differences) + 1)
-
-
-def shifted_p(differences: Floats, observed: float) -> float:
-    """Return the two-sided p-value of the centred bootstrap test, whose samples are shifted to a mean of 0.
-
-    sacrebleu shifts absolute differences and so counts one tail, which gives about half of this value.
-    """
-    strayed = abs(differences - differences.mean())
-    count = int(np.sum(strayed >= abs(observed) - _ROUNDING))
-    return (count + 1) / (len(differences) + 1)
-
-
-def reversed_p(differences: Floats, observed: float) -> float:
-    """Return the share of bootstrap samples without the sign of the observed difference (Koehn, 2004).
-
-    A tie is not a win. The share counts only the samples, so it may be 0.
-    """
-    return float(np.mean(differences * np.sign(observed) <= _ROUNDING))
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
@@ -208,9 +182,12 @@ def _chunks(samples: int, units: int) -> Iterator[int]:
         yield min(size, samples - start)
 
 
-def least_p(documents: int) -> float:
-    """Return the smallest possible p of flipping the signs of documents: all differ in the same direction."""
-    return min(1.0, 2.0 ** (1 - documents))
+def are_too_few(documents: int, tests: int = 1) -> bool:
+    """Return whether no result over these documents can be significant, after correction for all tests.
+
+    The smallest possible p of flipping signs, if all documents differ in the same direction, is 2 / 2^n.
+    """
+    return 2.0 ** (1 - documents) * tests >= SIGNIFICANT
 
 
 def flipped_counts(differences: Sequence[int]) -> float:

@@ -1,5 +1,6 @@
-"""The document of an analysis, and the run that is analysed with it."""
+"""The document of an analysis, the run that is analysed with it, and translations by a run."""
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from cotext.data.documents import Document, ParallelDocument
@@ -7,12 +8,35 @@ from cotext.data.formats import read_documents, read_parallel, second_file
 from cotext.evaluation.requests import DocumentRequest
 from cotext.runtime.errors import CotextError, nearest
 from cotext.translation.open import OpenedRun, open_run, open_scorer
+from cotext.translation.translator import DocumentTranslator
+
+
+def translated(
+    translator: DocumentTranslator,
+    documents: Sequence[Document],
+    on_sentences: Callable[[int], None] = lambda count: None,
+) -> list[Document]:
+    """Return the translations of documents, in their order."""
+    translations = dict(translator.translate(documents, on_sentences))
+    return [translations[index].document for index in range(len(documents))]
+
+
+def translated_once(
+    translator: DocumentTranslator,
+    sources: Sequence[tuple[str, ...]],
+    on_sentences: Callable[[int], None] = lambda count: None,
+) -> list[Document]:
+    """Translate sources, each a document; equal sources are translated once."""
+    distinct = [Document(str(n), source) for n, source in enumerate(dict.fromkeys(sources))]
+    pairs = zip(distinct, translated(translator, distinct, on_sentences), strict=True)
+    by_source = {document.sentences: translation for document, translation in pairs}
+    return [by_source[source] for source in sources]
 
 
 def translated_by(run: OpenedRun, document: ParallelDocument) -> ParallelDocument:
     """Return the document with its translation by the run as target."""
-    [(_, translation)] = run.translator.translate([Document(document.id, document.source)])
-    return ParallelDocument(document.id, document.source, translation.document.sentences)
+    [translation] = translated(run.translator, [Document(document.id, document.source)])
+    return ParallelDocument(document.id, document.source, translation.sentences)
 
 
 def open_document(request: DocumentRequest, translates: bool = True) -> tuple[OpenedRun, ParallelDocument]:

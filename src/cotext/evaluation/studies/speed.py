@@ -22,6 +22,7 @@ from cotext.data.documents import Document
 from cotext.data.formats import read_documents
 from cotext.data.tokenizer import Tokenizer
 from cotext.evaluation.requests import SpeedRequest
+from cotext.evaluation.studies.document_of_run import translated
 from cotext.runtime.errors import CotextError
 from cotext.runtime.tables import render_rows
 from cotext.runtime.timing import CLOCKS, Clock, in_turn, spread
@@ -31,7 +32,7 @@ SETTINGS: Final = {"one": "a document at a time", "many": "documents side by sid
 CLOCK_NAMES: Final = {"cpu": "processor time", "wall": "wall-clock time"}
 FORM = "{:.3g}"
 WARM_UP = 2  # sentences of the first document that are translated before timing
-Work = Callable[[Sequence[Document]], list[list[str]]]  # translates documents to lists of sentences
+Work = Callable[[Sequence[Document]], list[Document]]  # translates documents
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,15 +90,11 @@ class Speed:
     notes: tuple[str, ...]
 
     def as_dict(self) -> dict[str, Any]:
+        conditions = ("documents", "sentences", "rounds", "clock", "device", "threads")
         return {
             "format": "cotext-speed",
             "version": 1,
-            "documents": self.documents,
-            "sentences": self.sentences,
-            "rounds": self.rounds,
-            "clock": self.clock,
-            "device": self.device,
-            "threads": self.threads,
+            **{name: getattr(self, name) for name in conditions},
             "settings": {name: [timed.as_dict() for timed in ways] for name, ways in self.timed.items()},
             "notes": list(self.notes),
         }
@@ -169,47 +166,30 @@ def measure_speed(
 
 
 def _clock(name: str, device: torch.device) -> Clock:
-    if device.type != "cuda":
-        return CLOCKS[name]
-
     def when_done() -> float:
         torch.cuda.synchronize(device)
         return time.perf_counter()
 
-    return when_done
+    return when_done if device.type == "cuda" else CLOCKS[name]
 
 
 def _ways(runs: Sequence[OpenedRun], decode: dict[str, Any]) -> Iterator[Way]:
     """Yield all ways of all runs in order; runs with the same name are distinguished by number."""
     names = [run.folder.resolve().name for run in runs]
-    for number, run in enumerate(runs):
-        is_repeated = names.count(names[number]) > 1
-        yield from _ways_of(run, f"{names[number]} ({number + 1})" if is_repeated else names[number], decode)
-
-
-def _ways_of(run: OpenedRun, name: str, decode: dict[str, Any]) -> Iterator[Way]:
-    left_to_right = run.loaded.writes_left_to_right
-    beam = run.config.decode.beam
-    greedy = "greedy" if left_to_right else "best path"
-    variants = [(greedy, {"beam": 1})]
-    if run.config.view.kind == "sentence":
-        variants.append((f"{greedy}, one by one", {"beam": 1, "max_tokens": 1}))
-    if beam > 1:
-        variants.append((f"beam {beam}", {"beam": beam}))
-    for what, settings in variants:
-        changed = run.with_decode({**decode, **settings})
-        yield Way(
-            f"{name}, {what}",
-            changed.signature,
-            left_to_right,
-            partial(_translated, changed),
-            run.translator.tokenizer,
-        )
-
-
-def _translated(run: OpenedRun, documents: Sequence[Document]) -> list[list[str]]:
-    translations = dict(run.translator.translate(documents))
-    return [list(translations[index].document.sentences) for index in range(len(documents))]
+    for number, (name, run) in enumerate(zip(names, runs, strict=True), 1):
+        title = name if names.count(name) == 1 else f"{name} ({number})"
+        left_to_right = run.loaded.writes_left_to_right
+        beam = run.config.decode.beam
+        greedy = "greedy" if left_to_right else "best path"
+        variants = {greedy: {"beam": 1}}
+        if run.config.view.kind == "sentence":
+            variants[f"{greedy}, one by one"] = {"beam": 1, "max_tokens": 1}
+        if beam > 1:
+            variants[f"beam {beam}"] = {"beam": beam}
+        for what, settings in variants.items():
+            changed = run.with_decode({**decode, **settings})
+            work, tokenizer = partial(translated, changed.translator), run.translator.tokenizer
+            yield Way(f"{title}, {what}", changed.signature, left_to_right, work, tokenizer)
 
 
 def _timed(
@@ -228,10 +208,10 @@ def _timed(
         if setting == "many":
             written = way.work(documents)
         else:
-            written = [sentences for document in documents for sentences in way.work([document])]
+            written = [translation for document in documents for translation in way.work([document])]
         if way.name not in tokens:
             encode = partial(way.tokenizer.encode_batch, side="target")
-            tokens[way.name] = sum(len(ids) for sentences in written for ids in encode(sentences))
+            tokens[way.name] = sum(len(ids) for document in written for ids in encode(document.sentences))
         on_way(1)
         return len(documents)
 

@@ -30,6 +30,7 @@ from cotext.data.prepared import Report
 from cotext.data.requests import PreparationRequest
 from cotext.data.tokenizer import ImportedTokenizer, load_tokenizer
 from cotext.evaluation.requests import AdaptRequest, EvaluationRequest
+from cotext.evaluation.studies.document_of_run import translated
 from cotext.evaluation.studies.evaluate.evaluate_files import Evaluation, evaluate_files
 from cotext.files.parallel import PAIRS, pair_files
 from cotext.models.engine_folder import config_of
@@ -214,23 +215,18 @@ class Adaptation:
             if not (files[name].is_file() and files[name].stat().st_mtime >= written):
                 translator = open_run(run, self.request.device).translator
                 sources = [Document(document.id, document.source) for document in self.test]
-                translations = dict(translator.translate(sources, on_sentences))
-                documents = (translations[number].document for number in range(len(sources)))
-                write_documents(files[name], documents, "jsonl")
+                write_documents(files[name], translated(translator, sources, on_sentences), "jsonl")
         reference = self.folder / "reference.jsonl"
-        write_documents(
-            reference, (Document(document.id, document.target) for document in self.test), "jsonl"
+        targets = (Document(document.id, document.target) for document in self.test)
+        write_documents(reference, targets, "jsonl")
+        request = EvaluationRequest(
+            hypothesis=list(files.values()),
+            reference=[reference],
+            target_language=self._languages.target or None,
+            paired=True,
+            baseline="before.jsonl",
         )
-        evaluation = evaluate_files(
-            EvaluationRequest(
-                hypothesis=[files["before"], files["after"]],
-                reference=[reference],
-                target_language=self._languages.target or None,
-                paired=True,
-                baseline="before.jsonl",
-            )
-        )
-        return AdaptReport(self.request, self.data, evaluation, self._changed(files))
+        return AdaptReport(self.request, self.data, evaluate_files(request), self._changed(files))
 
     def _changed(self, files: dict[str, Path]) -> tuple[ChangedSentence, ...]:
         changed = []

@@ -6,7 +6,6 @@ module computes values; `verdict` describes them in words, and pages and tables 
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Final
 
 from cotext.data.contrastive_suites import CONTROLLED, ContrastiveSuite
@@ -23,7 +22,7 @@ from cotext.evaluation.statistics.seeds import (
     paired_test,
 )
 from cotext.evaluation.statistics.seeds import corrected as corrected_differences
-from cotext.evaluation.statistics.significance import SIGNIFICANT, Resampling, least_p
+from cotext.evaluation.statistics.significance import Resampling, are_too_few
 from cotext.evaluation.studies.compare.against_papers import (
     PublishedComparison,
     compare_with_papers,
@@ -32,7 +31,6 @@ from cotext.evaluation.studies.compare.against_papers import (
 from cotext.evaluation.studies.compare.measured import (
     ContextGain,
     EvaluationSet,
-    MeasuredRun,
     MeasuredSystem,
     gains_of_seeds,
     runs_of,
@@ -47,7 +45,6 @@ from cotext.evaluation.studies.contrastive.evidence import (
     least_sure,
     weigh,
 )
-from cotext.runtime.errors import CotextError
 from cotext.runtime.version import __version__
 
 
@@ -83,7 +80,7 @@ class ContrastiveTest:
     @property
     def too_few(self) -> bool:
         """Return whether there are too few documents for any significant difference."""
-        return least_p(self.documents) * self.tests >= SIGNIFICANT
+        return are_too_few(self.documents, self.tests)
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +195,7 @@ def evidence_of(
         for group in groups:
             readings = [run.decisions[group.suite].readings for run in system.runs]
             available = [item for item in readings if item is not None]
-            if len(available) == len(readings) and _asks_context(system, group):
+            if len(available) == len(readings) and system.first.window.has_clue_of(group):
                 flat.append((number, least_sure([weigh(group, item) for item in available])))
     by_system: list[list[Evidence]] = [[] for _ in systems]
     for (number, _), item in zip(flat, corrected([item for _, item in flat]), strict=True):
@@ -211,7 +208,7 @@ def contrastive_tests(systems: Sequence[MeasuredSystem], groups: Sequence[Group]
     tests = []
     for number, system in enumerate(systems[1:], start=1):
         for group in groups:
-            if not _asks_context(system, group):
+            if not system.first.window.has_clue_of(group):
                 continue
             theirs, ours = (_decided(test, group) for test in (systems[0], system))
             tests.append(
@@ -229,10 +226,6 @@ def contrastive_tests(systems: Sequence[MeasuredSystem], groups: Sequence[Group]
             )
     differences = corrected_differences([test.test for test in tests])
     return [replace(test, test=d, tests=len(tests)) for test, d in zip(tests, differences, strict=True)]
-
-
-def _asks_context(system: MeasuredSystem, group: Group) -> bool:
-    return group.distance != SAME_SENTENCE and system.first.window.contains(group.phenomenon, group.distance)
 
 
 def _decided(system: MeasuredSystem, group: Group) -> list[list[bool]]:
@@ -278,9 +271,10 @@ def measure_quality(
     """Score the translations of all systems, and compare them with the first system.
 
     Raises:
-        CotextError: translations are missing or do not match the references, or a protocol is unknown.
+        CotextError: translations do not match the references, or a protocol is unknown.
     """
-    hypotheses = {f"{n}": _hypothesis(run) for n, run in enumerate(runs_of(systems))}
+    # Every run has translated the test set.
+    hypotheses = {f"{n}": run.hypothesis for n, run in enumerate(runs_of(systems)) if run.hypothesis}
     source = test.source if any(find_protocol(name).needs_source for name in protocols) else None
     aligned, [references], sources = read_aligned(hypotheses, [test.reference], source, test.format)
     measured = measure_words(words, Texts(aligned, [references], sources), protocols, target_language)
@@ -297,12 +291,6 @@ def measure_quality(
         tuple(_scores(f"{number}", seeds, tests) for number, seeds in enumerate(of_system)),
         tests,
     )
-
-
-def _hypothesis(run: MeasuredRun) -> Path:
-    if run.hypothesis is None:
-        raise CotextError(f"{run.path}: has no translation of the test set, unlike other systems")
-    return run.hypothesis
 
 
 def _scores(

@@ -12,23 +12,9 @@ from cotext.evaluation.studies.compare.verdict import uses_context, verdict
 
 # `difference` and the columns after it are relative to `baseline`: the title of the first system, or a value.
 CSV_COLUMNS: Final = (
-    "system",
-    "recipe",
-    "kind",
-    "name",
-    "group",
-    "value",
-    "low",
-    "high",
-    "baseline",
-    "difference",
-    "difference_low",
-    "difference_high",
-    "p",
-    "p_corrected",
-    "n",
-    "signature",
-)
+    "system", "recipe", "kind", "name", "group", "value", "low", "high", "baseline", "difference",
+    "difference_low", "difference_high", "p", "p_corrected", "n", "signature",
+)  # fmt: skip
 
 
 def as_csv(result: RunComparison) -> str:
@@ -77,14 +63,9 @@ def as_dict(result: RunComparison) -> dict[str, Any]:
 
 def figures(result: RunComparison) -> Iterator[dict[str, Any]]:
     """Yield every value as a line of the CSV file, system by system; values by seed are left out."""
-    for line in _lines(result):
-        yield {key: value for key, value in line.items() if value is not None}
-
-
-def _lines(result: RunComparison) -> Iterator[dict[str, Any]]:
     first = result.runs[0].title
     for number, run in enumerate(result.runs):
-        make: partial[dict[str, Any]] = partial(dict, system=run.title, recipe=run.first.recipe.title)
+        make = partial(_line, system=run.title, recipe=run.first.recipe.title)
         for name, count in (("parameters", run.first.parameters), ("updates", run.updates[1])):
             yield make(kind="run", name=name, value=count, signature=run.first.signature)
         if run.first_loss is not None:
@@ -122,6 +103,10 @@ def _lines(result: RunComparison) -> Iterator[dict[str, Any]]:
                            difference=difference_of(value.value, compared.first_published),
                            signature="|".join((measure.title, data.direction, data.corpus,
                                                measure.protocol)))  # fmt: skip
+
+
+def _line(**values: Any) -> dict[str, Any]:
+    return {key: value for key, value in values.items() if value is not None}
 
 
 def _against(test: Difference | None, first: str) -> dict[str, Any]:

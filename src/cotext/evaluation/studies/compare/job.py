@@ -13,6 +13,7 @@ from cotext.evaluation.metrics.tokenised import Words
 from cotext.evaluation.requests import ComparisonRequest
 from cotext.evaluation.statistics.significance import Resampling
 from cotext.evaluation.studies.compare.comparison import RunComparison, compare_runs
+from cotext.evaluation.studies.compare.figures import as_csv
 from cotext.evaluation.studies.compare.measured import (
     EvaluationSet,
     MeasuredSystem,
@@ -20,6 +21,7 @@ from cotext.evaluation.studies.compare.measured import (
     measure_run,
 )
 from cotext.evaluation.studies.compare.recipe import missing_seeds, require_alike
+from cotext.evaluation.studies.compare.report import render_comparison
 from cotext.files.table import require_page_name
 from cotext.models.engine_folder import config_of
 from cotext.models.run_folder import checkpoint_folder, checkpoints, seed_folder, seeds_in
@@ -73,7 +75,9 @@ def compare_folders(
             resampling=drawing,
         )
         comparison = replace(comparison, notes=(*comparison.notes, *notes))
-        _write(comparison, request)
+        write_text(request.out, render_comparison(comparison))
+        if request.csv is not None:
+            write_text(request.csv, as_csv(comparison))
         return comparison
 
 
@@ -138,10 +142,8 @@ def _require_finished(run: Path) -> None:
 
 
 def _measure(folders: SystemFolders, settings: MeasurementSettings) -> MeasuredSystem:
-    runs = []
-    for number, run in enumerate(folders.runs):
-        title = f"{folders.title}, seed {folders.seeds[number]}" if folders.seeds else folders.title
-        runs.append(measure_run(run, title, settings))
+    titles = [f"{folders.title}, seed {seed}" for seed in folders.seeds] or [folders.title]
+    runs = (measure_run(run, title, settings) for run, title in zip(folders.runs, titles, strict=True))
     return MeasuredSystem(folders.title, tuple(runs), folders.seeds)
 
 
@@ -182,8 +184,7 @@ def _test_set(request: ComparisonRequest) -> EvaluationSet | None:
         return None
     raise CotextError(
         f"{request.data}: contains no test set; give --source and --reference, or prepare it with "
-        f"--test-source "
-        "and --test-target"
+        "--test-source and --test-target"
     )
 
 
@@ -205,12 +206,3 @@ def _suites(request: ComparisonRequest) -> dict[Path, ContrastiveSuite]:
 
 def _suite_files(data: Path) -> list[Path]:
     return sorted((data / "contrastive").glob("*.json"))
-
-
-def _write(result: RunComparison, request: ComparisonRequest) -> None:
-    from cotext.evaluation.studies.compare.figures import as_csv
-    from cotext.evaluation.studies.compare.report import render_comparison
-
-    for path, render in ((request.out, render_comparison), (request.csv, as_csv)):
-        if path is not None:
-            write_text(path, render(result))

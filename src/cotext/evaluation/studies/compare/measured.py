@@ -201,24 +201,22 @@ def _measure(path: Path, title: str, settings: MeasurementSettings) -> MeasuredR
     loaded, window = opened.loaded, context_window_of(opened.translator)
     weights = checksum(opened.weights)
     hypothesis, use = None, None
-    if settings.test is not None:
-        prefix = path / FOLDER / f"{settings.test.digest}-{_digest(opened.signature, weights)}"
-        hypothesis = prefix.with_name(f"{prefix.name}{settings.test.source.suffix}")
+    if (test := settings.test) is not None:
+        stem = f"{test.digest}-{_digest(opened.signature, weights)}"
+        hypothesis = path / FOLDER / f"{stem}{test.source.suffix}"
         meter = settings.new_meter(f"translating, {title}")
         if not hypothesis.exists():
             translate_file(
                 opened,
-                settings.test.source,
+                test.source,
                 hypothesis,
-                settings.test.format,
+                test.format,
                 on_start=meter.restart,
                 on_sentences=meter.advance,
             )
         if settings.request.use and window.has_context and opened.translator.plan.kind.token_nll is not None:
             meter = settings.new_meter(f"scoring with and without context, {title}")
-            use = _use(
-                opened.for_scoring(), prefix.with_name(f"{prefix.name}.use.json"), settings.test, meter
-            )
+            use = _use(opened.for_scoring(), path / FOLDER / f"{stem}.use.json", test, meter)
     metrics = read_metrics(path)
     return MeasuredRun(
         path=path,
@@ -248,7 +246,7 @@ def read_metrics(run: Path) -> list[dict[str, Any]]:
 
 
 def _first_loss(run: Path) -> tuple[float, float] | None:
-    """Return `StartLoss.instances_here` and `sentences_there` as recorded by training."""
+    """Return the losses that training recorded, see `MeasuredRun.first_loss`."""
     with suppress(CotextError, KeyError, TypeError, ValueError):
         loss = read_account(run / "init.json")["loss"]
         return float(loss["instances_here"]), float(loss["sentences_there"])
@@ -297,9 +295,8 @@ def _decide(
         changes = [f"{key}={scoring[key]}" for key in CHANGING_SCORES if key in scoring]
         name = _digest(weights, __version__, *changes)
         stored = run.folder / FOLDER / f"{_digest(checksum(path))}-{name}.json"
-        controls = (
-            settings.request.controls and window.has_context and len(set(documents_of(suite.examples))) > 1
-        )
+        several = len(set(documents_of(suite.examples))) > 1
+        controls = settings.request.controls and window.has_context and several
         if stored.exists():
             decisions[suite.name] = read_decisions(stored)[suite.name]
             if decisions[suite.name].readings is not None or not controls:
@@ -349,21 +346,13 @@ def gains_of_seeds(uses: Sequence[CorpusCxmi | None], drawing: Resampling) -> tu
     if len(available) < len(uses):
         return ()
     of_seeds = [context_gains(use, drawing) for use in available]
-    if len(of_seeds) == 1:
-        return of_seeds[0]
     kinds = available[0].documents
     means = {kind: np.mean([use.documents[kind] for use in available], axis=0) for kind in kinds}
-    gains = context_gains(CorpusCxmi(available[0].signature, means), drawing)
-    return tuple(
-        replace(
-            gain,
-            p=max(of_seed.p for of_seed in seeds),
-            p_foreign=max(
-                (of_seed.p_foreign for of_seed in seeds if of_seed.p_foreign is not None), default=None
-            ),
-        )
-        for gain, seeds in zip(gains, zip(*of_seeds, strict=True), strict=True)
-    )
+    gains = []
+    for gain, *seeds in zip(context_gains(CorpusCxmi("", means), drawing), *of_seeds, strict=True):
+        foreign = [seed.p_foreign for seed in seeds if seed.p_foreign is not None]
+        gains.append(replace(gain, p=max(seed.p for seed in seeds), p_foreign=max(foreign, default=None)))
+    return tuple(gains)
 
 
 def context_gains(use: CorpusCxmi, drawing: Resampling) -> tuple[ContextGain, ...]:

@@ -162,22 +162,21 @@ def require_alike(path: Path, folders: Mapping[int, Path]) -> None:
                 f"{folders[seed]}: contains a run of seed {config.train.seed}; rename the folder"
             )
         changed = [
-            f"  {key}: {before if before != '' else 'nothing'} in seed-{first}, "
-            f"{after if after != '' else 'nothing'} in seed-{seed}"
+            f"\n  {key}: {'nothing' if before == '' else before} in seed-{first}, "
+            f"{'nothing' if after == '' else after} in seed-{seed}"
             for key, before, after in differences(configs[first], config)
             if key not in _MAY_DIFFER
         ]
         if changed:
-            lines = "\n".join(changed)
             raise CotextError(
                 f"{path}: seed-{first} and seed-{seed} have different settings and cannot be averaged; move "
-                f"one of them elsewhere:\n{lines}"
+                f"one of them elsewhere:{''.join(changed)}"
             )
-    digests = {seed: noted_data(run).get("checksums") for seed, run in folders.items()}
-    known_digests = {seed: checksums for seed, checksums in digests.items() if checksums is not None}
-    for seed, checksums in known_digests.items():
-        reference = next(iter(known_digests))
-        if checksums != known_digests[reference]:
+    noted = ((seed, noted_data(run).get("checksums")) for seed, run in folders.items())
+    digests = {seed: checksums for seed, checksums in noted if checksums is not None}
+    for seed, checksums in digests.items():
+        reference = next(iter(digests))
+        if checksums != digests[reference]:
             raise CotextError(
                 f"{path}: seed-{reference} and seed-{seed} were trained on different data and cannot be "
                 "averaged; move one of them elsewhere"

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from itertools import groupby
 
 from cotext.evaluation.metrics.interface import is_lower_better
-from cotext.evaluation.statistics.significance import SIGNIFICANT, least_p
+from cotext.evaluation.statistics.significance import SIGNIFICANT, are_too_few
 from cotext.evaluation.studies.compare.comparison import ContrastiveTest, RunComparison, TestedScore
 from cotext.evaluation.studies.compare.measured import ContextGain, MeasuredSystem
 from cotext.evaluation.studies.contrastive.evidence import (
@@ -62,7 +62,7 @@ def _against(result: RunComparison, run: int) -> ContextGain | None:
     significant result are ignored.
     """
     for use in result.gains[run]:
-        if use.p_foreign is not None and least_p(use.documents) < SIGNIFICANT:
+        if use.p_foreign is not None and not are_too_few(use.documents):
             foreign = next(other for other in result.gains[run] if other.condition == "random")
             if use.nats <= foreign.nats or use.p_foreign >= SIGNIFICANT:
                 return use
@@ -93,12 +93,9 @@ def _which(result: RunComparison) -> Iterable[str]:
 
 def _by_some(result: RunComparison, number: int) -> str:
     """Return a phrase with the number of seeds for which context use is significant; empty without seeds."""
-    run = result.runs[number]
-    count = sum(
-        any(evidence.by_seed[index].used for evidence in result.evidence[number])
-        for index in range(len(run.seeds))
-    )
-    return f" for the system (only for {count} of its {len(run.seeds)} seeds)" if run.seeds else ""
+    by_seed = zip(*(evidence.by_seed for evidence in result.evidence[number]), strict=True)
+    used = [any(evidence.used for evidence in of_seed) for of_seed in by_seed]
+    return f" for the system (only for {sum(used)} of its {len(used)} seeds)" if used else ""
 
 
 def _missing(result: RunComparison, run: int) -> str:
@@ -115,7 +112,6 @@ def _missing(result: RunComparison, run: int) -> str:
 
 
 def _why_untestable(result: RunComparison, run: int) -> str:
-    """Return why context use of a run cannot be tested."""
     if result.evidence[run]:
         return too_few(result.evidence[run])
     if not result.rows:
@@ -176,7 +172,7 @@ def _added(title: str, use: ContextGain) -> str:
     note = ""
     if use.p_foreign is not None:
         note = f"; p {render_p(use.p_foreign)} against context from other documents"
-        if least_p(use.documents) >= SIGNIFICANT:
+        if are_too_few(use.documents):
             note = f"; too few documents ({use.documents}) for a significant difference from random context"
     return (
         f"{title}: {what} {verb} the log-probability of the reference by {use.nats:+.4f} nats per token "
@@ -234,7 +230,7 @@ def _outcome(result: RunComparison, score: TestedScore) -> str:
     assert score.against_first is not None
     first = result.runs[0].title
     test = result.quality.tests[score.score.protocol]
-    if least_p(test.units) * len(test.differences) >= SIGNIFICANT:
+    if test.too_few:
         return f"too few documents ({test.units}) for a significant difference from {first}"
     if not score.against_first.significant:
         return f"no significant difference from {first}"

@@ -173,20 +173,16 @@ class CorpusUseJob(Job[None]):
         assert request.out is not None
         self.out, self.shard = request.out, request.part()
         self._translator, self._request = opened.translator, request
-        source, target, format = request.source, request.target, request.format
-        files = _files_of(source, target)
-        digests = checksums_of(files, format)
+        files = _files_of(request.source, request.target)
+        digests = checksums_of(files, request.format)
         self._documents = read_checked(opened, request)
         self._groups = groups_of(len(self._documents))
         self.sizes = [sum(len(self._documents[number]) for number in group) for group in self._groups]
         self.identity = {
             "cotext": __version__,
             "inputs": digests,
-            "format": format or "",
-            "asked": {
-                "context": request.conditions,
-                "seed": request.seed,
-            },
+            "format": request.format or "",
+            "asked": {"context": request.conditions, "seed": request.seed},
             **systems_of(opened),
         }
         paths = [str(path.absolute()) for path in files]

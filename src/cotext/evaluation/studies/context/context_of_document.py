@@ -6,8 +6,9 @@ from itertools import accumulate, pairwise
 from typing import Any
 
 from cotext.data.context_edits import Excerpt, alone, without
-from cotext.data.documents import Document, ParallelDocument
+from cotext.data.documents import ParallelDocument
 from cotext.evaluation.studies.context.context_use import SentenceInfluences, influences, word_lengths
+from cotext.evaluation.studies.document_of_run import translated_once
 from cotext.runtime.tables import render_rows
 from cotext.translation.translator import DocumentTranslator
 
@@ -115,7 +116,7 @@ def document_context_use(
     sentence_influences = influences(translator, document)
     translations = _translations(translator, sentence_influences, on_start, on_sentences)
     sentences = []
-    for number, (effect, translated) in enumerate(zip(sentence_influences, translations, strict=True)):
+    for number, effect in enumerate(sentence_influences):
         lengths, texts = _words(translator, document.target[number], len(effect.cxmi))
         changes = [
             ContextInfluence(i.number + 1, i.nats, i.change, _changes(texts, lengths, i.tokens))
@@ -129,7 +130,7 @@ def document_context_use(
                 sum(effect.cxmi),
                 _changes(texts, lengths, effect.cxmi),
                 tuple(changes),
-                translated,
+                translations.get(number),
             )
         )
     return DocumentContextUse(signature, document.id, own, tuple(sentences))
@@ -156,25 +157,17 @@ def _translations(
     sentence_influences: Sequence[SentenceInfluences],
     on_start: Callable[[int], None],
     on_sentences: Callable[[int], None],
-) -> list[ContextTranslations | None]:
-    """Translate every sentence that has context; equal documents are translated once."""
-    variants: list[tuple[Excerpt, Excerpt, Excerpt] | None] = []
-    for effect in sentence_influences:
-        most = effect.most
-        if most is None:
-            variants.append(None)
-            continue
-        index = effect.excerpt.numbers.index(most.number)
-        variants.append((effect.excerpt, without(effect.excerpt, index), alone(effect.excerpt)))
-    order = list(dict.fromkeys(e.document.source for group in variants if group for e in group))
-    on_start(sum(map(len, order)))
-    translated: dict[tuple[str, ...], tuple[str, ...]] = {}
-    documents = (Document(str(i), source) for i, source in enumerate(order))
-    for index, translation in translator.translate(documents, on_sentences):
-        translated[order[index]] = translation.document.sentences
-    return [
-        None
-        if group is None
-        else ContextTranslations(*(translated[e.document.source][e.sentence] for e in group))
-        for group in variants
-    ]
+) -> dict[int, ContextTranslations]:
+    """Translate every sentence that has context; return the translations by its index."""
+    variants: dict[int, tuple[Excerpt, Excerpt, Excerpt]] = {}
+    for number, effect in enumerate(sentence_influences):
+        if (most := effect.most) is not None:
+            index = effect.excerpt.numbers.index(most.number)
+            variants[number] = effect.excerpt, without(effect.excerpt, index), alone(effect.excerpt)
+    sources = [variant.document.source for of_sentence in variants.values() for variant in of_sentence]
+    on_start(sum(map(len, dict.fromkeys(sources))))
+    texts = iter(translated_once(translator, sources, on_sentences))
+    return {
+        number: ContextTranslations(*(next(texts).sentences[variant.sentence] for variant in of_sentence))
+        for number, of_sentence in variants.items()
+    }

@@ -62,11 +62,7 @@ class ConditionMean:
 
 
 def mean_use(sentences: Sequence[SentenceUse], condition: str) -> ConditionMean:
-    """Average over a corpus.
-
-    Raises:
-        CotextError: no sentence has context.
-    """
+    """Average over a corpus; raise CotextError if no sentence has context."""
     having = [s for s in sentences if s.context and s.tokens["none"]]
     if not having:
         raise CotextError(
@@ -152,7 +148,7 @@ def measure_group(
     scorer: DocumentTranslator,
     documents: Sequence[ParallelDocument],
     numbers: Sequence[int],
-    pool: "Pool",
+    pool: Pool,
     conditions: Sequence[str],
     seed: int,
 ) -> list[SentenceUse]:

@@ -29,13 +29,13 @@ from cotext.evaluation.metrics.generative import GenerativeReport, generative_ac
 from cotext.evaluation.requests import ContrastiveRequest, SuiteRules
 from cotext.evaluation.studies.context.context_use import Pool, edited, excerpts
 from cotext.evaluation.studies.contrastive.evidence import (
-    SAME_SENTENCE,
     WHOLE_DOCUMENT,
     ContextWindow,
     Evidence,
     groups_of,
     weigh,
 )
+from cotext.evaluation.studies.document_of_run import translated_once
 from cotext.language_models.client import Client
 from cotext.language_models.translate_file import translation_signature
 from cotext.language_models.translator import EndpointTranslator
@@ -256,11 +256,7 @@ def context_window_of(translator: DocumentTranslator) -> ContextWindow:
 
 def evidence_of(suite: ContrastiveSuite, readings: Readings, window: ContextWindow) -> list[Evidence]:
     """Test context use for groups of examples with the clue in the context window; not yet corrected."""
-    return [
-        weigh(group, readings)
-        for group in groups_of(suite)
-        if group.distance != SAME_SENTENCE and window.contains(group.phenomenon, group.distance)
-    ]
+    return [weigh(group, readings) for group in groups_of(suite) if window.has_clue_of(group)]
 
 
 def write_suite_forms(
@@ -279,7 +275,7 @@ def write_suite_forms(
             words.
     """
     translator.check(Document(e.id, e.source) for e in suite.examples)
-    documents = translated(translator, [e.source for e in suite.examples], on_sentences)
+    documents = translated_once(translator, [e.source for e in suite.examples], on_sentences)
     return generative_accuracy(suite, documents, recipe)
 
 
@@ -306,18 +302,6 @@ def write_endpoint_forms(
     del recipe["version"]
     recipe["untranslated"] = str(sum(len(translation.untranslated) for translation in translations.values()))
     return generative_accuracy(suite, [translations[e.source].document for e in suite.examples], recipe)
-
-
-def translated(
-    translator: DocumentTranslator,
-    sources: Sequence[tuple[str, ...]],
-    on_sentences: Callable[[int], None] = lambda count: None,
-) -> list[Document]:
-    """Translate sources, each a document; equal sources are translated once."""
-    indices = {source: n for n, source in enumerate(dict.fromkeys(sources))}
-    documents = [Document(str(n), source) for source, n in indices.items()]
-    translations = dict(translator.translate(documents, on_sentences))
-    return [translations[indices[source]].document for source in sources]
 
 
 def _texts(suite: ContrastiveSuite) -> Iterator[ParallelDocument]:
@@ -401,7 +385,7 @@ class SuitesJob(Job[None]):
                 for context, of_examples in self._scorers[number](group).items()
             }
             sources = [example.source for example in group] if self._generate else []
-            texts = translated(self._translator, sources)
+            texts = translated_once(self._translator, sources)
             yield unit, {"scores": scores, "written": [document.sentences for document in texts]}
             on_size(self.sizes[unit])
 

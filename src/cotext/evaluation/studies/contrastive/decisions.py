@@ -6,22 +6,14 @@ whose clue is in the sentence itself (distance 0) are excluded, as they are in `
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from itertools import accumulate
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
 from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite, documents_of
 from cotext.data.formats.streams import read_whole
-from cotext.evaluation.metrics.contrastive import Accuracy, ContrastiveReport, Decision, Readings
-from cotext.evaluation.statistics.significance import (
-    SIGNIFICANT,
-    McNemar,
-    compared_pairs,
-    holm,
-    least_p,
-    mcnemar,
-)
+from cotext.evaluation.metrics.contrastive import ContrastiveReport, Decision, Readings, summarise
+from cotext.evaluation.statistics.significance import McNemar, are_too_few, compared_pairs, holm, mcnemar
 from cotext.runtime.errors import CotextError, shown
 from cotext.runtime.reading import parse_json
 from cotext.runtime.tables import render_p, render_rows
@@ -66,7 +58,7 @@ class SuiteDifference:
     @property
     def too_few(self) -> bool:
         """Return whether there are too few documents for any significant difference."""
-        return least_p(self.documents) * len(self.tests) >= SIGNIFICANT
+        return are_too_few(self.documents, len(self.tests))
 
     def as_dict(self) -> dict[str, Any]:
         return {
@@ -90,18 +82,10 @@ class SuiteDifference:
         share = "" if self.documents == self.examples else f" of {self.documents:,} documents"
         table = [("", "difference", "95 % interval", "lost", "won", "p mid", "corrected")]
         for (one, other), (test, p) in self.tests.items():
-            low, high = test.interval_95
-            table.append(
-                (
-                    f"{other} - {one}",
-                    f"{test.difference:+.2f}",
-                    f"[{low:+.2f}, {high:+.2f}]",
-                    f"{test.only_baseline}",
-                    f"{test.only_system}",
-                    render_p(test.p_mid),
-                    render_p(p),
-                )
-            )
+            interval = "[{:+.2f}, {:+.2f}]".format(*test.interval_95)
+            counts = f"{test.only_baseline}", f"{test.only_system}"
+            p_values = render_p(test.p_mid), render_p(p)
+            table.append((f"{other} - {one}", f"{test.difference:+.2f}", interval, *counts, *p_values))
         few = f"\n{self.documents} documents are too few for any significant difference"
         return (
             f"{self.suite}, {self.examples:,} examples{share}\n{render_rows(rows, left=1)}\n"
@@ -118,33 +102,29 @@ def read_decisions(path: Path) -> dict[str, Decisions]:
 
 
 def _parse(path: Path, suite: str, entry: Any) -> Decisions:
-    decisions = entry.get("decisions") if isinstance(entry, dict) else None
-    if decisions is None and isinstance(entry, dict) and "generative" in entry:
+    where, entry = f"{path}: suite {shown(suite)}", entry if isinstance(entry, dict) else {}
+    decisions = entry.get("decisions")
+    if decisions is None and "generative" in entry:
         raise CotextError(
-            f"{path}: suite {shown(suite)} was evaluated by generation, because the API has no "
-            "log-probabilities; translations cannot be compared with decisions between candidates"
+            f"{where} was evaluated by generation, because the API has no log-probabilities; translations "
+            "cannot be compared with decisions between candidates"
         )
     if not isinstance(decisions, dict) or not decisions:
-        raise CotextError(
-            f"{path}: suite {shown(suite)} has no 'decisions'; write the file again with "
-            "`cotext contrastive --out`"
-        )
+        raise CotextError(f"{where} has no 'decisions'; write the file again with `cotext contrastive --out`")
     for example, outcome in decisions.items():
         if outcome not in ("right", "wrong"):
-            raise CotextError(
-                f"{path}: suite {shown(suite)}, example {shown(example)}: neither 'right' nor 'wrong'"
-            )
+            raise CotextError(f"{where}, example {shown(example)}: neither 'right' nor 'wrong'")
     signature = entry.get("signature", "")
     if not isinstance(signature, str):
-        raise CotextError(f"{path}: suite {shown(suite)}: its signature is not a string")
+        raise CotextError(f"{where}: its signature is not a string")
     documents = entry.get("documents", {})
     if documents and (not isinstance(documents, dict) or documents.keys() != decisions.keys()):
-        raise CotextError(f"{path}: suite {shown(suite)}: 'documents' are not those of the decided examples")
+        raise CotextError(f"{where}: 'documents' are not those of the decided examples")
     right = {example: value == "right" for example, value in decisions.items()}
-    return Decisions(suite, signature, right, documents, _parse_readings(path, suite, entry, right))
+    return Decisions(suite, signature, right, documents, _parse_readings(where, entry, right))
 
 
-def _parse_readings(path: Path, suite: str, entry: dict[str, Any], right: dict[str, bool]) -> Readings | None:
+def _parse_readings(where: str, entry: dict[str, Any], right: dict[str, bool]) -> Readings | None:
     if "contexts" not in entry:
         return None
     try:
@@ -155,7 +135,7 @@ def _parse_readings(path: Path, suite: str, entry: dict[str, Any], right: dict[s
         complete = False
     if not complete:
         raise CotextError(
-            f"{path}: suite {shown(suite)}: 'contexts' are damaged; write the file again with "
+            f"{where}: 'contexts' are damaged; write the file again with "
             "`cotext contrastive --controls --out`"
         )
     return readings
@@ -215,80 +195,43 @@ def _compare(systems: Mapping[str, Decisions], pairs: Sequence[tuple[str, str]])
 ALL_SUITES: Final = "all suites"  # name of the pooled suites in tables
 
 
-def of_other_sentences(examples: Sequence[ContrastiveExample]) -> list[int]:
-    """Return the indices of the examples whose clue is not known to be in the sentence itself."""
-    return [index for index, example in enumerate(examples) if example.distance != 0]
-
-
 def pooled_aggregates(right: Mapping[str, Sequence[float]]) -> dict[str, float]:
     """Return accuracies in per cent over suites, from decisions or from shares of seeds that are right.
 
     `disc`: every example counts the same. `disc_avg`: every suite counts the same.
     """
     shares = [100.0 * sum(decisions) / len(decisions) for decisions in right.values()]
-    total = sum(map(len, right.values()))
-    return {
-        "disc": 100.0 * sum(map(sum, right.values())) / total,
-        "disc_avg": sum(shares) / len(shares),
-    }
-
-
-def documents_of_suites(suites: Sequence[ContrastiveSuite]) -> list[list[int]]:
-    """Return the document number of every example of every suite; no two suites share a document."""
-    numbers = [documents_of(suite.examples) for suite in suites]
-    counts = [max(of_suite, default=-1) + 1 for of_suite in numbers]
-    return [
-        [first + number for number in of_suite]
-        for first, of_suite in zip(accumulate(counts, initial=0), numbers, strict=False)
-    ]
-
-
-def to_pool(suites: Mapping[str, ContrastiveSuite]) -> dict[str, ContrastiveSuite]:
-    """Return the suites with an example to pool; none if there are fewer than two."""
-    pooled = {name: suite for name, suite in suites.items() if of_other_sentences(suite.examples)}
-    return pooled if len(pooled) > 1 else {}
+    disc = 100.0 * sum(map(sum, right.values())) / sum(map(len, right.values()))
+    return {"disc": disc, "disc_avg": sum(shares) / len(shares)}
 
 
 def pool(
     suites: Mapping[str, ContrastiveSuite], reports: Mapping[str, ContrastiveReport]
-) -> ContrastiveReport:
-    """Combine the reports of one system on the suites of `to_pool`; the groups are the suites."""
-    parts: dict[str, Accuracy] = {}
-    right: dict[str, list[bool]] = {}
-    examples: list[str] = []
-    documents: list[int] = []
+) -> ContrastiveReport | None:
+    """Combine the reports of one system on several suites; the groups are the suites.
+
+    Examples whose clue is in the sentence itself are excluded; returns None if fewer than two suites remain.
+    """
+    examples: list[ContrastiveExample] = []
     decisions: list[Decision] = []
-    numbers = documents_of_suites(list(suites.values()))
-    for (name, suite), of_documents in zip(suites.items(), numbers, strict=True):
-        indices = of_other_sentences(suite.examples)
-        decided = [reports[name].decisions[index] for index in indices]
-        right[name] = [decision.right for decision in decided]
-        parts[name] = Accuracy(
-            correct=sum(right[name]),
-            total=len(indices),
-            ties=sum(decision.tied for decision in decided),
-            chance=sum(1 / len(suite.examples[index].candidates) for index in indices) / len(indices),
-        )
-        examples += [f"{name}: {suite.examples[index].id}" for index in indices]
-        documents += [of_documents[index] for index in indices]
-        decisions += decided
-    total = len(examples)
-    signature = reports[next(iter(parts))].signature.split("|")
+    documents: list[int] = []
+    right: dict[str, list[bool]] = {}
+    first = 0  # number of the first document of a suite: no two suites share a document
+    for name, suite in suites.items():
+        numbers = documents_of(suite.examples)
+        for example, number, decision in zip(suite.examples, numbers, reports[name].decisions, strict=True):
+            if example.distance == 0:
+                continue
+            id = f"{name}: {example.id}"
+            examples.append(replace(example, id=id, phenomenon=name, distance=None, tags={}))
+            decisions.append(decision)
+            documents.append(first + number)
+            right.setdefault(name, []).append(decision.right)
+        first += max(numbers) + 1
+    if len(right) < 2:
+        return None
+    signature = reports[next(iter(right))].signature.split("|")
     rest = [part for part in signature if not part.startswith(("suite:", "n:"))]
-    return ContrastiveReport(
-        signature="|".join([f"suite:{'+'.join(parts)}", f"n:{total}", *rest]),
-        overall=Accuracy(
-            correct=sum(decision.correct for decision in parts.values()),
-            total=total,
-            ties=sum(decision.ties for decision in parts.values()),
-            chance=sum(decision.chance * decision.total for decision in parts.values()) / total,
-        ),
-        by_phenomenon=parts,
-        by_distance={},
-        by_tag={},
-        aggregates=pooled_aggregates(right),
-        undecidable=sum(reports[name].undecidable for name in parts),
-        examples=tuple(examples),
-        documents=tuple(documents),
-        decisions=tuple(decisions),
-    )
+    signature = [f"suite:{'+'.join(right)}", f"n:{len(examples)}", *rest]
+    report = summarise("|".join(signature), examples, decisions, documents)
+    return replace(report, by_distance={}, aggregates=pooled_aggregates(right))

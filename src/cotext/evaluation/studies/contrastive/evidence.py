@@ -32,7 +32,7 @@ from cotext.evaluation.metrics.contrastive import (
     choice_of,
     distance_bucket,
 )
-from cotext.evaluation.statistics.significance import SIGNIFICANT, flipped_sums, least_p, mcnemar
+from cotext.evaluation.statistics.significance import SIGNIFICANT, are_too_few, flipped_sums, mcnemar
 from cotext.evaluation.studies.tables import Cell, Table
 from cotext.runtime.tables import listed, render_p
 
@@ -75,6 +75,10 @@ class ContextWindow:
         if distance == "unknown":
             return before + self.after >= 1
         return before > 3 if distance == ">3" else before >= int(distance)
+
+    def has_clue_of(self, group: "Group") -> bool:
+        """Return whether the clue of a group is in the context, and not in the sentence itself."""
+        return group.distance != SAME_SENTENCE and self.contains(group.phenomenon, group.distance)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +142,7 @@ class Evidence:
     @property
     def too_few(self) -> bool:
         """Return whether there are too few documents for any significant result."""
-        return least_p(self.documents) * self.groups >= SIGNIFICANT
+        return are_too_few(self.documents, self.groups)
 
     @property
     def used(self) -> bool | None:
@@ -215,21 +219,21 @@ def least_sure(seeds: Sequence[Evidence]) -> Evidence:
     return replace(first, conditions=conditions, by_seed=tuple(seeds))
 
 
-def corrected(evidence: Sequence[Evidence]) -> list[Evidence]:
-    """Correct the p-values of all conditions for the number of groups."""
-    return [_corrected(item, len(evidence)) for item in evidence]
-
-
-def _corrected(evidence: Evidence, groups: int) -> Evidence:
-    return replace(
-        evidence,
-        groups=groups,
-        conditions={
-            name: replace(condition, p_corrected=min(1.0, condition.p * groups))
-            for name, condition in evidence.conditions.items()
-        },
-        by_seed=tuple(_corrected(seed, groups) for seed in evidence.by_seed),
-    )
+def corrected(evidence: Sequence[Evidence], groups: int | None = None) -> list[Evidence]:
+    """Correct the p-values of all conditions for the number of groups, by default all that are given."""
+    count = len(evidence) if groups is None else groups
+    return [
+        replace(
+            item,
+            groups=count,
+            conditions={
+                name: replace(condition, p_corrected=min(1.0, condition.p * count))
+                for name, condition in item.conditions.items()
+            },
+            by_seed=tuple(corrected(item.by_seed, count)),
+        )
+        for item in evidence
+    ]
 
 
 def _accuracies(
@@ -320,22 +324,22 @@ EVIDENCE_HEADER = (
 def evidence_row(evidence: Evidence) -> tuple[str | Cell, ...]:
     """Return the table row of a group: values with a star if their condition holds, and corrected p below."""
 
-    def cell(name: str, figure: str) -> Cell:
-        condition = evidence.conditions[name]
-        return Cell(figure, (f"p {render_p(condition.p_corrected)}",), condition.holds)
+    def cell(condition: Condition, value: float, form: str = ".1f") -> Cell:
+        p = f"p {render_p(condition.p_corrected)}"
+        return Cell(format(value, form), (p,), condition.holds)
 
     chance, balanced, none, foreign, cxmi = (evidence.conditions[name] for name in CONDITIONS)
     return (
         evidence.group.title,
         evidence.group.distance,
         f"{evidence.documents:,}{' (too few)' if evidence.too_few else ''}",
-        cell("chance", f"{chance.own:.1f}"),
-        cell("balanced", f"{balanced.own:.1f}"),
+        cell(chance, chance.own),
+        cell(balanced, balanced.own),
         f"{chance.other:.1f}",
-        cell("none", f"{none.other:.1f}"),
-        cell("foreign", f"{foreign.other:.1f}"),
+        cell(none, none.other),
+        cell(foreign, foreign.other),
         f"{cxmi.own:+.3f}",
-        cell("cxmi", f"{cxmi.other:+.3f}"),
+        cell(cxmi, cxmi.other, "+.3f"),
     )
 
 

@@ -9,18 +9,13 @@ from cotext.data.languages import language_of_name
 from cotext.evaluation.metrics.aligned_files import located, name_systems, read_aligned
 from cotext.evaluation.metrics.comet import Comet, Progress, measure_comet
 from cotext.evaluation.metrics.discourse import measure_discourse, read_marks
-from cotext.evaluation.metrics.interface import (
-    Measurement,
-    Score,
-    Texts,
-    render_scores,
-)
+from cotext.evaluation.metrics.interface import Measurement, Score, Texts, render_scores
 from cotext.evaluation.metrics.realign import AlignmentReport, realign_systems, render_alignment
 from cotext.evaluation.metrics.terminology import measure_terms
 from cotext.evaluation.metrics.tokenised import Words, measure_words
 from cotext.evaluation.requests import EvaluationRequest, LeaderboardRequest
 from cotext.evaluation.statistics.seeds import PairedTest, paired_test
-from cotext.evaluation.statistics.significance import SIGNIFICANT, compared_pairs, least_p
+from cotext.evaluation.statistics.significance import compared_pairs
 from cotext.runtime.tables import render_p, render_rows
 from cotext.runtime.version import __version__
 from cotext.translation.terms.glossary import Glossary
@@ -93,27 +88,17 @@ class Evaluation:
         rows = [("", "", "difference", "95 % interval", "p", "corrected")]
         for protocol, test in self.paired.items():
             for (one, other), comparison in test.differences.items():
-                low, high = comparison.interval_95
-                rows.append(
-                    (
-                        titles[protocol],
-                        f"{other} - {one}",
-                        f"{comparison.difference:+.2f}",
-                        f"[{low:+.2f}, {high:+.2f}]",
-                        render_p(comparison.p),
-                        render_p(comparison.p_corrected),
-                    )
-                )
+                interval = "[{:+.2f}, {:+.2f}]".format(*comparison.interval_95)
+                values = f"{comparison.difference:+.2f}", interval
+                p_values = render_p(comparison.p), render_p(comparison.p_corrected)
+                rows.append((titles[protocol], f"{other} - {one}", *values, *p_values))
         signatures = dict.fromkeys(test.signature for test in self.paired.values())
-        return "\n".join([render_rows(rows, left=2), *self._too_few(), *signatures])
-
-    def _too_few(self) -> Iterator[str]:
-        """Yield messages for tests in which no outcome could be significant."""
-        for protocol, test in self.paired.items():
-            # Drawing with replacement has no such bound.
-            randomised = test.signature.startswith("test:randomisation|")
-            if randomised and least_p(test.units) * len(test.differences) >= SIGNIFICANT:
-                yield f"{protocol}: {test.units} {test.unit}s are too few for any significant difference"
+        few = [
+            f"{protocol}: {test.units} {test.unit}s are too few for any significant difference"
+            for protocol, test in self.paired.items()
+            if test.too_few
+        ]
+        return "\n".join([render_rows(rows, left=2), *few, *signatures])
 
 
 def evaluate_files(request: EvaluationRequest, on_comet: Progress | None = None) -> Evaluation:
@@ -146,14 +131,11 @@ def evaluate_files(request: EvaluationRequest, on_comet: Progress | None = None)
         with located(f"{request.terms}"):
             measured = _with(measured, measure_terms(terms, whole.systems, whole.source, right))
     measured = with_comet(measured, whole, comet, on_comet, alignment)
-    scores = {
-        name: [measurement.score for measurement in measurements] for name, measurements in measured.items()
-    }
     tests = {}
-    if resampling is not None:
-        for index, score in enumerate(next(iter(scores.values()))):
-            counts = {name: [each[index].statistics] for name, each in measured.items()}
-            tests[score.protocol] = paired_test(counts, baseline, resampling)
+    for of_score in zip(*measured.values(), strict=True) if resampling is not None else ():
+        counts = {name: [each.statistics] for name, each in zip(measured, of_score, strict=True)}
+        tests[of_score[0].score.protocol] = paired_test(counts, baseline, resampling)
+    scores = {name: [each.score for each in measurements] for name, measurements in measured.items()}
     return Evaluation(named, tuple(request.reference), scores, tests, alignment)
 
 

@@ -2,9 +2,11 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
-from itertools import accumulate, pairwise
+from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
+
+import numpy as np
 
 from cotext.data.documents import Document
 from cotext.data.formats import detect_format, read_documents
@@ -13,7 +15,7 @@ from cotext.data.nbest_lists import Candidate, Candidates, ListedDocument, is_li
 from cotext.evaluation.metrics.aligned_files import located, require_different
 from cotext.evaluation.metrics.comet import Comet, Progress, measure_comet
 from cotext.evaluation.metrics.interface import check_correspondence, find_protocol
-from cotext.evaluation.metrics.mbr import Decision, Pool, decide_sentences, pooled
+from cotext.evaluation.metrics.mbr import Decision, Pool, decide, pooled
 from cotext.evaluation.requests import MbrRequest
 from cotext.runtime.version import __version__
 
@@ -66,19 +68,21 @@ def choose_translations(
         names = f"{paths[0]}", f"{source}"
         check_correspondence(first.documents, sources, same_ids=False, names=names)
     named = next((system for system in systems if system.carries_ids), systems[0])
-    pools = [_pools(documents, request) for documents in zip(*(s.documents for s in systems), strict=True)]
-    on_start(sum(map(len, pools)))
+    of_documents = zip(*(system.documents for system in systems), strict=True)
+    pools = [pool for documents in of_documents for pool in _pools(documents, request)]
+    on_start(len(pools))
     if comet is not None and sources is not None:
-        decisions, recipe = _by_comet(pools, comet, sources, on_comet)
+        sentences = [sentence for document in sources for sentence in document.sentences]
+        decisions, recipe = _by_comet(pools, comet, sentences, on_comet)
     else:
-        decisions, recipe = _by_metric(pools, request.utility, on_sentences)
-    selected = [
-        Document(
-            document.id, tuple(pool.texts[k] for pool, k in zip(of_document, decision.chosen, strict=True))
-        )
-        for document, of_document, decision in zip(named.documents, pools, decisions, strict=True)
-    ]
-    return selected, _report(pools, decisions, systems, request, recipe)
+        utility, recipe = find_protocol(request.utility).utility()
+        decisions = []
+        for pool in pools:
+            decisions.append(decide(pool, utility(pool.texts)))
+            on_sentences(1)
+    texts = (pool.texts[decision.chosen] for pool, decision in zip(pools, decisions, strict=True))
+    selected = [Document(d.id, tuple(islice(texts, len(d.sentences)))) for d in named.documents]
+    return selected, _report(len(selected), pools, decisions, systems, request, recipe)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,24 +118,8 @@ def _pools(documents: Sequence[ListedDocument], request: MbrRequest) -> list[Poo
     return pools
 
 
-def _by_metric(
-    pools: Sequence[Sequence[Pool]], name: str, on_sentences: Callable[[int], None]
-) -> tuple[list[Decision], str]:
-    """Return the decisions of every document by a metric of `metrics`, and its signature."""
-    utility, signature = find_protocol(name).utility()
-    decisions = []
-    for of_document in pools:
-        of_pairs = [utility(pool.texts) for pool in of_document]
-        decisions.append(decide_sentences(of_document, of_pairs))
-        on_sentences(len(of_document))
-    return decisions, signature
-
-
 def _by_comet(
-    pools: Sequence[Sequence[Pool]],
-    comet: Comet,
-    sources: Sequence[Document],
-    progress: Progress | None,
+    pools: Sequence[Pool], comet: Comet, sentences: Sequence[str], progress: Progress | None
 ) -> tuple[list[Decision], str]:
     """Return the decisions by COMET, which scores all pairs of translations, and its signature.
 
@@ -139,34 +127,32 @@ def _by_comet(
         CotextError: the errors of `measure_comet`.
     """
     # One document for each sentence, with all pairs of its translations as hypothesis and reference.
-    pairs: tuple[list[Document], list[Document], list[Document]] = [], [], []
-    for number, (document, of_document) in enumerate(zip(sources, pools, strict=True)):
-        for j, (sentence, pool) in enumerate(zip(document.sentences, of_document, strict=True)):
-            size = len(pool.texts)
-            name, texts = f"{number}:{j}", pool.texts
-            pairs[0].append(Document(name, (sentence,) * size**2))
-            pairs[1].append(Document(name, tuple(text for text in texts for _ in range(size))))
-            pairs[2].append(Document(name, texts * size))
-    source, hypotheses, references = pairs
+    source, hypotheses, references = [], [], []
+    for number, (sentence, pool) in enumerate(zip(sentences, pools, strict=True)):
+        name, size = f"{number}", len(pool.texts)
+        source.append(Document(name, (sentence,) * size**2))
+        hypotheses.append(Document(name, tuple(text for text in pool.texts for _ in range(size))))
+        references.append(Document(name, pool.texts * size))
     [measured] = measure_comet(comet, {"": hypotheses}, source, [references], progress)[""]
-    scores = measured.statistics.scorer(measured.statistics.counts)
-    edges = accumulate((len(document) for document in source), initial=0)
-    sizes = (len(pool.texts) for of_document in pools for pool in of_document)
-    utilities = (scores[a:b].reshape(k, k) for (a, b), k in zip(pairwise(edges), sizes, strict=True))
-    return [
-        decide_sentences(of_document, [next(utilities) for _ in of_document]) for of_document in pools
-    ], measured.score.signature
+    scores = iter(measured.statistics.scorer(measured.statistics.counts))
+    decisions = []
+    for pool in pools:
+        size = len(pool.texts)
+        utilities = np.array(list(islice(scores, size**2))).reshape(size, size)
+        decisions.append(decide(pool, utilities))
+    return decisions, measured.score.signature
 
 
 def _report(
-    pools: Sequence[Sequence[Pool]],
+    documents: int,
+    pools: Sequence[Pool],
     decisions: Sequence[Decision],
     systems: Sequence[_System],
     request: MbrRequest,
     recipe: str,
 ) -> MbrReport:
-    sentences = sum(map(len, pools))
-    translations = sum(len(pool.texts) for of_document in pools for pool in of_document) / sentences
+    sentences = len(pools)
+    translations = sum(len(pool.texts) for pool in pools) / sentences
     entries = [
         "mbr:sentence",
         f"utility:{request.utility}",
@@ -176,9 +162,9 @@ def _report(
         f"translations:{translations:.2f}",
     ]
     return MbrReport(
-        documents=len(pools),
+        documents=documents,
         sentences=sentences,
-        changed=sum(k > 0 for decision in decisions for k in decision.chosen),
+        changed=sum(decision.chosen > 0 for decision in decisions),
         translations=translations,
         utility=sum(d.utility for d in decisions) / sentences,
         utility_of_first=sum(d.utility_of_first for d in decisions) / sentences,

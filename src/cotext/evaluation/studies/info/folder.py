@@ -170,11 +170,9 @@ def data_info(folder: Path) -> Summary:
 
 
 def _value(value: Any) -> str:
-    if isinstance(value, list):
-        return ", ".join(map(str, value))
     if isinstance(value, dict):
-        return ", ".join(f"{key}={item}" for key, item in value.items())
-    return str(value)
+        value = [f"{key}={item}" for key, item in value.items()]
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 def seeds_info(folder: Path) -> Summary:
@@ -222,27 +220,27 @@ def run_info(run: Path) -> Summary:
     summary = Summary("run", f"{run}: a run", {"run": str(run)})
     described = _read_model(summary, run)
     tokenizer = _read_tokenizer(summary, run, described)
-    record = noted_import(run)
-    imported = {key: str(record.get(key, "")) for key in ("class", "folder", "licence")} if record else None
-    if imported is not None:
+    summary.facts["imported"] = None
+    if record := noted_import(run):
+        imported = {key: str(record.get(key, "")) for key in ("class", "folder", "licence")}
         licence = imported["licence"] or "not recorded"
         source = f"{imported['class']}, {imported['folder']}; licence {licence}"
         summary.rows.append(("imported from", source))
-    summary.facts["imported"] = imported
+        summary.facts["imported"] = imported
     _read_data(summary, run)
     _read_scores(summary, run)
     travels = []
     if described is not None and tokenizer:
         travels = ["model.safetensors", *(f"tokenizer/{name}" for name in tokenizer["files"])]
     saved = checkpoints(run)
-    sizes = {name: size_of(run / file) for name, file in (("model", "model.safetensors"),
-             ("checkpoints", "checkpoints"), ("all", ""))}  # fmt: skip
-    system = summary.facts["system"] or {}
+    files = {"model": "model.safetensors", "checkpoints": "checkpoints", "all": ""}
+    sizes = {name: size_of(run / file) for name, file in files.items()}
+    first_pass = (summary.facts["system"] or {}).get("first_pass")
     carried = sum(size_of(run / name) for name in travels)
     summary.facts |= {
         "bytes": {**sizes, "travels": carried},
         "checkpoints": saved,
-        "travels": {"files": travels, "bytes": carried, "first_pass": system.get("first_pass")},
+        "travels": {"files": travels, "bytes": carried, "first_pass": first_pass},
     }
     summary.rows += [
         ("on disk", f"{in_bytes(sizes['all'])}; model {in_bytes(sizes['model'])}"),
@@ -250,7 +248,7 @@ def run_info(run: Path) -> Summary:
     ]
     if travels:
         words = f"{', '.join(travels)} ({in_bytes(carried)}), nothing else"
-        if first_pass := system.get("first_pass"):
+        if first_pass:
             words += f" of this run; and the run {first_pass}, which writes the first pass"
         summary.rows.append(("to translate", words))
     return summary
@@ -428,11 +426,10 @@ def _score_rows(scores: dict[str, Any]) -> Rows:
 
 def _best(reports: Sequence[dict[str, Any]], key: str, choose: Any) -> dict[str, Any] | None:
     """Return the best value among reports, and the first update that has it."""
-    values = [(value, report["update"]) for report in reports if (value := _number(report, key)) is not None]
-    if not values:
-        return None
-    value = choose(value for value, _ in values)
-    return {"value": value, "update": next(update for other, update in values if other == value)}
+    values = ((_number(report, key), report["update"]) for report in reports)
+    known = [{"value": value, "update": update} for value, update in values if value is not None]
+    best: dict[str, Any] | None = choose(known, key=lambda entry: entry["value"], default=None)
+    return best
 
 
 def _number(report: dict[str, Any], key: str) -> float | None:
@@ -441,19 +438,10 @@ def _number(report: dict[str, Any], key: str) -> float | None:
 
 
 def describe_tokenizer(folder: Path) -> dict[str, Any]:
-    """Return kind, pieces and fingerprint of a tokenizer on disk, and the names of its files.
-
-    Raises:
-        CotextError: the errors of `load_tokenizer`.
-    """
+    """Return what identifies a tokenizer, and its files; raise the errors of `load_tokenizer`."""
     tokenizer = load_tokenizer(folder)
-    files = ["tokenizer.json", *tokenizer.files]
-    described = {
-        "kind": tokenizer.kind,
-        "pieces": tokenizer.pieces,
-        "fingerprint": tokenizer.fingerprint,
-        "files": files,
-    }
+    described: dict[str, Any] = {key: getattr(tokenizer, key) for key in ("kind", "pieces", "fingerprint")}
+    described["files"] = ["tokenizer.json", *tokenizer.files]
     if languages := chosen_languages(tokenizer):
         described["languages"] = languages
     return described
@@ -483,7 +471,6 @@ def weights_row(updates: Sequence[int]) -> tuple[str, str]:
 
 
 def tokenizer_row(described: dict[str, Any]) -> tuple[str, str]:
-    """Return a row for the result of `describe_tokenizer`."""
     languages = f", {described['languages']}" if "languages" in described else ""
     pieces = f"{described['pieces']:,} pieces"
     return "tokenizer", f"{described['kind']}, {pieces}, {described['fingerprint'][:16]}{languages}"
@@ -502,6 +489,5 @@ def size_of(path: Path) -> int:
 
 
 def render_totals(totals: dict[str, int]) -> str:
-    """Return documents, sentences and tokens in one line."""
     documents, sentences, source, target = (f"{totals[key]:,}" for key in TOTALS)
     return f"{documents} documents, {sentences} sentences, {source} source and {target} target tokens"

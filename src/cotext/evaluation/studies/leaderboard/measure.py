@@ -7,22 +7,12 @@ from typing import Any, Final
 
 from cotext.evaluation.metrics.aligned_files import name_systems
 from cotext.evaluation.metrics.comet import Progress
-from cotext.evaluation.metrics.interface import (
-    Measurement,
-    Score,
-    is_lower_better,
-    measure,
-)
+from cotext.evaluation.metrics.interface import Measurement, Score, is_lower_better
 from cotext.evaluation.metrics.realign import AlignmentReport
+from cotext.evaluation.metrics.tokenised import measure_words
 from cotext.evaluation.requests import LeaderboardRequest
 from cotext.evaluation.statistics.seeds import PairedTest, paired_test
-from cotext.evaluation.statistics.significance import (
-    SIGNIFICANT,
-    Resampling,
-    bootstrap_scores,
-    least_p,
-    percentiles,
-)
+from cotext.evaluation.statistics.significance import SIGNIFICANT, Resampling, bootstrap_scores, percentiles
 from cotext.evaluation.studies.evaluate.evaluate_files import read_texts, with_comet
 from cotext.runtime.errors import CotextError
 from cotext.runtime.tables import render_rows
@@ -164,13 +154,7 @@ def make_leaderboard(request: LeaderboardRequest, on_comet: Progress | None = No
     samples = enough if request.samples is None else request.samples
     resampling = Resampling(samples=samples, seed=request.seed)
     texts, reports = read_texts(paths, request)
-    measured = measure(
-        texts.systems,
-        texts.references,
-        request.protocols,
-        target_language=request.target_language,
-        source=texts.source,
-    )
+    measured = measure_words(None, texts, request.protocols, request.target_language)
     measured = with_comet(measured, texts, comet, on_comet, reports)
     values = {name: measured[name][ranking].score.value for name in paths}
     protocol = measured[next(iter(paths))][ranking].score.protocol
@@ -255,12 +239,11 @@ def _intervals(
     """Return the interval of every score of every system; None if there is only one document."""
     drawing = replace(resampling, samples=min(resampling.samples, SAMPLES))
     columns: list[list[tuple[float, float] | None]] = []
-    for index in range(len(next(iter(measured.values())))):
-        statistics = [measurements[index].statistics for measurements in measured.values()]
-        if len(statistics[0].by("document")[0]) < 2:
-            columns.append([None] * len(statistics))
-        else:
-            columns.append([percentiles(drawn) for drawn in bootstrap_scores(statistics, drawing)])
+    for of_score in zip(*measured.values(), strict=True):
+        statistics = [measurement.statistics for measurement in of_score]
+        several = len(statistics[0].by("document")[0]) > 1
+        drawn = bootstrap_scores(statistics, drawing) if several else []
+        columns.append([percentiles(scores) for scores in drawn] or [None] * len(statistics))
     return dict(zip(measured, zip(*columns, strict=True), strict=True))
 
 
@@ -270,7 +253,7 @@ def _notes(reports: Mapping[str, AlignmentReport], test: PairedTest | None, samp
         what = "system" if len(reports) == 1 else "document"
         return [*notes, f"only one {what}: differences cannot be tested for significance"]
     pairs = len(test.differences)
-    if least_p(test.units) * pairs >= SIGNIFICANT:
+    if test.too_few:
         notes.append(f"{test.units} documents are too few: no difference can be significant (tests: {pairs})")
     if pairs / (samples + 1) >= SIGNIFICANT:
         notes.append(f"{samples} samples are too few for {pairs} tests; remove --samples, or use more")

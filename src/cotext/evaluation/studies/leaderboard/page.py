@@ -7,10 +7,7 @@ from cotext.evaluation.metrics.interface import is_lower_better
 from cotext.evaluation.metrics.realign import document_lines
 from cotext.evaluation.statistics.seeds import Difference
 from cotext.evaluation.statistics.significance import SIGNIFICANT
-from cotext.evaluation.studies.leaderboard.measure import (
-    Entry,
-    Leaderboard,
-)
+from cotext.evaluation.studies.leaderboard.measure import Entry, Leaderboard
 from cotext.evaluation.studies.tables import Cell, Row, Table, interval, versions
 from cotext.runtime.html import facts, folded, whole_page
 from cotext.runtime.tables import listed, render_p
