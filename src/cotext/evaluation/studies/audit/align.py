@@ -29,10 +29,9 @@ _ROUNDS: Final = 2  # of learning words from the last alignment
 _RARER: Final = 6.0  # added to the score of a pair, since lost and added sentences are rarer than in a corpus
 _REPLACED: Final = -6.0  # the lowest score of a pair in the same place
 _UNRELATED: Final = -8.0  # the lowest score that is expected of unrelated sentences
-_MOVED: Final = 4.0  # the lowest score of sentences in different places; 0 if they are near and not merged;
-# -_MOVED / 2 if they are nearer still, and both are unaligned
-_NEAR: Final = 8  # beads
-_STAYS: Final = 3.0  # added to the score of a pair in the same place when moved sentences are looked for
+# Subtracted from the score of a moved pair: a penalty, and a factor of the log of the distance in beads.
+_MOVED: Final = 10.0
+_DISTANCE: Final = 2.0
 _WINDOW: Final = 4 * alignment.BLOCK  # beads among which they are looked for
 _JOINS: Final = 3  # rounds of joining unaligned sentences to their neighbours; limits the time
 _LEAST_MERGED: Final = 0.01  # share of beads with merged sentences that is assumed of any text
@@ -161,7 +160,8 @@ class _Judge:
     def _moved(self, source: Side, output: Side, path: Path) -> dict[int, Bead]:
         """Return the beads of translations in another place, by source sentence.
 
-        Of all pairs in a window, the best ones are taken first.
+        A pair is moved if the score of the path increases by more than the penalty of the distance. Of all
+        moves in a window, the best ones are made first, at most one from each bead.
         """
         moved: dict[int, Bead] = {}
         for at in range(0, len(path), _WINDOW):
@@ -173,22 +173,49 @@ class _Judge:
             (ours, of_ours), (theirs, of_theirs) = np.array(rows).T, np.array(columns).T
             scores = self._scores(source.joined(ours[:, None]), output.joined(theirs[:, None]))[0]
             apart = np.abs(of_ours[:, None] - of_theirs)
-            merged = np.array([len(i) > 1 or len(j) > 1 for i, j in window])
-            near = (apart <= _NEAR) & ~(merged[of_ours][:, None] | merged[of_theirs])
-            empty = np.array([not (i and j) for i, j in window])
-            alone = (apart <= _NEAR // 2) & empty[of_ours][:, None] & empty[of_theirs]
-            values = scores - np.select([alone, near], [-_MOVED / 2, 0.0], _MOVED)
-            # A repeated sentence is not moved, but copied.
-            texts = [output.words_of((t,)).tobytes() for t in theirs]
-            values[:, [texts.count(text) > 1 for text in texts]] = -np.inf
-            values = np.where(apart == 0, np.maximum(scores, _REPLACED) + _STAYS, values)
-            while (value := float(values.max())) > 0:
-                r, c = map(int, np.unravel_index(values.argmax(), values.shape))
-                if apart[r, c]:
-                    s, t = rows[r][0], columns[c][0]
-                    moved[s] = Bead((s,), (t,), float(scores[r, c]), sigmoid(value), True)
-                values[r] = values[:, c] = -np.inf
+            gains = self._gains(source, output, window, scores)
+            gains -= _MOVED + _DISTANCE * np.log(np.maximum(1, apart))
+            gains[apart == 0] = -np.inf
+            while (gain := float(gains.max())) > 0:
+                r, c = map(int, np.unravel_index(gains.argmax(), gains.shape))
+                s, t = rows[r][0], columns[c][0]
+                moved[s] = Bead((s,), (t,), float(scores[r, c]), sigmoid(gain), True)
+                for bead in (rows[r][1], columns[c][1]):
+                    gains[of_ours == bead] = gains[:, of_theirs == bead] = -np.inf
         return moved
+
+    def _gains(self, source: Side, output: Side, path: Path, scores: Floats) -> Floats:
+        """Return by how much the score of a path increases if a pair is taken out of it, [n, m].
+
+        `scores`: of all pairs of sentences of the path.
+        """
+        pair = scores + _RARER + math.log(PRIORS[1, 1])
+        placed = np.maximum(pair, _REPLACED + _RARER + math.log(PRIORS[1, 1]))
+        fits = alignment.bead_scores(source, output, path, self._scores) + _RARER + self._merged
+        gains, r, c = pair, 0, 0
+
+        def score(rows: Sequence[int], columns: Sequence[int]) -> float:
+            if rows and columns:
+                return float(placed[rows[0], columns[0]])
+            return math.log(PRIORS[1, 0]) * len([*rows, *columns])
+
+        for b, (i, j) in enumerate(path):
+            rows, columns = [*range(r, r + len(i))], [*range(c, c + len(j))]
+            r, c = r + len(i), c + len(j)
+            value = score(rows, columns)
+            if len(i) + len(j) > 2:
+                value = float(fits[b]) + math.log(PRIORS[len(i), len(j)])
+            for row in rows:
+                gains[row] -= value - score([each for each in rows if each != row], columns)
+            for column in columns:
+                gains[:, column] -= value - score(rows, [each for each in columns if each != column])
+            # Two neighbours that changed places: when one is moved, the others are a pair.
+            after = path[b + 1 : b + 2]
+            if len(i) == len(j) == 1 and [tuple(map(len, bead)) for bead in after] == [(1, 1)]:
+                alone = score((), (0, 0))
+                gains[r - 1, c] += max(0.0, placed[r, c - 1] - alone)
+                gains[r, c - 1] += max(0.0, placed[r - 1, c] - alone)
+        return gains
 
     def _scores(self, source: Side, output: Side) -> Floats:
         """As `alignment.Lengths.scores`; unrelated sentences are expected to have `_UNRELATED` at least.
