@@ -33,8 +33,8 @@ from cotext.data.languages import (
 )
 from cotext.data.splitting import Splitter, Splitting
 from cotext.files import po, xliff
-from cotext.files.block_sentences import cut
-from cotext.files.blocks import Block
+from cotext.files.block_sentences import Spans, cut
+from cotext.files.blocks import Copied, FileFormat
 from cotext.files.table import format_of, read_file
 from cotext.runtime.errors import CotextError
 
@@ -242,14 +242,22 @@ def _read(path: Path, side: Literal["source", "target"], splitter: Splitter) -> 
             Document(document.id if with_ids else "", tuple(s for s in document.sentences if s.strip()))
             for document in read_documents(path, format, side)
         ]
+    spans = splitter.spans
+    return [Document("", tuple(map(str.strip, texts))) for texts in sentences_of_file(path, format, spans)]
+
+
+def sentences_of_file(
+    path: Path, format: FileFormat, spans: Spans, element: str = ""
+) -> list[tuple[str, ...]]:
+    """Return the sentences of each document of a file; `element` is written for each inline element."""
     return [
-        Document(
-            "",
-            tuple(
-                Block(pieces).text.strip()
-                for block in blocks
-                for pieces in cut(block, splitter.spans).parts.sentences
-            ),
+        tuple(
+            "".join(
+                piece if isinstance(piece, str) else piece.text if isinstance(piece, Copied) else element
+                for piece in pieces
+            )
+            for block in blocks
+            for pieces in cut(block, spans).parts.sentences
         )
         for blocks in format.open(read_file(path), str(path)).contents.documents
     ]

@@ -13,13 +13,12 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from operator import itemgetter
 from typing import Final
 
 import numpy as np
 
 from cotext.data import alignment
-from cotext.data.alignment import PRIORS, Floats, Side
+from cotext.data.alignment import PRIORS, Floats, Ints, Side
 
 Text = Sequence[Sequence[str]]  # documents of sentences
 Path = Sequence[alignment.Bead]
@@ -27,10 +26,14 @@ Path = Sequence[alignment.Bead]
 _ROUNDS: Final = 2  # of learning words from the last alignment
 # Scores are in nats.
 _RARER: Final = 6.0  # added to the score of a pair, since lost and added sentences are rarer than in a corpus
+_PAIR: Final = _RARER + math.log(PRIORS[1, 1])  # added to the score of words and lengths of a pair
+_ALONE: Final = math.log(PRIORS[1, 0])  # the score of an unaligned sentence
 _REPLACED: Final = -6.0  # the lowest score of a pair in the same place
 _UNRELATED: Final = -8.0  # the lowest score that is expected of unrelated sentences
-# Subtracted from the score of a moved pair: a penalty, and a factor of the log of the distance in beads.
+# Subtracted from the score of a moved pair: a penalty if the two sentences had no counterparts, another if all
+# sentences between move up, and a factor of the log of the distance in beads.
 _MOVED: Final = 10.0
+_SHIFTED: Final = 2.0
 _DISTANCE: Final = 2.0
 _WINDOW: Final = 4 * alignment.BLOCK  # beads among which they are looked for
 _JOINS: Final = 3  # rounds of joining unaligned sentences to their neighbours; limits the time
@@ -114,108 +117,99 @@ class _Judge:
         return alignment.align_sides(*sides, band, scores)
 
     def beads(self, source: Side, output: Side, path: Path) -> list[Bead]:
-        """Return the beads of a path by source; sentences in other places are separate beads."""
+        """Return the beads of a path; moved sentences are put back, and all are aligned once more."""
         moved = self._moved(source, output, path)
-        gone = {bead.output[0] for bead in moved.values()}
-        kept = [
-            [n for n in range(len(side)) if n not in out] for side, out in ((source, moved), (output, gone))
-        ]
-        if moved:  # the other sentences are aligned once more, without them
-            source, output = source.joined([(s,) for s in kept[0]]), output.joined([(t,) for t in kept[1]])
-            left = [
-                (tuple(s for s in i if s not in moved), tuple(t for t in j if t not in gone)) for i, j in path
-            ]
-            path = self.path((source, output), left)
-        beads, place = [(float(s), bead) for s, bead in moved.items()], -1.0
+        places = [moved.get(t, (float(t), 0, 1.0)) for t in range(len(output))]
+        order = sorted(range(len(output)), key=places.__getitem__)
+        if moved:
+            output = output.joined([(t,) for t in order])
+            path = self.path((source, output), path)
+        beads = []
         for (i, j), fit, sure in zip(*self._joined(source, output, path), strict=True):
-            ours, theirs = tuple(kept[0][s] for s in i), tuple(kept[1][t] for t in j)
-            place = ours[0] if ours else place + 1e-6
-            beads.append((place, Bead(ours, theirs, fit, sure)))
-        return [bead for _, bead in sorted(beads, key=itemgetter(0))]
+            ours = tuple(order[t] for t in j)
+            confidence = min([sure, *(places[t][2] for t in ours)])
+            beads.append(Bead(i, ours, fit, confidence, not moved.keys().isdisjoint(ours)))
+        return beads
 
-    def _joined(
-        self, source: Side, output: Side, path: Path, joins: int = _JOINS
-    ) -> tuple[Path, list[float], list[float]]:
+    def _joined(self, source: Side, output: Side, path: Path) -> tuple[Path, list[float], list[float]]:
         """Join unaligned sentences to a bead beside them if they are more probably a part of it.
 
         So a sentence may correspond to three or more. Returns beads, their scores and probabilities.
         """
-        fits: list[float] = alignment.bead_scores(source, output, path, self._scores).tolist()
-        sure, chosen = [sigmoid(fit + _RARER) for fit in fits], dict[int, alignment.Bead]()
-        firsts = [n for n, (one, two) in enumerate(pairwise(path)) if all(one) != all(two)]
-        joined = [(path[n][0] + path[n + 1][0], path[n][1] + path[n + 1][1]) for n in firsts]
         prior = math.log(PRIORS[1, 2] / PRIORS[1, 1] / PRIORS[1, 0]) + self._merged
-        together = alignment.bead_scores(source, output, joined, self._scores)
-        for n, bead, fit in zip(firsts, joined, together, strict=True):
-            b, other = (n + 1, n) if all(path[n]) else (n, n + 1)
-            apart = sigmoid(max(fits[other], _REPLACED) - fit - prior)
-            sure[b] = min(sure[b], apart)
-            if apart < 1 / 2 and not {n - 1, n, n + 1} & chosen.keys():
-                chosen[n] = bead
-        if not (chosen and joins):
-            return path, fits, sure
-        path = [chosen.get(n, bead) for n, bead in enumerate(path) if n - 1 not in chosen]
-        return self._joined(source, output, path, joins - 1)
+        for joins in reversed(range(_JOINS + 1)):
+            fits: list[float] = alignment.bead_scores(source, output, path, self._scores).tolist()
+            sure, chosen = [sigmoid(fit + _RARER) for fit in fits], dict[int, alignment.Bead]()
+            firsts = [n for n, (one, two) in enumerate(pairwise(path)) if all(one) != all(two)]
+            joined = [(path[n][0] + path[n + 1][0], path[n][1] + path[n + 1][1]) for n in firsts]
+            together = alignment.bead_scores(source, output, joined, self._scores)
+            for n, bead, fit in zip(firsts, joined, together, strict=True):
+                alone, other = (n + 1, n) if all(path[n]) else (n, n + 1)
+                apart = sigmoid(max(fits[other], _REPLACED) - fit - prior)
+                sure[alone] = min(sure[alone], apart)
+                if apart < 1 / 2 and not {n - 1, n, n + 1} & chosen.keys():
+                    chosen[n] = bead
+            if not (chosen and joins):
+                break
+            path = [chosen.get(n, bead) for n, bead in enumerate(path) if n - 1 not in chosen]
+        return path, fits, sure
 
-    def _moved(self, source: Side, output: Side, path: Path) -> dict[int, Bead]:
-        """Return the beads of translations in another place, by source sentence.
+    def _moved(self, source: Side, output: Side, path: Path) -> dict[int, tuple[float, int, float]]:
+        """Return the output sentences that are in another place.
 
-        A pair is moved if the score of the path increases by more than the penalty of the distance. Of all
-        moves in a window, the best ones are made first, at most one from each bead.
+        A sentence is moved if the score of the path increases by more than the penalty of the distance. Of all
+        moves in a window, the best ones are made first, at most one from each bead. Merged sentences stay.
+        Returned are the place in the output where it belongs, its source sentence, and the confidence.
         """
-        moved: dict[int, Bead] = {}
+        moved = {}
+        starts = np.cumsum([0, *(len(j) for _, j in path)])  # first output sentence of each bead
         for at in range(0, len(path), _WINDOW):
-            window = path[at : at + _WINDOW]
-            rows = [(s, b) for b, (i, _) in enumerate(window) for s in i]
-            columns = [(t, b) for b, (_, j) in enumerate(window) for t in j]
+            window = enumerate(path[at : at + _WINDOW], at)
+            single = [(b, bead) for b, bead in window if max(map(len, bead)) == 1]
+            rows, columns = ([(n, b) for b, bead in single for n in bead[side]] for side in (0, 1))
             if not rows or not columns:
                 continue
             (ours, of_ours), (theirs, of_theirs) = np.array(rows).T, np.array(columns).T
             scores = self._scores(source.joined(ours[:, None]), output.joined(theirs[:, None]))[0]
-            apart = np.abs(of_ours[:, None] - of_theirs)
-            gains = self._gains(source, output, window, scores)
-            gains -= _MOVED + _DISTANCE * np.log(np.maximum(1, apart))
-            gains[apart == 0] = -np.inf
+            alone, shifted = self._gains(scores, of_ours, of_theirs)
+            gains = np.maximum(alone, shifted)
             while (gain := float(gains.max())) > 0:
                 r, c = map(int, np.unravel_index(gains.argmax(), gains.shape))
-                s, t = rows[r][0], columns[c][0]
-                moved[s] = Bead((s,), (t,), float(scores[r, c]), sigmoid(gain), True)
-                for bead in (rows[r][1], columns[c][1]):
-                    gains[of_ours == bead] = gains[:, of_theirs == bead] = -np.inf
+                ends = sorted((of_ours[r], of_theirs[c]))
+                after = len(path[of_ours[r]][1]) * (of_ours[r] == ends[1])
+                moved[int(theirs[c])] = float(starts[of_ours[r]]) + after - 0.5, int(ours[r]), sigmoid(gain)
+                used = range(ends[0], ends[1] + 1) if shifted[r, c] == gain else ends
+                gains[np.isin(of_ours, used)] = gains[:, np.isin(of_theirs, used)] = -np.inf
         return moved
 
-    def _gains(self, source: Side, output: Side, path: Path, scores: Floats) -> Floats:
-        """Return by how much the score of a path increases if a pair is taken out of it, [n, m].
+    @staticmethod
+    def _gains(scores: Floats, of_ours: Ints, of_theirs: Ints) -> tuple[Floats, Floats]:
+        """Return by how much the score of a path increases if a pair is moved out of it, [n, m], in two ways.
 
-        `scores`: of all pairs of sentences of the path.
+        First: the counterparts that the two sentences had are left alone. Second: all pairs between the two
+        places move up by one. `scores`: of all pairs. `of_ours`, `of_theirs`: the bead of each sentence.
         """
-        pair = scores + _RARER + math.log(PRIORS[1, 1])
-        placed = np.maximum(pair, _REPLACED + _RARER + math.log(PRIORS[1, 1]))
-        fits = alignment.bead_scores(source, output, path, self._scores) + _RARER + self._merged
-        gains, r, c = pair, 0, 0
-
-        def score(rows: Sequence[int], columns: Sequence[int]) -> float:
-            if rows and columns:
-                return float(placed[rows[0], columns[0]])
-            return math.log(PRIORS[1, 0]) * len([*rows, *columns])
-
-        for b, (i, j) in enumerate(path):
-            rows, columns = [*range(r, r + len(i))], [*range(c, c + len(j))]
-            r, c = r + len(i), c + len(j)
-            value = score(rows, columns)
-            if len(i) + len(j) > 2:
-                value = float(fits[b]) + math.log(PRIORS[len(i), len(j)])
-            for row in rows:
-                gains[row] -= value - score([each for each in rows if each != row], columns)
-            for column in columns:
-                gains[:, column] -= value - score(rows, [each for each in columns if each != column])
-            # Two neighbours that changed places: when one is moved, the others are a pair.
-            after = path[b + 1 : b + 2]
-            if len(i) == len(j) == 1 and [tuple(map(len, bead)) for bead in after] == [(1, 1)]:
-                alone = score((), (0, 0))
-                gains[r - 1, c] += max(0.0, placed[r, c - 1] - alone)
-                gains[r, c - 1] += max(0.0, placed[r - 1, c] - alone)
-        return gains
+        apart = np.abs(of_ours[:, None] - of_theirs)
+        placed = np.maximum(scores, _REPLACED) + _PAIR
+        r, c = np.nonzero(apart == 0)
+        value = np.full(1 + max(of_ours.max(), of_theirs.max()), _ALONE)
+        value[of_ours[r]] = placed[r, c] - _ALONE
+        pair: Floats = scores + _PAIR - _DISTANCE * np.log(np.maximum(1, apart))
+        alone = pair - value[of_ours][:, None] - value[of_theirs] - _MOVED
+        here, later, earlier = (
+            np.cumsum([0.0, *placed[cells]]) for cells in ((r, c), (r[1:], c[:-1]), (r[:-1], c[1:]))
+        )
+        place = np.arange(len(r))
+        low, high = np.minimum(place[:, None], place), np.maximum(place[:, None], place)
+        change = np.where(place[:, None] < place, later[high] - later[low], earlier[high] - earlier[low])
+        change -= here[high + 1] - here[low]
+        stretch = np.cumsum(np.diff(of_ours[r], prepend=0) > 1)  # of pairs that follow each other
+        change[stretch[:, None] != stretch] = -np.inf
+        shifted = np.full_like(pair, -np.inf)
+        shifted[np.ix_(r, c)] = pair[np.ix_(r, c)] + change - _SHIFTED
+        for gains in (alone, shifted):
+            gains[r, c] = -np.inf
+        return alone, shifted
 
     def _scores(self, source: Side, output: Side) -> Floats:
         """As `alignment.Lengths.scores`; unrelated sentences are expected to have `_UNRELATED` at least.

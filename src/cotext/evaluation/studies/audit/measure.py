@@ -17,9 +17,7 @@ from cotext.evaluation.requests import AuditRequest
 from cotext.evaluation.studies.audit.align import Bead, align, sigmoid
 from cotext.evaluation.studies.audit.details import Pair, changed_names, drifts, new_numbers, wrong_terms
 from cotext.evaluation.studies.audit.report import DETAILS, Audit, Finding, SystemAudit
-from cotext.files.block_sentences import cut
-from cotext.files.blocks import Copied
-from cotext.files.parallel import BILINGUAL
+from cotext.files.parallel import BILINGUAL, sentences_of_file
 from cotext.files.table import GENERIC, format_of, read_file
 from cotext.runtime.errors import CotextError
 from cotext.translation.faults import Checks, Fault
@@ -72,17 +70,7 @@ def read_text(path: Path, side: Side, language: str, format: str | None = None) 
         _, files = BILINGUAL[found.name](read_file(path), str(path), every=True)
         texts = [tuple(pair[side == "target"] for pairs in files for pair in pairs)]
     else:
-        spans = Splitter(language).spans
-        texts = [
-            tuple(
-                "".join(
-                    p if isinstance(p, str) else p.text if isinstance(p, Copied) else "<x/>" for p in sentence
-                )
-                for block in blocks
-                for sentence in cut(block, spans).parts.sentences
-            )
-            for blocks in found.open(read_file(path), str(path)).contents.documents
-        ]
+        texts = sentences_of_file(path, found, Splitter(language).spans, "<x/>")
     return [Document(str(number), text) for number, text in enumerate(texts, 1)]
 
 
