@@ -83,7 +83,7 @@ def test_lost_and_added_sentences(found: Callable[..., list[Finding]]) -> None:
 
 def test_sentences_out_of_order(found: Callable[..., list[Finding]]) -> None:
     [swapped] = found([*TARGET[:10], TARGET[11], TARGET[10], *TARGET[12:]])
-    assert (swapped.kind, swapped.sentence, swapped.output_sentence) == ("order", 12, 11)
+    assert (swapped.kind, swapped.sentence, swapped.output_sentence) == ("order", 11, 12)
     [moved] = found([*TARGET[:10], *TARGET[11:16], TARGET[10], *TARGET[16:]])
     assert (moved.kind, moved.sentence, moved.output_sentence) == ("order", 11, 16)
     # Equal lines are not moved, wherever they are.
@@ -92,23 +92,23 @@ def test_sentences_out_of_order(found: Callable[..., list[Finding]]) -> None:
 
 
 def test_the_gain_of_a_move_is_the_difference_of_all_scores() -> None:
-    """Scores of pairs grow by 6 + log 0.89 = 5.88, and are at least -0.12 in place; alone: log 0.02 = -3.91."""
+    """Added to scores of pairs: 6 + log 0.89 = 5.88; at least -6 in place; unaligned: log 0.02 = -3.91."""
     never = -np.inf
 
     def gains(scores: list[list[float]], ours: list[int], theirs: list[int]) -> list[np.ndarray]:
         return list(_Judge._gains(np.array(scores, np.float32), np.array(ours), np.array(theirs)))
 
-    # Two unaligned sentences, three beads apart: 2 + 5.88 + 2 * 3.91 - 6 - 2 log 3.
-    assert gains([[2]], [0], [3]) == [pytest.approx(np.array([[7.51]]), abs=0.01), [[never]]]
-    # From a good pair, which leaves its counterpart alone: 7.88 + 3.91 - (7.88 + 3.91) - 6 - 2 log 2.
-    assert gains([[2], [2]], [0, 2], [0])[0] == pytest.approx(np.array([[never], [-7.39]]), abs=0.01)
-    # Neighbours that changed places: 7.88 + 8.88 - 6 + 2 * 0.12, whichever is moved.
+    # Two unaligned sentences, three beads apart: 2 + 5.88 + 2 * 3.91 - 10 - 2 log 3.
+    assert gains([[2]], [0], [3]) == [pytest.approx(np.array([[3.51]]), abs=0.01), [[never]]]
+    # From a good pair, which leaves its counterpart alone: 7.88 + 3.91 - (7.88 + 3.91) - 10 - 2 log 2.
+    assert gains([[2], [2]], [0, 2], [0])[0] == pytest.approx(np.array([[never], [-11.39]]), abs=0.01)
+    # Neighbours that changed places: 7.88 + 8.88 - 2 + 2 * 0.12, whichever is moved.
     swapped = gains([[-10, 2], [3, -10]], [0, 1], [0, 1])[1]
-    assert swapped == pytest.approx(np.array([[never, 11.0], [11.0, never]]), abs=0.01)
-    # The first sentence became the last: 2 + 1 + 3 - (0 - 1 - 2) - 6 - 2 log 2. A pair is not in a shift
-    # if an unaligned sentence stands between.
+    assert swapped == pytest.approx(np.array([[never, 15.0], [15.0, never]]), abs=0.01)
+    # The first sentence became the last: 2 + 1 + 3 - (0 - 1 - 2) - 2 - 2 log 2. Pairs on the two sides of an
+    # unaligned sentence do not shift.
     scores = [[0.0, -9, 2], [1, -1, -9], [-9, 3, -2]]
-    assert gains(scores, [0, 1, 2], [0, 1, 2])[1][0, 2] == pytest.approx(1.61, abs=0.01)
+    assert gains(scores, [0, 1, 2], [0, 1, 2])[1][0, 2] == pytest.approx(5.61, abs=0.01)
     assert gains(scores, [0, 1, 3], [0, 1, 3])[1][0, 2] == never
 
 

@@ -1,12 +1,8 @@
 """Alignment of an output with its source, and the sentences that are in another place.
 
-Word translations are learned from the audited text, as in `cotext.data.alignment`. Three things differ from
-the alignment of a corpus:
-
-1. Lost, added and merged sentences are less likely.
-2. A text in the place of a translation is paired with the source sentence, however unlike they are, so that
-   one fault is one bead.
-3. Sentences may be in another place of their document.
+Word translations are learned from the audited text, as in `cotext.data.alignment`. Here, lost, added and merged
+sentences are less likely. A text in the place of a translation is paired with the source sentence, however
+unlike they are, so that one fault is one bead. Sentences may be in another place of their document.
 """
 
 import math
@@ -23,19 +19,17 @@ from cotext.data.alignment import PRIORS, Floats, Ints, Side
 Text = Sequence[Sequence[str]]  # documents of sentences
 Path = Sequence[alignment.Bead]
 
-_ROUNDS: Final = 2  # of learning words from the last alignment
 # Scores are in nats.
 _RARER: Final = 6.0  # added to the score of a pair, since lost and added sentences are rarer than in a corpus
 _PAIR: Final = _RARER + math.log(PRIORS[1, 1])  # added to the score of words and lengths of a pair
 _ALONE: Final = math.log(PRIORS[1, 0])  # the score of an unaligned sentence
 _REPLACED: Final = -6.0  # the lowest score of a pair in the same place
 _UNRELATED: Final = -8.0  # the lowest score that is expected of unrelated sentences
-# Subtracted from the score of a moved pair: a penalty if the two sentences had no counterparts, another if all
-# sentences between move up, and a factor of the log of the distance in beads.
+# Subtracted from the gain of a move
 _MOVED: Final = 10.0
-_SHIFTED: Final = 2.0
-_DISTANCE: Final = 2.0
-_WINDOW: Final = 4 * alignment.BLOCK  # beads among which they are looked for
+_SHIFTED: Final = 2.0  # instead, if all sentences between have counterparts in both cases
+_DISTANCE: Final = 2.0  # times the log of the distance in beads
+_WINDOW: Final = 4 * alignment.BLOCK  # beads among which moved sentences are looked for
 _JOINS: Final = 3  # rounds of joining unaligned sentences to their neighbours; limits the time
 _LEAST_MERGED: Final = 0.01  # share of beads with merged sentences that is assumed of any text
 _SIZES: Final = np.array([[[1.0]], [[1.5]], [[1.5]]])  # of 1-1, 1-2 and 2-1 beads
@@ -69,14 +63,12 @@ def align(source: Text, output: Text, reference: Text = ()) -> list[Bead]:
     documents = list(zip(source, output, strict=True))
     vocabulary = alignment.Vocabulary()
     sides = [(vocabulary.side(one), vocabulary.side(other)) for one, other in documents]
-    paths: list[Path] = [found.beads for found in alignment.align_documents(documents)]
+    aligned = [found.beads for found in alignment.align_documents(documents)]
     lines = [[line for document in text for line in document] for text in (source, output)]
     sample = tuple(vocabulary.side(every[:: 1 + len(every) // _SAMPLE]) for every in lines)
-    for _ in range(_ROUNDS):
-        judge = _Judge(list(zip(sides, paths, strict=True)), len(vocabulary), sample)
-        paths = [judge.path(*each) for each in zip(sides, paths, strict=True)]
+    judge = _Judge(list(zip(sides, aligned, strict=True)), len(vocabulary), sample)
     beads, first, second = [], 0, 0
-    for pair, path in zip(sides, paths, strict=True):
+    for pair, path in zip(sides, aligned, strict=True):
         for bead in judge.beads(*pair, path):
             of_source = tuple(i + first for i in bead.source)
             of_output = tuple(j + second for j in bead.output)
@@ -102,28 +94,29 @@ class _Judge:
         words = sum(len(side.words) / max(1, len(side)) for side in sample)
         self._unrelated = float(self._scores(*sample)[0].mean() / max(1.0, words))
 
-    def path(self, sides: tuple[Side, Side], before: Path) -> Path:
+    def _path(self, source: Side, output: Side, before: Path) -> Path:
         """Return the best path; in long documents, only near `before`."""
-        band = alignment.diagonal_band(*sides)
+        band = alignment.diagonal_band(source, output)
         if band.width > alignment.NARROW_WIDTH:
-            band = alignment.path_band(before, *map(len, sides))
+            band = alignment.path_band(before, len(source), len(output))
 
         def scores(i: range, j: range) -> Floats:
-            found = self._scores(sides[0].part(i), sides[1].part(j))
+            found = self._scores(source.part(i), output.part(j))
             found[0] = np.maximum(found[0], _REPLACED)
             found[1:] += self._merged
             return found + _RARER
 
-        return alignment.align_sides(*sides, band, scores)
+        return alignment.align_sides(source, output, band, scores)
 
-    def beads(self, source: Side, output: Side, path: Path) -> list[Bead]:
-        """Return the beads of a path; moved sentences are put back, and all are aligned once more."""
+    def beads(self, source: Side, output: Side, before: Path) -> list[Bead]:
+        """Return the beads of a document; moved sentences are put back, and all are aligned once more."""
+        path = self._path(source, output, before)
         moved = self._moved(source, output, path)
         places = [moved.get(t, (float(t), 0, 1.0)) for t in range(len(output))]
         order = sorted(range(len(output)), key=places.__getitem__)
         if moved:
             output = output.joined([(t,) for t in order])
-            path = self.path((source, output), path)
+            path = self._path(source, output, path)
         beads = []
         for (i, j), fit, sure in zip(*self._joined(source, output, path), strict=True):
             ours = tuple(order[t] for t in j)
@@ -157,15 +150,14 @@ class _Judge:
     def _moved(self, source: Side, output: Side, path: Path) -> dict[int, tuple[float, int, float]]:
         """Return the output sentences that are in another place.
 
-        A sentence is moved if the score of the path increases by more than the penalty of the distance. Of all
-        moves in a window, the best ones are made first, at most one from each bead. Merged sentences stay.
-        Returned are the place in the output where it belongs, its source sentence, and the confidence.
+        Of all moves in a window that increase the score of the path, the best ones are made first. For each
+        sentence, the place where it belongs, its source sentence and the confidence are returned.
         """
         moved = {}
         starts = np.cumsum([0, *(len(j) for _, j in path)])  # first output sentence of each bead
         for at in range(0, len(path), _WINDOW):
             window = enumerate(path[at : at + _WINDOW], at)
-            single = [(b, bead) for b, bead in window if max(map(len, bead)) == 1]
+            single = [(b, bead) for b, bead in window if max(map(len, bead)) == 1]  # merged ones stay
             rows, columns = ([(n, b) for b, bead in single for n in bead[side]] for side in (0, 1))
             if not rows or not columns:
                 continue
@@ -184,10 +176,10 @@ class _Judge:
 
     @staticmethod
     def _gains(scores: Floats, of_ours: Ints, of_theirs: Ints) -> tuple[Floats, Floats]:
-        """Return by how much the score of a path increases if a pair is moved out of it, [n, m], in two ways.
+        """Return by how much the score of a path increases if a pair is moved, in two ways, [n, m].
 
-        First: the counterparts that the two sentences had are left alone. Second: all pairs between the two
-        places move up by one. `scores`: of all pairs. `of_ours`, `of_theirs`: the bead of each sentence.
+        First: their former counterparts are left unaligned. Second: all pairs between the two places shift
+        by one. `scores`: of all pairs. `of_ours`, `of_theirs`: the bead of each sentence.
         """
         apart = np.abs(of_ours[:, None] - of_theirs)
         placed = np.maximum(scores, _REPLACED) + _PAIR
@@ -207,8 +199,7 @@ class _Judge:
         change[stretch[:, None] != stretch] = -np.inf
         shifted = np.full_like(pair, -np.inf)
         shifted[np.ix_(r, c)] = pair[np.ix_(r, c)] + change - _SHIFTED
-        for gains in (alone, shifted):
-            gains[r, c] = -np.inf
+        alone[r, c] = shifted[r, c] = -np.inf
         return alone, shifted
 
     def _scores(self, source: Side, output: Side) -> Floats:
