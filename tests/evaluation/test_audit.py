@@ -1,6 +1,7 @@
 """An audit finds each kind of fault where it was made, and nothing in a text without faults."""
 
 import json
+import random
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -229,6 +230,15 @@ def test_merged_sentences_are_counted_and_not_lost(tmp_path: Path) -> None:
     assert (system.merged, system.output_sentences) == (22, 23)
     assert not system.counts["lost"]
     assert "23 (merged in 22 places, divided in 0)" in system.summary
+
+
+def test_the_summary_says_if_few_words_correspond(tmp_path: Path) -> None:
+    draw = random.Random(1)
+    other = [" ".join(draw.choices(TARGET[30].split() + " ".join(TARGET[:9]).split(), k=6)) for _ in SOURCE]
+    for output, is_weak in ((TARGET, False), (other, True)):
+        _write(tmp_path, output)
+        system = audited(tmp_path / "o.de", source=tmp_path / "s.en")
+        assert (system.is_weak, "few words correspond" in system.summary) == (is_weak, is_weak)
 
 
 def test_stems() -> None:

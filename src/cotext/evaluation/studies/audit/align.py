@@ -1,8 +1,8 @@
 """Alignment of an output with its source, and the sentences that are in another place.
 
-Word translations are learned from the audited text, as in `cotext.data.alignment`. Here, lost, added and merged
-sentences are less likely. A text in the place of a translation is paired with the source sentence, however
-unlike they are, so that one fault is one bead. Sentences may be in another place of their document.
+Word translations are learned from the audited text, as in `cotext.data.alignment`. Here, lost, added and
+merged sentences are less likely. A text in the place of a translation is paired with the source sentence,
+however unlike they are, so that one fault is one bead. Sentences may be in another place of their document.
 """
 
 import math
@@ -18,6 +18,7 @@ from cotext.data.alignment import PRIORS, Floats, Ints, Side
 
 Text = Sequence[Sequence[str]]  # documents of sentences
 Path = Sequence[alignment.Bead]
+Aligned = Sequence[tuple[tuple[Side, Side], Path]]  # the sides of documents
 
 # Scores are in nats.
 _RARER: Final = 6.0  # added to the score of a pair, since lost and added sentences are rarer than in a corpus
@@ -57,18 +58,17 @@ def align(source: Text, output: Text, reference: Text = ()) -> list[Bead]:
     `reference` has one line for each line of the source; its words are added to those of the source.
     """
     if reference:
-        source = [
-            list(map(" ".join, zip(*both, strict=True))) for both in zip(source, reference, strict=True)
-        ]
+        sides = zip(source, reference, strict=True)
+        source = [list(map(" ".join, zip(*both, strict=True))) for both in sides]
     documents = list(zip(source, output, strict=True))
     vocabulary = alignment.Vocabulary()
-    sides = [(vocabulary.side(one), vocabulary.side(other)) for one, other in documents]
+    pairs = [(vocabulary.side(one), vocabulary.side(other)) for one, other in documents]
     aligned = [found.beads for found in alignment.align_documents(documents)]
     lines = [[line for document in text for line in document] for text in (source, output)]
     sample = tuple(vocabulary.side(every[:: 1 + len(every) // _SAMPLE]) for every in lines)
-    judge = _Judge(list(zip(sides, aligned, strict=True)), len(vocabulary), sample)
+    judge = _Judge(list(zip(pairs, aligned, strict=True)), len(vocabulary), sample)
     beads, first, second = [], 0, 0
-    for pair, path in zip(sides, aligned, strict=True):
+    for pair, path in zip(pairs, aligned, strict=True):
         for bead in judge.beads(*pair, path):
             of_source = tuple(i + first for i in bead.source)
             of_output = tuple(j + second for j in bead.output)
@@ -80,9 +80,7 @@ def align(source: Text, output: Text, reference: Text = ()) -> list[Bead]:
 class _Judge:
     """Scores of words, lengths and merged sentences, learned from aligned documents."""
 
-    def __init__(
-        self, aligned: Sequence[tuple[tuple[Side, Side], Path]], vocabulary: int, sample: Sequence[Side]
-    ) -> None:
+    def __init__(self, aligned: Aligned, vocabulary: int, sample: Sequence[Side]) -> None:
         beads = [(source, output, i, j) for (source, output), path in aligned for i, j in path if i and j]
         pairs = [(source.words_of(i), output.words_of(j)) for source, output, i, j in beads]
         self._lexicon = alignment.Lexicon(pairs, vocabulary)

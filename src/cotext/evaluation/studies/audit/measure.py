@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from functools import partial
 from itertools import chain
 from pathlib import Path
+from statistics import median
 from typing import Final
 
 from cotext.data.documents import Document
@@ -21,6 +22,7 @@ from cotext.translation.faults import Checks, Fault
 from cotext.translation.terms.glossary import Glossary
 
 _UNLIKE: Final = -9.0  # score in nats of a pair, below which another text replaces the translation
+_RELATED: Final = 1.0  # median score of pairs, below which few words correspond
 _LEAST: Final = 0.5  # minimum confidence of a finding
 _WHOLE: Final = ("untranslated", "copied", "language")  # kinds of text that replace a translation
 _SAMPLE: Final = 100  # sentences from which the language of a text is identified
@@ -94,7 +96,8 @@ def _system(
         count = sum(part.first <= place <= (part.last or place) for place in here)
         positions.append({"name": part.name, "sentences": part.sentences, "findings": count})
     several = sum(len(bead.source) > 1 for bead in beads), sum(len(bead.output) > 1 for bead in beads)
-    return SystemAudit(name, len(source), len(output), *several, found, positions)
+    is_weak = median([bead.score for bead in beads if bead.source and bead.output] or [0.0]) < _RELATED
+    return SystemAudit(name, len(source), len(output), *several, is_weak, found, positions)
 
 
 def _faults(
