@@ -1,11 +1,13 @@
 """An audit finds each kind of fault where it was made, and nothing in a text without faults."""
 
 import json
+import random
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from cotext.data.alignment import Vocabulary
@@ -81,13 +83,34 @@ def test_lost_and_added_sentences(found: Callable[..., list[Finding]]) -> None:
 
 
 def test_sentences_out_of_order(found: Callable[..., list[Finding]]) -> None:
-    swapped = found([*TARGET[:10], TARGET[11], TARGET[10], *TARGET[12:]])
-    assert {(each.kind, each.source, each.output) for each in swapped} == {
-        ("order", SOURCE[10], TARGET[10]),
-        ("order", SOURCE[11], TARGET[11]),
-    }
+    [swapped] = found([*TARGET[:10], TARGET[11], TARGET[10], *TARGET[12:]])
+    assert (swapped.kind, swapped.sentence, swapped.output_sentence) == ("order", 11, 12)
     [moved] = found([*TARGET[:10], *TARGET[11:16], TARGET[10], *TARGET[16:]])
     assert (moved.kind, moved.sentence, moved.output_sentence) == ("order", 11, 16)
+    # Equal lines are not moved, wherever they are.
+    repeated = [(*SOURCE, SOURCE[3], SOURCE[20]), (*TARGET, TARGET[3], TARGET[20])]
+    assert found(repeated[1], repeated[0]) == []
+
+
+def test_the_gain_of_a_move_is_the_difference_of_all_scores() -> None:
+    """Added to scores of pairs: 6 + log 0.89 = 5.88; at least -6 in place; unaligned: log 0.02 = -3.91."""
+    never = -np.inf
+
+    def gains(scores: list[list[float]], ours: list[int], theirs: list[int]) -> list[np.ndarray]:
+        return list(_Judge._gains(np.array(scores, np.float32), np.array(ours), np.array(theirs)))
+
+    # Two unaligned sentences, three beads apart: 2 + 5.88 + 2 * 3.91 - 10 - 2 log 3.
+    assert gains([[2]], [0], [3]) == [pytest.approx(np.array([[3.51]]), abs=0.01), [[never]]]
+    # From a good pair, which leaves its counterpart alone: 7.88 + 3.91 - (7.88 + 3.91) - 10 - 2 log 2.
+    assert gains([[2], [2]], [0, 2], [0])[0] == pytest.approx(np.array([[never], [-11.39]]), abs=0.01)
+    # Neighbours that changed places: 7.88 + 8.88 - 2 + 2 * 0.12, whichever is moved.
+    swapped = gains([[-10, 2], [3, -10]], [0, 1], [0, 1])[1]
+    assert swapped == pytest.approx(np.array([[never, 15.0], [15.0, never]]), abs=0.01)
+    # The first sentence became the last: 2 + 1 + 3 - (0 - 1 - 2) - 2 - 2 log 2. Pairs on the two sides of an
+    # unaligned sentence do not shift.
+    scores = [[0.0, -9, 2], [1, -1, -9], [-9, 3, -2]]
+    assert gains(scores, [0, 1, 2], [0, 1, 2])[1][0, 2] == pytest.approx(5.61, abs=0.01)
+    assert gains(scores, [0, 1, 3], [0, 1, 3])[1][0, 2] == never
 
 
 @pytest.mark.parametrize(
@@ -207,6 +230,15 @@ def test_merged_sentences_are_counted_and_not_lost(tmp_path: Path) -> None:
     assert (system.merged, system.output_sentences) == (22, 23)
     assert not system.counts["lost"]
     assert "23 (merged in 22 places, divided in 0)" in system.summary
+
+
+def test_the_summary_says_if_few_words_correspond(tmp_path: Path) -> None:
+    draw = random.Random(1)
+    other = [" ".join(draw.choices(TARGET[30].split() + " ".join(TARGET[:9]).split(), k=6)) for _ in SOURCE]
+    for output, is_weak in ((TARGET, False), (other, True)):
+        _write(tmp_path, output)
+        system = audited(tmp_path / "o.de", source=tmp_path / "s.en")
+        assert (system.is_weak, "few words correspond" in system.summary) == (is_weak, is_weak)
 
 
 def test_stems() -> None:

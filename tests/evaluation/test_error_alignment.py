@@ -37,15 +37,14 @@ def test_by_hand() -> None:
     two, three = [[1, 2], [3, 4]], [[1, 2], [5, 6, 7], [3, 4]]
     # Where the system's own line ends before it, it goes with the later one: that is as good.
     line_ends = np.array([True, False, True, False, False, True])
-    for tokens, segments, preferred, cuts, edits in (
-        ([1, 2, 9, 3, 4], two, ~everywhere(5), (0, 3, 5), 1),
-        ([1, 2, 9, 3, 4], two, line_ends, (0, 2, 5), 1),
-        ([1, 2, 3, 4], three, ~everywhere(4), (0, 2, 2, 4), 3),  # a segment left out is an empty piece
-        ([], three, everywhere(0), (0, 0, 0, 0), 7),  # nothing was written at all
+    for tokens, segments, preferred, cuts in (
+        ([1, 2, 9, 3, 4], two, ~everywhere(5), (0, 3, 5)),
+        ([1, 2, 9, 3, 4], two, line_ends, (0, 2, 5)),
+        ([1, 2, 3, 4], three, ~everywhere(4), (0, 2, 2, 4)),  # a segment left out is an empty piece
+        ([], three, everywhere(0), (0, 0, 0, 0)),  # nothing was written at all
     ):
         given = [[numbers(segment)] for segment in segments]
-        found = align_by_error(numbers(tokens), given, everywhere(len(tokens)), preferred)
-        assert (found.cuts, found.edits) == (cuts, edits)
+        assert align_by_error(numbers(tokens), given, everywhere(len(tokens)), preferred) == cuts
 
 
 @pytest.mark.parametrize("block_bytes", [1 << 26, 60, 1])
@@ -78,7 +77,7 @@ def test_no_cuts_are_better(block_bytes: int, monkeypatch: pytest.MonkeyPatch) -
             np.array(may),
             np.array(preferred),
         )
-        assert (found.edits, found.cuts) == (min(ways)[0], min(ways)[3])
+        assert found == min(ways)[3]
 
 
 def test_ten_thousand_tokens_take_little_time_and_memory() -> None:
@@ -91,7 +90,7 @@ def test_ten_thousand_tokens_take_little_time_and_memory() -> None:
     found = align_by_error(hypothesis, segments, everywhere(len(hypothesis)), ~everywhere(len(hypothesis)))
     seconds, (_, most) = time.process_time() - begun, tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert found.edits <= 10_000 - len(hypothesis)
+    assert len(found) == 401
     assert most < 100e6
     assert seconds < 20  # about one; what is quadratic in Python would take minutes
 

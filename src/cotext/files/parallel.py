@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby, pairwise
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final
 
 from cotext.data.aligned_corpus import ALONE, AlignedCorpus, align_corpus
 from cotext.data.alignment import Probabilities
@@ -22,7 +22,8 @@ from cotext.data.formats import (
     read_parallel,
     write_parallel,
 )
-from cotext.data.formats.streams import check_readable, read_whole
+from cotext.data.formats.streams import Side, check_readable, read_whole
+from cotext.data.formats.table import format_in
 from cotext.data.languages import (
     CODES,
     Languages,
@@ -34,8 +35,8 @@ from cotext.data.languages import (
 from cotext.data.splitting import Splitter, Splitting
 from cotext.files import po, xliff
 from cotext.files.block_sentences import cut
-from cotext.files.blocks import shown_text
-from cotext.files.table import format_of, read_file
+from cotext.files.blocks import Copied, FileFormat
+from cotext.files.table import GENERIC, format_of, read_file
 from cotext.runtime.errors import CotextError
 
 BILINGUAL: Final = {"xliff": xliff.translated_files, "po": po.translated_files}
@@ -218,7 +219,7 @@ def _by_name(paths: Sequence[Path]) -> dict[str, Path]:
     return found
 
 
-def _read(path: Path, side: Literal["source", "target"], splitter: Splitter) -> list[Document]:
+def _read(path: Path, side: Side, splitter: Splitter) -> list[Document]:
     """Read the documents of a file; ids are empty if its format has no ids.
 
     Plain text has one sentence or paragraph per line; empty lines separate documents.
@@ -242,14 +243,42 @@ def _read(path: Path, side: Literal["source", "target"], splitter: Splitter) -> 
             Document(document.id if with_ids else "", tuple(s for s in document.sentences if s.strip()))
             for document in read_documents(path, format, side)
         ]
+    return [Document("", tuple(map(str.strip, texts))) for texts in _sentences(path, format, splitter)]
+
+
+def read_sentences(path: Path, side: Side, language: str, format: str | None = None) -> list[Document]:
+    """Read a corpus or a file of any format; of a bilingual one, one side. Inline elements become tags.
+
+    Raises:
+        CotextError: it cannot be read, is empty, or its format is unknown.
+    """
+    found = format_of(path, format)
+    if isinstance(found, str) and found != "text":
+        return list(read_documents(path, format_in(path, found, language), side=side))
+    if isinstance(found, str) or found.name == GENERIC:
+        # Outputs of other systems may have empty lines anywhere.
+        lines = groupby(read_whole(path).split("\n"), key=lambda line: bool(line.strip()))
+        texts = [tuple(group) for is_text, group in lines if is_text]
+    elif found.name in BILINGUAL:
+        _, files = BILINGUAL[found.name](read_file(path), str(path), every=True)
+        texts = [tuple(pair[side == "target"] for pairs in files for pair in pairs)]
+    else:
+        texts = _sentences(path, found, Splitter(language), "<x/>")
+    return [Document(str(number), text) for number, text in enumerate(texts, 1)]
+
+
+def _sentences(
+    path: Path, format: FileFormat, splitter: Splitter, element: str = ""
+) -> list[tuple[str, ...]]:
+    """Return the sentences of each document of a file; `element` is written for each inline element."""
     return [
-        Document(
-            "",
-            tuple(
-                shown_text(pieces).strip()
-                for block in blocks
-                for pieces in cut(block, splitter.spans).parts.sentences
-            ),
+        tuple(
+            "".join(
+                piece if isinstance(piece, str) else piece.text if isinstance(piece, Copied) else element
+                for piece in pieces
+            )
+            for block in blocks
+            for pieces in cut(block, splitter.spans).parts.sentences
         )
         for blocks in format.open(read_file(path), str(path)).contents.documents
     ]

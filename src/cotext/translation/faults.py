@@ -59,6 +59,7 @@ _STRICT: Final = re.compile(r"[{}$%_]|</|<.*[=/]>?$")
 _SMALL: Final = re.compile(r"(?<![\w.,:/%$-])\d{1,2}(?![\w%]|[.,:/-]\w)")
 _DOUBLE: Final = re.compile('["“”„«»「」『』]')
 _SEPARATORS: Final = re.compile("[|\t│┃║｜]")
+_NAMES: Final = {"CJK": "Chinese characters"}  # of scripts, where Unicode's is no word
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +206,7 @@ class Checks:
             usual = self._scripts[script] / max(1, self._scripts.total())
             least = min(_MOST_FOREIGN, max(_LEAST_FOREIGN, _RARE * usual))
             if usual < _FOREIGN and count > least * len(new):
-                return Fault("language", 0.98, f"is written in {script.title()}")
+                return Fault("language", 0.98, f"is written in {_NAMES.get(script, script.title())}")
         if (score := self._spelt_as_source(number)) > (0 if unfit else _SPELT):
             return Fault("language", round(1 / (1 + math.exp(-score)), 2), "is in the source's language")
         known = sum(self._in_target[word] > 1 for word in words) / len(words)

@@ -15,7 +15,6 @@ recomputing blocks of segments from the row in which they begin.
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -40,18 +39,10 @@ MAX_CELLS: Final = 10_000_000_000  # 100,000 tokens against as many: two minutes
 _BLOCK_BYTES: Final = 1 << 26
 
 
-@dataclass(frozen=True, slots=True)
-class ErrorAlignment:
-    """The positions where the hypothesis is cut, one more than segments, and the total number of edits."""
-
-    cuts: tuple[int, ...]
-    edits: int
-
-
 def align_by_error(
     hypothesis: Integers, references: Sequence[Sequence[Integers]], may_cut: Flags, preferred: Flags
-) -> ErrorAlignment:
-    """Cut a hypothesis, given as token numbers, at the segments of references.
+) -> tuple[int, ...]:
+    """Return the positions where a hypothesis, given as token numbers, is cut; one more than segments.
 
     `references`: for each segment its tokens in every reference. `may_cut`, `preferred`: for the positions
     before each token and after the last, whether a piece may end there, and whether it preferably does.
@@ -70,7 +61,7 @@ def align_by_error(
         )
     table = _Table(hypothesis, references, may_cut, preferred)
     if not segments:
-        return ErrorAlignment((0,), 0)
+        return (0,)
     # Stored are one row for each segment of a block, and the row in which each block begins.
     size = max(math.isqrt(2 * segments), _BLOCK_BYTES // (4 * (len(hypothesis) + 1)))
     blocks = [range(first, min(first + size, segments)) for first in range(0, segments, size)]
@@ -80,16 +71,12 @@ def align_by_error(
         for row in table.rows(begins[-1], block):  # noqa: B007 - the last row is used
             pass
         begins.append(row)
-    cuts, edits = [len(hypothesis)], 0
+    cuts = [len(hypothesis)]
     for block, begin in zip(reversed(blocks), reversed(begins), strict=True):
-        starts = []
-        for row in table.rows(begin, block):
-            starts.append((_START - (row & _START)).astype(np.int32))
-        if block is blocks[-1]:
-            edits = (int(row[-1]) >> (_START_BITS + _CUT_BITS)) + len(hypothesis)
+        starts = [(_START - (row & _START)).astype(np.int32) for row in table.rows(begin, block)]
         for start in reversed(starts):
             cuts.append(int(start[cuts[-1]]))
-    return ErrorAlignment(tuple(reversed(cuts)), edits)
+    return tuple(reversed(cuts))
 
 
 class _Table:

@@ -214,4 +214,4 @@ def _best_cuts(text: CutText, references: Sequence[Sequence[Sequence[str]]]) -> 
         return np.array([numbers.setdefault(token, len(numbers)) for token in tokens], dtype=np.int64)
 
     segments = [[numbered(sentence) for sentence in sentences] for sentences in zip(*references, strict=True)]
-    return align_by_error(numbered(text.tokens), segments, text.may_cut, text.line_ends).cuts
+    return align_by_error(numbered(text.tokens), segments, text.may_cut, text.line_ends)

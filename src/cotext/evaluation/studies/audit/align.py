@@ -1,39 +1,36 @@
 """Alignment of an output with its source, and the sentences that are in another place.
 
-Word translations are learned from the audited text, as in `cotext.data.alignment`. Three things differ from
-the alignment of a corpus:
-
-1. Lost, added and merged sentences are less likely.
-2. A text in the place of a translation is paired with the source sentence, however unlike they are, so that
-   one fault is one bead.
-3. Sentences may be in another place of their document.
+Word translations are learned from the audited text, as in `cotext.data.alignment`. Here, lost, added and
+merged sentences are less likely. A text in the place of a translation is paired with the source sentence,
+however unlike they are, so that one fault is one bead. Sentences may be in another place of their document.
 """
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from operator import itemgetter
 from typing import Final
 
 import numpy as np
 
 from cotext.data import alignment
-from cotext.data.alignment import PRIORS, Floats, Side
+from cotext.data.alignment import PRIORS, Floats, Ints, Side
 
 Text = Sequence[Sequence[str]]  # documents of sentences
 Path = Sequence[alignment.Bead]
+Aligned = Sequence[tuple[tuple[Side, Side], Path]]  # the sides of documents
 
-_ROUNDS: Final = 2  # of learning words from the last alignment
 # Scores are in nats.
 _RARER: Final = 6.0  # added to the score of a pair, since lost and added sentences are rarer than in a corpus
+_PAIR: Final = _RARER + math.log(PRIORS[1, 1])  # added to the score of words and lengths of a pair
+_ALONE: Final = math.log(PRIORS[1, 0])  # the score of an unaligned sentence
 _REPLACED: Final = -6.0  # the lowest score of a pair in the same place
 _UNRELATED: Final = -8.0  # the lowest score that is expected of unrelated sentences
-_MOVED: Final = 4.0  # the lowest score of sentences in different places; 0 if they are near and not merged;
-# -_MOVED / 2 if they are nearer still, and both are unaligned
-_NEAR: Final = 8  # beads
-_STAYS: Final = 3.0  # added to the score of a pair in the same place when moved sentences are looked for
-_WINDOW: Final = 4 * alignment.BLOCK  # beads among which they are looked for
+# Subtracted from the gain of a move
+_MOVED: Final = 10.0
+_SHIFTED: Final = 2.0  # instead, if all sentences between have counterparts in both cases
+_DISTANCE: Final = 2.0  # times the log of the distance in beads
+_WINDOW: Final = 4 * alignment.BLOCK  # beads among which moved sentences are looked for
 _JOINS: Final = 3  # rounds of joining unaligned sentences to their neighbours; limits the time
 _LEAST_MERGED: Final = 0.01  # share of beads with merged sentences that is assumed of any text
 _SIZES: Final = np.array([[[1.0]], [[1.5]], [[1.5]]])  # of 1-1, 1-2 and 2-1 beads
@@ -61,20 +58,17 @@ def align(source: Text, output: Text, reference: Text = ()) -> list[Bead]:
     `reference` has one line for each line of the source; its words are added to those of the source.
     """
     if reference:
-        source = [
-            list(map(" ".join, zip(*both, strict=True))) for both in zip(source, reference, strict=True)
-        ]
+        sides = zip(source, reference, strict=True)
+        source = [list(map(" ".join, zip(*both, strict=True))) for both in sides]
     documents = list(zip(source, output, strict=True))
     vocabulary = alignment.Vocabulary()
-    sides = [(vocabulary.side(one), vocabulary.side(other)) for one, other in documents]
-    paths: list[Path] = [found.beads for found in alignment.align_documents(documents)]
+    pairs = [(vocabulary.side(one), vocabulary.side(other)) for one, other in documents]
+    aligned = [found.beads for found in alignment.align_documents(documents)]
     lines = [[line for document in text for line in document] for text in (source, output)]
     sample = tuple(vocabulary.side(every[:: 1 + len(every) // _SAMPLE]) for every in lines)
-    for _ in range(_ROUNDS):
-        judge = _Judge(list(zip(sides, paths, strict=True)), len(vocabulary), sample)
-        paths = [judge.path(*each) for each in zip(sides, paths, strict=True)]
+    judge = _Judge(list(zip(pairs, aligned, strict=True)), len(vocabulary), sample)
     beads, first, second = [], 0, 0
-    for pair, path in zip(sides, paths, strict=True):
+    for pair, path in zip(pairs, aligned, strict=True):
         for bead in judge.beads(*pair, path):
             of_source = tuple(i + first for i in bead.source)
             of_output = tuple(j + second for j in bead.output)
@@ -86,9 +80,7 @@ def align(source: Text, output: Text, reference: Text = ()) -> list[Bead]:
 class _Judge:
     """Scores of words, lengths and merged sentences, learned from aligned documents."""
 
-    def __init__(
-        self, aligned: Sequence[tuple[tuple[Side, Side], Path]], vocabulary: int, sample: Sequence[Side]
-    ) -> None:
+    def __init__(self, aligned: Aligned, vocabulary: int, sample: Sequence[Side]) -> None:
         beads = [(source, output, i, j) for (source, output), path in aligned for i, j in path if i and j]
         pairs = [(source.words_of(i), output.words_of(j)) for source, output, i, j in beads]
         self._lexicon = alignment.Lexicon(pairs, vocabulary)
@@ -100,95 +92,113 @@ class _Judge:
         words = sum(len(side.words) / max(1, len(side)) for side in sample)
         self._unrelated = float(self._scores(*sample)[0].mean() / max(1.0, words))
 
-    def path(self, sides: tuple[Side, Side], before: Path) -> Path:
+    def _path(self, source: Side, output: Side, before: Path) -> Path:
         """Return the best path; in long documents, only near `before`."""
-        band = alignment.diagonal_band(*sides)
+        band = alignment.diagonal_band(source, output)
         if band.width > alignment.NARROW_WIDTH:
-            band = alignment.path_band(before, *map(len, sides))
+            band = alignment.path_band(before, len(source), len(output))
 
         def scores(i: range, j: range) -> Floats:
-            found = self._scores(sides[0].part(i), sides[1].part(j))
+            found = self._scores(source.part(i), output.part(j))
             found[0] = np.maximum(found[0], _REPLACED)
             found[1:] += self._merged
             return found + _RARER
 
-        return alignment.align_sides(*sides, band, scores)
+        return alignment.align_sides(source, output, band, scores)
 
-    def beads(self, source: Side, output: Side, path: Path) -> list[Bead]:
-        """Return the beads of a path by source; sentences in other places are separate beads."""
+    def beads(self, source: Side, output: Side, before: Path) -> list[Bead]:
+        """Return the beads of a document; moved sentences are put back, and all are aligned once more."""
+        path = self._path(source, output, before)
         moved = self._moved(source, output, path)
-        gone = {bead.output[0] for bead in moved.values()}
-        kept = [
-            [n for n in range(len(side)) if n not in out] for side, out in ((source, moved), (output, gone))
-        ]
-        if moved:  # the other sentences are aligned once more, without them
-            source, output = source.joined([(s,) for s in kept[0]]), output.joined([(t,) for t in kept[1]])
-            left = [
-                (tuple(s for s in i if s not in moved), tuple(t for t in j if t not in gone)) for i, j in path
-            ]
-            path = self.path((source, output), left)
-        beads, place = [(float(s), bead) for s, bead in moved.items()], -1.0
+        places = [moved.get(t, (float(t), 0, 1.0)) for t in range(len(output))]
+        order = sorted(range(len(output)), key=places.__getitem__)
+        if moved:
+            output = output.joined([(t,) for t in order])
+            path = self._path(source, output, path)
+        beads = []
         for (i, j), fit, sure in zip(*self._joined(source, output, path), strict=True):
-            ours, theirs = tuple(kept[0][s] for s in i), tuple(kept[1][t] for t in j)
-            place = ours[0] if ours else place + 1e-6
-            beads.append((place, Bead(ours, theirs, fit, sure)))
-        return [bead for _, bead in sorted(beads, key=itemgetter(0))]
+            ours = tuple(order[t] for t in j)
+            confidence = min([sure, *(places[t][2] for t in ours)])
+            beads.append(Bead(i, ours, fit, confidence, not moved.keys().isdisjoint(ours)))
+        return beads
 
-    def _joined(
-        self, source: Side, output: Side, path: Path, joins: int = _JOINS
-    ) -> tuple[Path, list[float], list[float]]:
+    def _joined(self, source: Side, output: Side, path: Path) -> tuple[Path, list[float], list[float]]:
         """Join unaligned sentences to a bead beside them if they are more probably a part of it.
 
         So a sentence may correspond to three or more. Returns beads, their scores and probabilities.
         """
-        fits: list[float] = alignment.bead_scores(source, output, path, self._scores).tolist()
-        sure, chosen = [sigmoid(fit + _RARER) for fit in fits], dict[int, alignment.Bead]()
-        firsts = [n for n, (one, two) in enumerate(pairwise(path)) if all(one) != all(two)]
-        joined = [(path[n][0] + path[n + 1][0], path[n][1] + path[n + 1][1]) for n in firsts]
         prior = math.log(PRIORS[1, 2] / PRIORS[1, 1] / PRIORS[1, 0]) + self._merged
-        together = alignment.bead_scores(source, output, joined, self._scores)
-        for n, bead, fit in zip(firsts, joined, together, strict=True):
-            b, other = (n + 1, n) if all(path[n]) else (n, n + 1)
-            apart = sigmoid(max(fits[other], _REPLACED) - fit - prior)
-            sure[b] = min(sure[b], apart)
-            if apart < 1 / 2 and not {n - 1, n, n + 1} & chosen.keys():
-                chosen[n] = bead
-        if not (chosen and joins):
-            return path, fits, sure
-        path = [chosen.get(n, bead) for n, bead in enumerate(path) if n - 1 not in chosen]
-        return self._joined(source, output, path, joins - 1)
+        for joins in reversed(range(_JOINS + 1)):
+            fits: list[float] = alignment.bead_scores(source, output, path, self._scores).tolist()
+            sure, chosen = [sigmoid(fit + _RARER) for fit in fits], dict[int, alignment.Bead]()
+            firsts = [n for n, (one, two) in enumerate(pairwise(path)) if all(one) != all(two)]
+            joined = [(path[n][0] + path[n + 1][0], path[n][1] + path[n + 1][1]) for n in firsts]
+            together = alignment.bead_scores(source, output, joined, self._scores)
+            for n, bead, fit in zip(firsts, joined, together, strict=True):
+                alone, other = (n + 1, n) if all(path[n]) else (n, n + 1)
+                apart = sigmoid(max(fits[other], _REPLACED) - fit - prior)
+                sure[alone] = min(sure[alone], apart)
+                if apart < 1 / 2 and not {n - 1, n, n + 1} & chosen.keys():
+                    chosen[n] = bead
+            if not (chosen and joins):
+                break
+            path = [chosen.get(n, bead) for n, bead in enumerate(path) if n - 1 not in chosen]
+        return path, fits, sure
 
-    def _moved(self, source: Side, output: Side, path: Path) -> dict[int, Bead]:
-        """Return the beads of translations in another place, by source sentence.
+    def _moved(self, source: Side, output: Side, path: Path) -> dict[int, tuple[float, int, float]]:
+        """Return the output sentences that are in another place.
 
-        Of all pairs in a window, the best ones are taken first.
+        Of all moves in a window that increase the score of the path, the best ones are made first. For each
+        sentence, the place where it belongs, its source sentence and the confidence are returned.
         """
-        moved: dict[int, Bead] = {}
+        moved = {}
+        starts = np.cumsum([0, *(len(j) for _, j in path)])  # first output sentence of each bead
         for at in range(0, len(path), _WINDOW):
-            window = path[at : at + _WINDOW]
-            rows = [(s, b) for b, (i, _) in enumerate(window) for s in i]
-            columns = [(t, b) for b, (_, j) in enumerate(window) for t in j]
+            window = enumerate(path[at : at + _WINDOW], at)
+            single = [(b, bead) for b, bead in window if max(map(len, bead)) == 1]  # merged ones stay
+            rows, columns = ([(n, b) for b, bead in single for n in bead[side]] for side in (0, 1))
             if not rows or not columns:
                 continue
             (ours, of_ours), (theirs, of_theirs) = np.array(rows).T, np.array(columns).T
             scores = self._scores(source.joined(ours[:, None]), output.joined(theirs[:, None]))[0]
-            apart = np.abs(of_ours[:, None] - of_theirs)
-            merged = np.array([len(i) > 1 or len(j) > 1 for i, j in window])
-            near = (apart <= _NEAR) & ~(merged[of_ours][:, None] | merged[of_theirs])
-            empty = np.array([not (i and j) for i, j in window])
-            alone = (apart <= _NEAR // 2) & empty[of_ours][:, None] & empty[of_theirs]
-            values = scores - np.select([alone, near], [-_MOVED / 2, 0.0], _MOVED)
-            # A repeated sentence is not moved, but copied.
-            texts = [output.words_of((t,)).tobytes() for t in theirs]
-            values[:, [texts.count(text) > 1 for text in texts]] = -np.inf
-            values = np.where(apart == 0, np.maximum(scores, _REPLACED) + _STAYS, values)
-            while (value := float(values.max())) > 0:
-                r, c = map(int, np.unravel_index(values.argmax(), values.shape))
-                if apart[r, c]:
-                    s, t = rows[r][0], columns[c][0]
-                    moved[s] = Bead((s,), (t,), float(scores[r, c]), sigmoid(value), True)
-                values[r] = values[:, c] = -np.inf
+            alone, shifted = self._gains(scores, of_ours, of_theirs)
+            gains = np.maximum(alone, shifted)
+            while (gain := float(gains.max())) > 0:
+                r, c = map(int, np.unravel_index(gains.argmax(), gains.shape))
+                ends = sorted((of_ours[r], of_theirs[c]))
+                after = len(path[of_ours[r]][1]) * (of_ours[r] == ends[1])
+                moved[int(theirs[c])] = float(starts[of_ours[r]]) + after - 0.5, int(ours[r]), sigmoid(gain)
+                used = range(ends[0], ends[1] + 1) if shifted[r, c] == gain else ends
+                gains[np.isin(of_ours, used)] = gains[:, np.isin(of_theirs, used)] = -np.inf
         return moved
+
+    @staticmethod
+    def _gains(scores: Floats, of_ours: Ints, of_theirs: Ints) -> tuple[Floats, Floats]:
+        """Return by how much the score of a path increases if a pair is moved, in two ways, [n, m].
+
+        First: their former counterparts are left unaligned. Second: all pairs between the two places shift
+        by one. `scores`: of all pairs. `of_ours`, `of_theirs`: the bead of each sentence.
+        """
+        apart = np.abs(of_ours[:, None] - of_theirs)
+        placed = np.maximum(scores, _REPLACED) + _PAIR
+        r, c = np.nonzero(apart == 0)
+        value = np.full(1 + max(of_ours.max(), of_theirs.max()), _ALONE)
+        value[of_ours[r]] = placed[r, c] - _ALONE
+        pair: Floats = scores + _PAIR - _DISTANCE * np.log(np.maximum(1, apart))
+        alone = pair - value[of_ours][:, None] - value[of_theirs] - _MOVED
+        here, later, earlier = (
+            np.cumsum([0.0, *placed[cells]]) for cells in ((r, c), (r[1:], c[:-1]), (r[:-1], c[1:]))
+        )
+        place = np.arange(len(r))
+        low, high = np.minimum(place[:, None], place), np.maximum(place[:, None], place)
+        change = np.where(place[:, None] < place, later[high] - later[low], earlier[high] - earlier[low])
+        change -= here[high + 1] - here[low]
+        stretch = np.cumsum(np.diff(of_ours[r], prepend=0) > 1)  # of pairs that follow each other
+        change[stretch[:, None] != stretch] = -np.inf
+        shifted = np.full_like(pair, -np.inf)
+        shifted[np.ix_(r, c)] = pair[np.ix_(r, c)] + change - _SHIFTED
+        alone[r, c] = shifted[r, c] = -np.inf
+        return alone, shifted
 
     def _scores(self, source: Side, output: Side) -> Floats:
         """As `alignment.Lengths.scores`; unrelated sentences are expected to have `_UNRELATED` at least.

@@ -166,8 +166,5 @@ def _word(stem: str, text: str) -> str:
 
 
 def _has_form(text: str, term: str) -> bool:
-    """Return whether a text has all words of a term, except for their last letters.
-
-    "companies" is a form of "company", but not of "compatible".
-    """
+    """Return whether a text has all words of a term up to their endings: "companies" for "company"."""
     return all(w[: max(_LONG - 1, len(w) - _ENDING)] in text.casefold() for w in term.casefold().split())

@@ -1,31 +1,28 @@
 """Audit of translations: sentences that are lost, added, out of order, not translated, or changed."""
 
 from collections.abc import Sequence
-from itertools import chain, groupby
+from functools import partial
+from itertools import chain
 from pathlib import Path
+from statistics import median
 from typing import Final
 
 from cotext.data.documents import Document
-from cotext.data.formats import read_documents
-from cotext.data.formats.streams import Side, read_whole
-from cotext.data.formats.table import format_in
 from cotext.data.languages import identified, language_code, language_of_name
-from cotext.data.splitting import Splitter, join_sentences
+from cotext.data.splitting import join_sentences
 from cotext.evaluation.metrics.aligned_files import name_systems
 from cotext.evaluation.metrics.profile import profile
 from cotext.evaluation.requests import AuditRequest
 from cotext.evaluation.studies.audit.align import Bead, align, sigmoid
 from cotext.evaluation.studies.audit.details import Pair, changed_names, drifts, new_numbers, wrong_terms
 from cotext.evaluation.studies.audit.report import DETAILS, Audit, Finding, SystemAudit
-from cotext.files.block_sentences import cut
-from cotext.files.blocks import Copied
-from cotext.files.parallel import BILINGUAL
-from cotext.files.table import GENERIC, format_of, read_file
+from cotext.files.parallel import read_sentences
 from cotext.runtime.errors import CotextError
 from cotext.translation.faults import Checks, Fault
 from cotext.translation.terms.glossary import Glossary
 
 _UNLIKE: Final = -9.0  # score in nats of a pair, below which another text replaces the translation
+_RELATED: Final = 1.0  # median score of pairs, below which few words correspond
 _LEAST: Final = 0.5  # minimum confidence of a finding
 _WHOLE: Final = ("untranslated", "copied", "language")  # kinds of text that replace a translation
 _SAMPLE: Final = 100  # sentences from which the language of a text is identified
@@ -37,15 +34,16 @@ def audit(request: AuditRequest) -> Audit:
     Raises:
         CotextError: a file cannot be read, or the reference does not have one line for each source line.
     """
-    origin, given = request.source or request.output[0], request.target_language or ""
-    source = read_text(origin, "source", "", request.format)
+    given = request.target_language or ""
+    origin, read = request.source or request.output[0], partial(read_sentences, format=request.format)
+    source = read(origin, "source", "")
     codes = _language(request.source_language, origin, source), ""
-    reference = read_text(request.reference, "target", given, request.format) if request.reference else []
+    reference = read(request.reference, "target", given) if request.reference else []
     if request.reference and list(map(len, reference)) != list(map(len, source)):
         raise CotextError(f"{request.reference}: is not aligned with {origin}, line by line")
     systems, notes = [], []
     for name, path in name_systems(request.output).items():
-        output = read_text(path, "target", given, request.format)
+        output = read(path, "target", given)
         codes = codes[0], _language(request.target_language, path, output)
         if len(output) != len(source):
             counts = f"{len(output):,} documents, but the source has {len(source):,}"
@@ -53,37 +51,6 @@ def audit(request: AuditRequest) -> Audit:
         glossary = None if request.terms is None else Glossary.read(request.terms, *codes)
         systems.append(_system(name, (source, output, reference), codes, glossary))
     return Audit(str(origin), codes, systems, notes)
-
-
-def read_text(path: Path, side: Side, language: str, format: str | None = None) -> list[Document]:
-    """Read a corpus or a file of any format; of a bilingual one, one side. Inline elements become tags.
-
-    Raises:
-        CotextError: it cannot be read, is empty, or its format is unknown.
-    """
-    found = format_of(path, format)
-    if isinstance(found, str) and found != "text":
-        return list(read_documents(path, format_in(path, found, language), side=side))
-    if isinstance(found, str) or found.name == GENERIC:
-        # Outputs of other systems may have empty lines anywhere.
-        lines = groupby(read_whole(path).split("\n"), key=lambda line: bool(line.strip()))
-        texts = [tuple(group) for is_text, group in lines if is_text]
-    elif found.name in BILINGUAL:
-        _, files = BILINGUAL[found.name](read_file(path), str(path), every=True)
-        texts = [tuple(pair[side == "target"] for pairs in files for pair in pairs)]
-    else:
-        spans = Splitter(language).spans
-        texts = [
-            tuple(
-                "".join(
-                    p if isinstance(p, str) else p.text if isinstance(p, Copied) else "<x/>" for p in sentence
-                )
-                for block in blocks
-                for sentence in cut(block, spans).parts.sentences
-            )
-            for blocks in found.open(read_file(path), str(path)).contents.documents
-        ]
-    return [Document(str(number), text) for number, text in enumerate(texts, 1)]
 
 
 def _language(given: str | None, path: Path, text: Sequence[Document]) -> str:
@@ -123,13 +90,14 @@ def _system(
                 place = places[max(first, 0)][0], first + 1, bead.output[0] + 1 if bead.output else None
                 found.append(Finding(kind, *place, sure, *pair[1:], note))
     found.sort(key=lambda each: (each.sentence, each.output_sentence or 0))
-    positions: list[dict[str, str | int]] = []
     here = [places[max(each.sentence, 1) - 1][1] for each in found]
-    for bucket in profile("position", [], texts[0], []):
-        count = sum(bucket.first <= place <= (bucket.last or place) for place in here)
-        positions.append({"name": bucket.name, "sentences": bucket.sentences, "findings": count})
+    positions: list[dict[str, str | int]] = []
+    for part in profile("position", [], texts[0], []):
+        count = sum(part.first <= place <= (part.last or place) for place in here)
+        positions.append({"name": part.name, "sentences": part.sentences, "findings": count})
     several = sum(len(bead.source) > 1 for bead in beads), sum(len(bead.output) > 1 for bead in beads)
-    return SystemAudit(name, len(source), len(output), *several, found, positions)
+    is_weak = median([bead.score for bead in beads if bead.source and bead.output] or [0.0]) < _RELATED
+    return SystemAudit(name, len(source), len(output), *several, is_weak, found, positions)
 
 
 def _faults(

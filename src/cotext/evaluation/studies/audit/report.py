@@ -57,8 +57,8 @@ class Finding:
 class SystemAudit:
     """The findings of an output in the order of the text.
 
-    `merged`: output sentences that translate several source sentences. `divided`: the reverse. `positions`:
-    for similar positions in the documents, their name, and the numbers of sentences and findings.
+    `merged`: output sentences that translate several source sentences. `divided`: the reverse. `is_weak`: few
+    words correspond. `positions`: name, sentences and findings of similar positions in the documents.
     """
 
     name: str
@@ -66,6 +66,7 @@ class SystemAudit:
     output_sentences: int
     merged: int
     divided: int
+    is_weak: bool
     findings: Sequence[Finding]
     positions: Sequence[Mapping[str, str | int]]
 
@@ -81,6 +82,8 @@ class SystemAudit:
         text = f"{self.sentences:,} source sentences became {self.output_sentences:,}"
         if self.merged or self.divided:
             text += f" (merged in {self.merged:,} places, divided in {self.divided:,})"
+        if self.is_weak:
+            text += "; few words correspond: the text is too short, very free, or another one"
         if not counts:
             return f"{text}, and no fault was found."
         faults = ", ".join(f"{counts[k]:,} {TITLES[k]}" for k in TITLES if counts[k] and k not in DETAILS)
