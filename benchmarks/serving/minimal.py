@@ -20,13 +20,13 @@ def application(folder: Path, threads: int) -> Any:
     """Return an ASGI application that translates the field `q` of a JSON body."""
     decode, tokenizer = read_engine(folder).config.decode, load_tokenizer(folder / "tokenizer")
     engine = ctranslate2.Translator(str(folder), intra_threads=threads)
-    begin, end = str(tokenizer.bos), str(tokenizer.eos)
+    end = str(tokenizer.eos)
 
     def translated(text: str) -> str:
         source = [*map(str, tokenizer.encode(text)), end]
         options = {"beam_size": decode.beam, "length_penalty": decode.length_penalty, "end_token": end}
-        [found] = engine.translate_batch([source], [[begin]], max_input_length=0, **options)
-        return tokenizer.decode([int(token) for token in found.hypotheses[0][1:]])
+        [found] = engine.translate_batch([source], max_input_length=0, **options)
+        return tokenizer.decode([int(token) for token in found.hypotheses[0]])
 
     async def answer(scope: Any, receive: Any, send: Any) -> None:
         body = (await receive())["body"]

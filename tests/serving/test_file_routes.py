@@ -172,7 +172,7 @@ WRONG: dict[str, tuple[bytes, int, str]] = {
     "too long a file": (form((FILE, b"x" * 201_000), SYSTEM), 413, "200,000 bytes"),
     "an empty file": (form((FILE, b""), SYSTEM), 400, "a.txt: is empty"),
     "an unknown system": (form((FILE, TEXT), (SYSTEM[0], b"none")), 404, "unknown system"),
-    "an empty term": (form((FILE, TEXT), (GLOSSARY, b'[["", "x"]]')), 400, "empty"),
+    "an empty term": (form((FILE, TEXT), (GLOSSARY, b'[["", "x"]]')), 400, "needs a text"),
     "no glossary": (form((FILE, TEXT), (GLOSSARY, b"[[1]]")), 400, "pairs"),
 }
 
