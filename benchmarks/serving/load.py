@@ -4,9 +4,10 @@
     python -m benchmarks.serving.load RUN TEXT --memory 10000
 
 TEXT has one sentence per line. Each sentence is sent once, by the next free client, over a kept connection in
-the API of LibreTranslate. The server runs in a process of its own. Each round also translates the same
+the API of LibreTranslate. Servers run in processes of their own. Each round also translates the same
 sentences with the Python API, in one call, and with one call per sentence, as a server without shared batches
-would. A response that differs from the translation of the API stops the benchmark.
+would. A response that differs from the translation of the API stops the benchmark. If RUN is an engine, the
+same weights are also served by `benchmarks.serving.minimal`.
 
 Sentences a second are given by elapsed time and by processor time of the server or the API, which does not
 depend on other work on the machine. `--memory` sends so many requests, and prints the resident set of the
@@ -23,33 +24,23 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from itertools import islice
+from itertools import islice, product
 from pathlib import Path
-
-import torch
 
 from benchmarks.speed.harness import load, table
 from cotext.data.splitting import Splitting
 from cotext.files.blocks import Block, Contents
 from cotext.files.translate_blocks import BlockDocuments
-from cotext.translation.open import open_run
+from cotext.interchange.engine_cache import open_to_translate
+from cotext.models.run_folder import is_engine
 
 PATIENCE_SECONDS = 120.0
 WHOLE, SINGLE = "Python API, one call", "Python API, one by one"
-HEAD = (
-    "",
-    "sentences/s",
-    "processor",
-    "to one call",
-    "processor",
-    "to one by one",
-    "processor",
-    "median ms",
-    "99th percentile",
-)
+HEAD = ["", "sentences/s", "processor", "to one call", "processor", "to one by one", "processor"]
+HEAD += ["p50 ms", "p95", "p99"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,16 +67,20 @@ class Server:
 
 
 @contextmanager
-def serving(run: Path, threads: int) -> Iterator[Server]:
-    """Run `cotext serve` on a free port."""
+def serving(run: Path, threads: int, minimal: bool = False) -> Iterator[Server]:
+    """Run `cotext serve`, or the minimal server, on a free port."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     begun = time.perf_counter()
     with tempfile.TemporaryDirectory() as state:
-        command = [sys.executable, "-m", "cotext", "serve", str(run), "--port", str(port), "--state", state]
+        command = ["cotext", "serve", str(run), "--port", str(port), "--state", state]
         command += ["--threads", str(threads)]
-        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        if minimal:
+            command = ["benchmarks.serving.minimal", str(run), str(port), str(threads)]
+        process = subprocess.Popen(
+            [sys.executable, "-m", *command], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
         try:
             while not _is_ready(port):
                 if process.poll() is not None or time.perf_counter() - begun > PATIENCE_SECONDS:
@@ -136,10 +131,9 @@ async def _answer(reader: asyncio.StreamReader) -> tuple[int, bytes]:
     return int(head[0].split()[1]), await reader.readexactly(int(lengths[0]))
 
 
-def rates(options: argparse.Namespace, sentences: Sequence[str], server: Server) -> None:
+def rates(options: argparse.Namespace, sentences: Sequence[str], servers: Mapping[str, Server]) -> None:
     """Print sentences a second and latencies, and ratios to the Python API in the same round."""
-    opened = open_run(options.run, "cpu")
-    torch.set_num_threads(options.threads)
+    opened = open_to_translate(options.run, "cpu", threads=options.threads)
     splitter = Splitting().splitter(opened.languages.source)
     blocks = [Block((text,)) for text in sentences]
 
@@ -152,7 +146,8 @@ def rates(options: argparse.Namespace, sentences: Sequence[str], server: Server)
         return [block.text for [block] in found]
 
     by_api([blocks[:8]])
-    asyncio.run(asked(server.port, sentences[:8], 1, "warm"))
+    for server in servers.values():
+        asyncio.run(asked(server.port, sentences[:8], 1, "warm"))
     took: dict[str, list[tuple[float, float]]] = {}  # elapsed and processor seconds
     latencies: dict[str, list[float]] = {}
     for number in range(options.rounds):
@@ -162,25 +157,25 @@ def rates(options: argparse.Namespace, sentences: Sequence[str], server: Server)
         begun = time.perf_counter(), time.process_time()
         by_api([[block] for block in blocks])
         took.setdefault(SINGLE, []).append(_since(begun, time.process_time()))
-        for clients in options.clients:
-            name = f"{clients} client{'s' if clients > 1 else ''}"
+        for clients, (kind, server) in product(options.clients, servers.items()):
+            name = f"{kind}{clients} client{'s' if clients > 1 else ''}"
             begun = time.perf_counter(), server.processor_seconds
             # A new key, so that the cache of another round is not used.
             answers, seconds = asyncio.run(asked(server.port, sentences, clients, f"{number} {clients}"))
             took.setdefault(name, []).append(_since(begun, server.processor_seconds))
             latencies.setdefault(name, []).extend(1000 * each for each in seconds)
             if wrong := [i for i, text in enumerate(answers) if text != expected[i]]:
-                raise SystemExit(
-                    f"{len(wrong)} responses differ from the API, first for {sentences[wrong[0]]!r}"
-                )
+                print(f"{name}: {len(wrong)} responses differ, first for {sentences[wrong[0]]!r}")
+                if server is servers[""]:
+                    raise SystemExit("a response differs from the API")
     rows = []
     for name, found in took.items():
         elapsed, processor = zip(*found, strict=True)
         cells = [f"{len(sentences) / statistics.median(each):.1f}" for each in (elapsed, processor)]
         cells += [_ratios(found, took[other], kind) for other in (WHOLE, SINGLE) for kind in (0, 1)]
         if waited := latencies.get(name):
-            cells += [f"{statistics.median(waited):.0f}", f"{statistics.quantiles(waited, n=100)[98]:.0f}"]
-        rows.append([name, *cells, *([""] * (9 - 1 - len(cells)))])
+            cells += [f"{statistics.quantiles(waited, n=100)[part - 1]:.0f}" for part in (50, 95, 99)]
+        rows.append([name, *cells, *([""] * (len(HEAD) - 1 - len(cells)))])
     table(HEAD, rows)
 
 
@@ -218,12 +213,16 @@ def main() -> None:
     lines = options.text.read_text(encoding="utf-8").splitlines()
     sentences = list(islice(dict.fromkeys(line for line in lines if line.strip()), options.sentences))
     print(f"{options.run}: {len(sentences)} sentences; {load()}", flush=True)
-    with serving(options.run, options.threads) as server:
-        print(f"ready after {server.started_seconds:.1f} s, {server.resident_mebibytes:.0f} MiB", flush=True)
+    with ExitStack() as stack:
+        servers = {"": stack.enter_context(serving(options.run, options.threads))}
+        if is_engine(options.run):
+            servers["minimal, "] = stack.enter_context(serving(options.run, options.threads, minimal=True))
+        for kind, server in servers.items():
+            print(f"{kind}ready after {server.started_seconds:.1f} s, {server.resident_mebibytes:.0f} MiB")
         if options.memory:
-            memory(options.memory, sentences, server)
+            memory(options.memory, sentences, servers[""])
         else:
-            rates(options, sentences, server)
+            rates(options, sentences, servers)
     print(load())
 
 

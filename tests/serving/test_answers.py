@@ -246,17 +246,6 @@ def test_given_translations_are_kept_and_are_context(service: Service, name: str
     assert all(same[2:]) == (name != "window")  # whole documents are searched before anything is replaced
 
 
-def test_what_is_given_is_heard_as_it_is_answered(service: Service) -> None:
-    """A full stop too, where the source has none."""
-    heard: list[tuple[int, int, str]] = []
-    listener = Listener(on_sentence=lambda *each: heard.append(each))
-    blocks = (Block(("A heading",)), Block(("It runs.",)))
-    request = TextRequest(service.systems.named("window"), (blocks,), given={0: {0: "Ganz genau."}})
-    answer = asyncio.run(service.translate(request, Client(), listener))
-    assert answer.pairs[0].target == "Ganz genau."
-    assert sorted(heard) == [(pair.document, pair.number, pair.target) for pair in answer.pairs]
-
-
 def test_documents_are_counted_as_they_were_sent(service: Service) -> None:
     """Empty ones among them, too."""
     system = service.systems.named("sentence")

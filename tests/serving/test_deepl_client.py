@@ -118,14 +118,6 @@ def test_what_cannot_be_done_is_refused_with_its_name(
     assert refused.value.http_status_code in (400, 404)
 
 
-def test_preferences_that_cannot_be_met_are_no_errors(client: deepl.DeepLClient) -> None:
-    found = client.translate_text(TEXTS[0], target_lang="DE", model_type="latency_optimized")
-    assert isinstance(found, deepl.TextResult)
-    assert found.model_type_used == "quality_optimized"
-    for formality in ("default", "prefer_more", "Prefer_Less"):
-        client.translate_text(TEXTS[0], target_lang="DE", formality=formality)
-
-
 def test_languages_are_those_of_the_systems(client: deepl.DeepLClient) -> None:
     [source], [target] = client.get_source_languages(), client.get_target_languages()
     assert (source.code, source.name) == ("EN", "English")

@@ -17,7 +17,7 @@ from cotext.data.splitting import Splitting
 from cotext.files.table import format_of
 from cotext.files.translate_files import open_job
 from cotext.runtime.jobs.engine import run
-from cotext.serving.jobs import JobOptions, Jobs, JobStatus, JobTicket, translation
+from cotext.serving.jobs import Jobs, JobStatus, JobTicket, translation
 from cotext.serving.jobs.translation import Running
 from cotext.serving.service import Client, Service
 from cotext.serving.settings import ServerSettings
@@ -450,14 +450,6 @@ def test_a_job_that_cannot_be_gone_on_with_is_given_up(
 
     changed(tmp_path, ticket, begun)
     assert words in opened().finished(ticket).message
-
-
-def test_options(opened: Opened, systems: Systems) -> None:
-    sender = opened()
-    options = JobOptions((("cat", "Ding"), ("cat", "Sache")))
-    ticket = sender.send(options=options)
-    assert b"Ding" in sender.translated(ticket) or b"Sache" in sender.translated(ticket)
-    assert refused(lambda: sender.send(options=JobOptions((("", "x"),)))).status == 400
 
 
 def test_remaining_time_is_by_the_speed_since_the_server_was_started(monkeypatch: pytest.MonkeyPatch) -> None:

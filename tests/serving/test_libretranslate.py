@@ -9,6 +9,7 @@ from starlette.testclient import TestClient
 
 from cotext.data.documents import Document
 from cotext.serving.systems import Systems
+from cotext.serving.translation import Detected, detect
 from tests.loops import loop_over
 from tests.serving.loopback import served
 from tests.serving.tiny_server import tiny_application, tiny_systems
@@ -102,6 +103,17 @@ def test_detection_is_among_all_languages_of_the_server(client: TestClient) -> N
     [found] = answer(client, "/detect", data={"q": "Der Hund sieht die Katze.", "api_key": "x"})
     assert found.keys() == {"confidence", "language"}
     assert found["language"] in ("en", "de")
+
+
+def test_the_likeliest_of_the_languages_asked_for() -> None:
+    english, german = "The cat sees a dog.", "Der Hund sieht die Katze."
+    assert detect(english, ["de", "en"]).language == "en"
+    found = detect(german, ["en", "de"])
+    assert (found.language, found.confidence > 0.9) == ("de", True)
+    assert detect("Le chat voit un chien dans le jardin.", ["en", "de"]).confidence < 0.05
+    for text in ("", "12 + 30", "  \n"):
+        assert detect(text, ["en", "de"]) == Detected("en", 0.0)
+    assert detect(english, ["tlh", "qya"]) == Detected("tlh", 0.0)
 
 
 @pytest.fixture(scope="module")

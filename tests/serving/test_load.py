@@ -223,17 +223,6 @@ def test_neither_long_documents_nor_files_starve(system: System, shared: SharedS
     assert file > max(one, other)
 
 
-def test_a_long_document_goes_on_when_another_comes(system: System, shared: SharedSystem) -> None:
-    long = Asker(shared, [long_document(system, 400)], Work("long"))
-    until(lambda: len(long.sentences) > 100)
-    before = len(long.sentences)
-    late = Asker(shared, [long_document(system, 100, 1)], Work("late"))
-    late.thread.join(30)
-    assert len(long.sentences) - before > 50
-    long.work.cancel()
-    long.thread.join(30)
-
-
 def test_the_works_of_one_client_share_what_one_client_gets(system: System, shared: SharedSystem) -> None:
     asked = [([long_document(system, 60, seed)], Work("many" if seed else "one")) for seed in range(5)]
     askers = asked_together(shared, asked)

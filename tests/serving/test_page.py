@@ -36,12 +36,7 @@ def test_every_file_of_the_folder_is_handed_out_with_its_type_and_policy() -> No
         assert answer.headers["content-type"] == kind
         assert answer.headers["content-security-policy"].startswith("default-src 'self';")
         assert "unsafe" not in answer.headers["content-security-policy"]
-
-
-def test_the_page_itself_stands_at_the_root() -> None:
-    answer = client().get("/")
-    assert answer.content == (FOLDER / "index.html").read_bytes()
-    assert answer.headers["content-type"] == "text/html; charset=utf-8"
+    assert asked.get("/").content == parts()["index.html"][0]
 
 
 def test_what_a_browser_has_already_is_not_sent_again() -> None:
@@ -59,12 +54,8 @@ def test_what_a_browser_has_already_is_not_sent_again() -> None:
 @loop_over("name", ["none.js", "..%2fpage_routes.py", "%2e%2e/errors.py", "page_routes.py", ""])
 def test_nothing_else_is_handed_out(name: str) -> None:
     assert client().get(f"/page/{name}").status_code == 404
-
-
-def test_a_server_without_a_page_has_none() -> None:
-    asked = client(page=False)
-    assert asked.get("/").status_code == 404
-    assert asked.get("/page/app.js").status_code == 404
+    for path in ("/", "/page/app.js"):
+        assert client(page=False).get(path).status_code == 404
 
 
 def test_no_file_names_another_host() -> None:
@@ -76,9 +67,6 @@ def test_no_file_names_another_host() -> None:
 def test_nothing_stands_inside_the_html_that_the_policy_forbids() -> None:
     assert not re.search(r"<style|\sstyle=|\son\w+=|javascript:", INDEX)
     assert re.findall(r"<script[^>]*>(.*?)</script>", INDEX, re.DOTALL) == [""]
-
-
-def test_the_html_names_files_that_are_there() -> None:
     named = re.findall(r'(?:src|href)="page/([^"]+)"', INDEX)
     assert set(named) <= set(parts())
     assert "app.js" in named

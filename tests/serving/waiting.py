@@ -24,11 +24,9 @@ class Sender:
     client: Client = Client()  # noqa: RUF009
     system: str = "window"
 
-    def send(
-        self, content: bytes = TEXT, name: str = "a.txt", options: JobOptions | None = None
-    ) -> JobTicket:
+    def send(self, content: bytes = TEXT, name: str = "a.txt") -> JobTicket:
         system = self.service.systems.named(self.system)
-        return self.service.jobs.submit(self.client, system, BytesIO(content), name, options or JobOptions())
+        return self.service.jobs.submit(self.client, system, BytesIO(content), name, JobOptions())
 
     def status(self, ticket: JobTicket) -> JobStatus:
         return self.service.jobs.status(ticket.id, self.client, ticket.key)

@@ -6,6 +6,7 @@ it joins the running request and receives the missed events. Complete responses 
 """
 
 import asyncio
+import threading
 import time
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Coroutine, Sequence
@@ -66,14 +67,42 @@ class Listener:
     on_sentence: Callable[[int, int, str], None] = lambda document, number, target: None
 
 
-@dataclass(slots=True)
-class _Events:
-    """The events of a request so far."""
+@dataclass(slots=True, eq=False)
+class Events:
+    """The events of a request so far, and who listens; `start` and `on_sentence` work in any thread.
 
+    Listeners hear events in the loop, before the task of the request ends. Without a listener, the loop is
+    not woken.
+    """
+
+    loop: asyncio.AbstractEventLoop
     sources: list[SourceSentence] | None = None
     sentences: list[tuple[int, int, str]] = field(default_factory=list)
+    listeners: list[Listener] = field(default_factory=list)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def send_to(self, listener: Listener) -> None:
+    def start(self, sources: list[SourceSentence]) -> None:
+        """Publish all source sentences."""
+        with self._lock:
+            self.sources = sources
+            for listener in self.listeners:
+                self.loop.call_soon_threadsafe(listener.on_start, sources)
+
+    def on_sentence(self, document: int, number: int, target: str) -> None:
+        """Publish a translated sentence."""
+        with self._lock:
+            self.sentences.append((document, number, target))
+            for listener in self.listeners:
+                self.loop.call_soon_threadsafe(listener.on_sentence, document, number, target)
+
+    def listen(self, listener: Listener) -> None:
+        """Send all events so far to a listener, and further ones until it is removed; called in the loop."""
+        with self._lock:
+            self.replay(listener)
+            self.listeners.append(listener)
+
+    def replay(self, listener: Listener) -> None:
+        """Send all events so far."""
         if self.sources is not None:
             listener.on_start(self.sources)
         for sentence in self.sentences:
@@ -82,40 +111,17 @@ class _Events:
 
 @dataclass(slots=True, eq=False)
 class PendingRequest:
-    """A request that is being computed; `start` and `on_sentence` may be called from any thread.
-
-    Events are stored and sent in the loop, before the task ends.
-    """
+    """A request that is being computed; `waiting`: its number of clients."""
 
     work: Work
-    loop: asyncio.AbstractEventLoop
+    events: Events
     task: "asyncio.Task[TextAnswer] | None" = None
     waiting: int = 0
-    events: _Events = field(default_factory=_Events)
-    listeners: list[Listener] = field(default_factory=list)
-
-    def start(self, sources: list[SourceSentence]) -> None:
-        """Publish all source sentences."""
-        self.loop.call_soon_threadsafe(self._started, sources)
-
-    def on_sentence(self, document: int, number: int, target: str) -> None:
-        """Publish a translated sentence."""
-        self.loop.call_soon_threadsafe(self._translated, (document, number, target))
 
     def stop_unless_waiting(self) -> None:
         """Cancel the work if no client waits for it."""
         if not self.waiting:
             self.work.cancel()
-
-    def _started(self, sources: list[SourceSentence]) -> None:
-        self.events.sources = sources
-        for listener in list(self.listeners):
-            listener.on_start(sources)
-
-    def _translated(self, sentence: tuple[int, int, str]) -> None:
-        self.events.sentences.append(sentence)
-        for listener in list(self.listeners):
-            listener.on_sentence(*sentence)
 
 
 Compute = Callable[[PendingRequest], Coroutine[Any, Any, TextAnswer]]
@@ -128,7 +134,7 @@ class _Cached:
     client: str
     since: float
     bytes: int
-    events: _Events
+    events: Events
     answer: TextAnswer
 
 
@@ -147,29 +153,31 @@ class RequestCache:
 
     async def answer(self, key: str, client: str, compute: Compute, listener: Listener | None) -> TextAnswer:
         """Return the answer to a request; compute it only if no equal request is pending or cached."""
-        listener = listener or Listener()
         self._drop_old()
         if (cached := self._cached.get(key)) is not None:
-            cached.events.send_to(listener)
+            if listener is not None:
+                cached.events.replay(listener)
             return cached.answer
-        pending = self._pending.get(key)
+        loop, pending = asyncio.get_running_loop(), self._pending.get(key)
         # A request of another event loop, or a cancelled request, cannot be joined.
-        if pending is None or pending.work.cancelled or pending.loop is not asyncio.get_running_loop():
+        if pending is None or pending.work.cancelled or pending.events.loop is not loop:
             self._make_room(client)
             pending = self._begin(key, client, compute)
         assert pending.task is not None
         pending.waiting += 1
         pending.work.background = False
-        pending.events.send_to(listener)
-        pending.listeners.append(listener)
+        if listener is not None:
+            pending.events.listen(listener)
         try:
             return await asyncio.shield(pending.task)  # other clients may wait for it, too
         finally:
             pending.waiting -= 1
-            pending.listeners.remove(listener)
+            if listener is not None:
+                others = [other for other in pending.events.listeners if other is not listener]
+                pending.events.listeners = others
             if not pending.waiting and not pending.task.done():
                 pending.work.background = True
-                pending.loop.call_later(LINGER_SECONDS, pending.stop_unless_waiting)
+                loop.call_later(LINGER_SECONDS, pending.stop_unless_waiting)
 
     def _make_room(self, client: str) -> None:
         """At a limit, cancel a request without a waiting client; `Admission` limits the waiting ones."""
@@ -181,8 +189,7 @@ class RequestCache:
                 min(abandoned, key=lambda request: request.work.client != client).work.cancel()
 
     def _begin(self, key: str, client: str, compute: Compute) -> PendingRequest:
-        pending = PendingRequest(Work(client), asyncio.get_running_loop())
-        pending.work.on_sentence = pending.on_sentence
+        pending = PendingRequest(Work(client), Events(asyncio.get_running_loop()))
         pending.task = asyncio.create_task(compute(pending))
         self._pending[key] = pending
 
@@ -195,7 +202,7 @@ class RequestCache:
         pending.task.add_done_callback(finished)
         return pending
 
-    def _cache(self, key: str, client: str, events: _Events, answer: TextAnswer) -> None:
+    def _cache(self, key: str, client: str, events: Events, answer: TextAnswer) -> None:
         size = answer.bytes + sum(4 * len(text) + 500 for _, _, text in events.sentences)
         if size <= KEPT_BYTES_OF_CLIENT and key not in self._cached:
             self._bytes[client] += size

@@ -1,4 +1,4 @@
-"""The ASGI application: the routes of all APIs (dialects), with one service."""
+"""The ASGI application: all APIs (dialects), with one service."""
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -6,13 +6,10 @@ from pathlib import Path
 from typing import Final
 
 from starlette.applications import Starlette
-from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
-from starlette.requests import Request
-from starlette.responses import Response
 
-from cotext.serving.errors import Dialects, RequestError
+from cotext.serving.errors import Dialects
 from cotext.serving.gate import Gate
 from cotext.serving.keys import Admission
 from cotext.serving.service import Service
@@ -27,7 +24,6 @@ DIALECTS: Final[tuple[str, ...]] = (
     "libretranslate",
     "page_routes",
 )
-REASONS: Final = {404: "this address does not exist", 405: "this address does not support this method"}
 
 
 def app(
@@ -46,13 +42,7 @@ def application(service: Service) -> Starlette:
     settings, dialects = service.settings, Dialects(DIALECTS)
     admission = Admission(settings)
     gate = Middleware(Gate, service=service, dialects=dialects, admission=admission)
-    made = Starlette(
-        routes=dialects.routes,
-        middleware=[*_cross_origin(settings), gate],
-        exception_handlers={HTTPException: _as_refusal},
-        lifespan=_lifespan,
-    )
-    made.router.redirect_slashes = False  # redirects would use the Host header of the client
+    made = Starlette(middleware=[*_cross_origin(settings), gate], lifespan=_lifespan)
     made.state.service, made.state.admission = service, admission
     return made
 
@@ -81,8 +71,3 @@ async def _lifespan(made: Starlette) -> AsyncIterator[None]:
     finally:
         made.state.admission.stopping = True
         await service.stop()
-
-
-async def _as_refusal(request: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)
-    raise RequestError(error.status_code, REASONS.get(error.status_code, error.detail)) from None

@@ -85,9 +85,3 @@ class EventStream(StreamingResponse):
             log_error(record, error)
             message = f"an internal server error occurred; it is in the log as {record.id}"
         return Event("error", {"message": message})
-
-
-async def disconnected(receive: Receive) -> None:
-    """Wait until the client disconnects."""
-    while (await receive())["type"] != "http.disconnect":
-        pass

@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -12,7 +12,7 @@ from anyio import to_thread
 from starlette.datastructures import UploadFile
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
-from starlette.routing import BaseRoute, Route
+from starlette.routing import Route
 
 from cotext.serving.errors import RequestError
 from cotext.serving.jobs import JobOptions
@@ -39,7 +39,7 @@ async def received_file(request: Request, client: Client) -> AsyncIterator[tuple
     """Receive a form with a file in the field `file`; return the file, all fields, and a reservation.
 
     The file arrives in the folder of jobs. Meanwhile its size is reserved in the space of `client`: the
-    declared size, or else the size so far.
+    declared size, or else the largest.
 
     Raises:
         RequestError: 400, the form is invalid, or does not have exactly one file; 413, the form is too large;
@@ -48,10 +48,11 @@ async def received_file(request: Request, client: Client) -> AsyncIterator[tuple
     jobs, settings = service_of(request).jobs, service_of(request).settings
     if content_type(request)[0] != "multipart/form-data":
         raise RequestError(400, "send a file as multipart/form-data, in the field `file`")
-    size = min(content_length(request.headers), settings.max_file_bytes)
-    reservation = await to_thread.run_sync(jobs.reserve, client, size)
-    body = _counted(request, client, reservation, size)
-    form = Form(request, body, MAX_FIELDS, settings.max_text_bytes, jobs.table.root)
+    most = settings.max_file_bytes
+    reservation = await to_thread.run_sync(
+        jobs.reserve, client, min(content_length(request.headers) or most, most)
+    )
+    form = Form(request, request.stream(), MAX_FIELDS, settings.max_text_bytes, jobs.table.root)
     try:
         try:
             fields = Fields(single(await form.read()))
@@ -66,21 +67,7 @@ async def received_file(request: Request, client: Client) -> AsyncIterator[tuple
         jobs.release(reservation)
 
 
-async def _counted(
-    request: Request, client: Client, reservation: str, reserved: int
-) -> AsyncGenerator[bytes, None]:
-    """Yield a body, and enlarge its reservation for what arrives beyond it and is not in memory."""
-    jobs, most = service_of(request).jobs, service_of(request).settings.max_file_bytes
-    arrived = 0
-    async for piece in request.stream():
-        arrived += len(piece)
-        if (size := min(arrived, most)) > reserved + Form.spool_max_size:
-            await to_thread.run_sync(jobs.reserve, client, size, reservation)
-            reserved = size
-        yield piece
-
-
-def routes() -> list[BaseRoute]:
+def routes() -> list[Route]:
     """Return the routes of files."""
     return [
         Route("/api/files", send, methods=["POST"]),

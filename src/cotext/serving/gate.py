@@ -1,16 +1,15 @@
-"""Middleware for all requests: checks, time limits, errors, headers and logging."""
+"""Answers to all requests: checks, time limits, errors, headers and logging."""
 
 import asyncio
 import ipaddress
 from typing import Final
 from urllib.parse import urlsplit
 
-from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import ClientDisconnect, Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from cotext.runtime.errors import CotextError
-from cotext.serving.errors import Dialects, RequestError, plain_refusal, stopping, without_paths
+from cotext.serving.errors import Dialects, Endpoint, RequestError, plain_refusal, stopping, without_paths
 from cotext.serving.keys import Admission
 from cotext.serving.record import MONITORING_ROUTES, RequestRecord, begin, log_error, log_request
 from cotext.serving.requests import content_length
@@ -22,20 +21,21 @@ from cotext.serving.sharing import CancelledError
 METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH"})
 CLIENT_GONE: Final = 499  # only for logs
 SLOWEST_BYTES: Final = 512 * 1024  # minimum part of a body that must arrive per `ServerSettings.body_seconds`
-SECURITY: Final = {
-    "x-content-type-options": "nosniff",
-    "x-frame-options": "DENY",
-    "referrer-policy": "no-referrer",
-    "cross-origin-resource-policy": "same-origin",
-    "content-security-policy": "default-src 'none'; frame-ancestors 'none'",
-    "cache-control": "no-store",
-}
+# Headers of responses that do not set them.
+SECURITY: Final = (
+    (b"x-content-type-options", b"nosniff"),
+    (b"x-frame-options", b"DENY"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
+    (b"cache-control", b"no-store"),
+)
 # Routes that receive a file have a larger limit of bytes.
 FILE_ROUTES: Final = frozenset({"/api/files", "/v2/document"})
 
 
 class Gate:
-    """Middleware that rejects requests before they reach a handler.
+    """The ASGI application of requests, which rejects them before they reach an endpoint.
 
     Without keys, only programs of this machine may use the server. But pages in a browser on this machine can
     send requests to it, and read responses if their domain resolves to 127.0.0.1 (DNS rebinding). So the Host
@@ -54,16 +54,15 @@ class Gate:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        route, dialect = self._dialects.of(scope)
+        route, dialect, endpoint = self._dialects.find(scope)
         method = scope["method"] if scope["method"] in METHODS else "other"
         record = RequestRecord(method, route, dialect)
         begin(scope, record)
         sender = _Sender(send, record, self._settings.send_seconds)
-        reader = _Reader(
-            scope, receive, self._settings, takes_file=route.removeprefix(IN_SESSION) in FILE_ROUTES
-        )
+        takes_file = route.removeprefix(IN_SESSION) in FILE_ROUTES
+        reader = _Reader(receive, self._settings, takes_file)
         try:
-            await self._answer(scope, reader, sender, record)
+            await self._answer(Request(scope, reader, sender), endpoint, reader, sender, record)
         except asyncio.CancelledError:
             record.status = record.status or CLIENT_GONE
             raise
@@ -73,12 +72,19 @@ class Gate:
             log_request(record)
 
     async def _answer(
-        self, scope: Scope, reader: "_Reader", sender: "_Sender", record: RequestRecord
+        self,
+        request: Request,
+        endpoint: Endpoint,
+        reader: "_Reader",
+        sender: "_Sender",
+        record: RequestRecord,
     ) -> None:
+        scope = request.scope
         try:
-            self._check(scope, record)
-            reader.check_length()
-            await self._app(scope, reader, sender)
+            self._check(request, record)
+            reader.check_length(content_length(request.headers))
+            response = await endpoint(request)
+            await response(scope, reader, sender)
             return
         except (ClientDisconnect, ConnectionError, _TooSlowError, CancelledError):
             refused = RequestError(CLIENT_GONE, "the client has disconnected")
@@ -102,27 +108,27 @@ class Gate:
         except (ConnectionError, _TooSlowError):
             return
 
-    def _check(self, scope: Scope, record: RequestRecord) -> None:
+    def _check(self, request: Request, record: RequestRecord) -> None:
         if self._admission.stopping and record.route not in MONITORING_ROUTES:
             raise stopping()
         if self._admission.key_required:
             return
-        headers = Headers(scope=scope)
-        here = (scope.get("server") or ("", None))[0]
-        if _address(here) is not None and not is_loopback(here):
+        here = (request.scope.get("server") or ("", None))[0]
+        if not is_loopback(here) and _address(here) is not None:
             raise RequestError(
                 403, "a server without keys accepts only requests from its own machine; start it with --keys"
             )
-        host = headers.get("host", "")
+        host = request.headers.get("host", "")
         if not (is_loopback(name := _host_name(host)) or name == here):
             raise RequestError(
                 403,
                 "a server without keys must be called by the name localhost; use this name, or "
                 "start it with --keys",
             )
-        self._check_browser(Request(scope), headers, host)
+        self._check_browser(request, host)
 
-    def _check_browser(self, request: Request, headers: Headers, host: str) -> None:
+    def _check_browser(self, request: Request, host: str) -> None:
+        headers = request.headers
         origin = headers.get("origin")
         if origin in self._settings.origins:
             return
@@ -153,6 +159,8 @@ def _address(name: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
 
 
 def is_loopback(name: str) -> bool:
+    if name in ("127.0.0.1", "localhost"):
+        return True
     if (address := _address(name)) is None:
         return name.lower() == "localhost"
     mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
@@ -174,10 +182,10 @@ class _Sender:
         if message["type"] == "http.response.start":
             self.started = True
             self._record.status = message["status"]
-            headers = MutableHeaders(raw=message.setdefault("headers", []))
-            headers["x-request-id"] = self._record.id
-            for name, value in SECURITY.items():
-                headers.setdefault(name, value)
+            headers = message.setdefault("headers", [])
+            given = {name for name, _ in headers}
+            headers += [pair for pair in SECURITY if pair[0] not in given]
+            headers.append((b"x-request-id", self._record.id.encode()))
         try:
             async with asyncio.timeout(self._seconds):
                 await self._send(message)
@@ -188,16 +196,15 @@ class _Sender:
 class _Reader:
     """`receive` with limits on the length and the speed of a body."""
 
-    def __init__(self, scope: Scope, receive: Receive, settings: ServerSettings, takes_file: bool) -> None:
+    def __init__(self, receive: Receive, settings: ServerSettings, takes_file: bool) -> None:
         self._receive, self._settings = receive, settings
         self._most = settings.max_body_bytes + (settings.max_file_bytes if takes_file else 0)
-        self._declared = content_length(Headers(scope=scope))
         self._read, self._complete = 0, False
         self._began = asyncio.get_running_loop().time()
 
-    def check_length(self) -> None:
+    def check_length(self, declared: int) -> None:
         """Raise RequestError if the declared length of the body is too large."""
-        if self._declared > self._most:
+        if declared > self._most:
             raise self._too_long()
 
     async def __call__(self) -> Message:

@@ -10,7 +10,7 @@ from typing import Any, Final
 from anyio import to_thread
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
-from starlette.routing import BaseRoute, Route
+from starlette.routing import Route
 
 from cotext.data.languages import name_of
 from cotext.serving.errors import RequestError
@@ -23,7 +23,7 @@ from cotext.serving.translation import Detected, TranslationRequest, code_of, de
 AUTO: Final = "auto"
 
 
-def routes() -> list[BaseRoute]:
+def routes() -> list[Route]:
     """Return the routes of this API; `/health` is common to all APIs."""
     return also_in_sessions(
         [

@@ -7,7 +7,7 @@ from typing import Final
 
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import BaseRoute, Route
+from starlette.routing import Route
 
 from cotext.serving.errors import RequestError
 from cotext.serving.requests import service_of
@@ -31,7 +31,7 @@ HEADERS: Final = {
 }
 
 
-def routes() -> list[BaseRoute]:
+def routes() -> list[Route]:
     return [Route("/", page, methods=["GET"]), Route("/page/{file}", page, methods=["GET"])]
 
 

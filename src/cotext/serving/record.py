@@ -87,7 +87,7 @@ def log(event: str, level: int = logging.INFO, **content: Any) -> None:
 
 
 def log_request(record: RequestRecord) -> None:
-    if record.route in MONITORING_ROUTES and record.status < 400:
+    if not _log.isEnabledFor(logging.INFO) or (record.route in MONITORING_ROUTES and record.status < 400):
         return
     log(
         "request",
@@ -114,6 +114,9 @@ def kind_and_place(error: BaseException) -> dict[str, Any]:
     return {"error": type(error).__name__, "at": [f"{f.filename}:{f.lineno} {f.name}" for f in frames]}
 
 
+_ENCODE: Final = json.JSONEncoder(ensure_ascii=False).encode
+
+
 class JsonLines(logging.Formatter):
     """Formatter of log records as lines of JSON, without messages of exceptions and libraries.
 
@@ -131,7 +134,7 @@ class JsonLines(logging.Formatter):
         content |= record.__dict__.get("content", {})
         if record.exc_info and record.exc_info[1] is not None:
             content |= kind_and_place(record.exc_info[1])
-        return json.dumps(content, ensure_ascii=False)
+        return _ENCODE(content)
 
 
 def log_to_standard_error() -> None:

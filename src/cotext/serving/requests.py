@@ -1,7 +1,7 @@
 """Reading of requests, common to all dialects: fields as JSON or form, and the client."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Collection, Coroutine, Iterable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Collection, Iterable, Mapping
 from pathlib import Path
 from tempfile import SpooledTemporaryFile
 from typing import Any, Final, TypeVar
@@ -16,7 +16,6 @@ from starlette.requests import Request
 from cotext.runtime.errors import CotextError, shown
 from cotext.runtime.reading import parse_json
 from cotext.serving.errors import RequestError
-from cotext.serving.event_stream import disconnected
 from cotext.serving.keys import Admission
 from cotext.serving.record import record_of
 from cotext.serving.service import Client, Service
@@ -283,18 +282,26 @@ def check_size(settings: ServerSettings, texts: Iterable[str]) -> int:
     return size
 
 
-async def unless_gone(request: Request, answer: Coroutine[Any, Any, T]) -> T:
+async def unless_gone(request: Request, answer: Awaitable[T]) -> T:
     """Wait for an answer and return it; cancel its work if the client disconnects."""
-    task = asyncio.ensure_future(answer)
+    task = asyncio.current_task()
+    assert task is not None
+    gone = False
 
-    async def cancel() -> None:
-        await disconnected(request.receive)
+    async def watch() -> None:
+        nonlocal gone
+        while (await request.receive())["type"] != "http.disconnect":
+            pass
+        gone = True
         task.cancel()
 
-    watcher = asyncio.ensure_future(cancel())
+    watcher = asyncio.create_task(watch())
     try:
-        return await task
+        return await answer
     except asyncio.CancelledError:
+        if not gone:
+            raise
+        task.uncancel()
         raise RequestError(499, "the client has disconnected") from None
     finally:
         watcher.cancel()

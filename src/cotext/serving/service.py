@@ -160,18 +160,21 @@ class Service:
         texts = BlockDocuments(opened, contents, splitter, request.wishes, alone, request.given)
         self.check_sentences(sum(len(document.sentences) for document in texts.documents))
         texts.check()
-        pending.start([SourceSentence(*sentence) for sentence in texts.sentences])
+        pending.events.start([SourceSentence(*sentence) for sentence in texts.sentences])
 
         def on_sentence(index: int, sentence: int, target: str) -> None:
             fixed = taken.get(index, {}).get(sentence)
             text = texts.written(index, sentence, target) if fixed is None else fixed
-            pending.on_sentence(texts.numbers[index], sentence, text)
+            pending.events.on_sentence(texts.numbers[index], sentence, text)
 
         indices = range(len(texts.documents))
         guide, taken = texts.guide(indices), texts.taken(indices)
         work.on_sentence = on_sentence
-        translator = shared.opened_for(work, request.alternatives and guide is None).translator
-        translations = dict(translator.translate(texts.documents, guide=guide, taken=taken, log=request.log))
+        if request.alternatives and guide is None:
+            opened = shared.opened_for(work, lists=True)
+        translations = dict(
+            opened.translator.translate(texts.documents, guide=guide, taken=taken, log=request.log)
+        )
         note_translated(translations.values())
         pairs = (replace(pair, document=texts.numbers[pair.document]) for pair in texts.paired(translations))
         others = [texts.blocks(version) for version in alternatives(translations)]

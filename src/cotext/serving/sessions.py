@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from starlette.requests import Request
-from starlette.routing import BaseRoute, Route
+from starlette.routing import Route
 
 from cotext.data.documents import Document
 from cotext.data.splitting import Splitting
@@ -246,7 +246,7 @@ def refuse_confirmed_tags(place: SessionPlace | None) -> None:
         raise RequestError(400, "confirmed: has to be plain text; send it without tag_handling")
 
 
-def also_in_sessions(routes: Sequence[Route]) -> list[BaseRoute]:
+def also_in_sessions(routes: Sequence[Route]) -> list[Route]:
     """Return the routes, and copies under `/session/NAME` for tools in which only an address can be set."""
     prefixed = [
         Route(IN_SESSION + route.path, route.endpoint, methods=list(route.methods or ())) for route in routes

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
@@ -18,15 +18,14 @@ _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
 @dataclass(frozen=True, slots=True)
 class System:
-    """A run or engine, with its name for clients."""
+    """A run or engine, with its name for clients and its languages."""
 
     name: str
     opened: OpenedRun
+    languages: Languages = field(init=False)
 
-    @property
-    def languages(self) -> Languages:
-        """Source and target language, both known."""
-        return self.opened.languages
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "languages", self.opened.languages)
 
 
 class Systems:

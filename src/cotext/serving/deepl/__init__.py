@@ -4,7 +4,7 @@ Unsupported options (formality, styles, instructions, translation memories, othe
 400 with the name of the option.
 """
 
-from starlette.routing import BaseRoute, Route
+from starlette.routing import Route
 
 from cotext.serving.deepl import documents, glossaries
 from cotext.serving.deepl.translate import (
@@ -15,7 +15,7 @@ from cotext.serving.deepl.translate import (
 from cotext.serving.sessions import also_in_sessions
 
 
-def routes() -> list[BaseRoute]:
+def routes() -> list[Route]:
     return also_in_sessions(
         [
             Route("/v2/translate", translate, methods=["POST"]),

@@ -3,11 +3,11 @@
 import shutil
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import BinaryIO, Final, Literal
+from typing import Any, BinaryIO, Final, Literal
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -203,37 +203,23 @@ class JobTable:
         """Mark a job as running; return False if it has been deleted."""
         with self._lock:  # turns must be unique
             turn = 1 + max(self.last_turns().values(), default=0)
-            return self._change(
-                id,
-                lambda row: replace(
-                    row, turn=turn, attempts=row.attempts + 1, status=replace(row.status, state="translating")
-                ),
-            )
+            row = self._rows.get(id)
+            attempts = 0 if row is None else row.attempts + 1
+            return self._change(id, {"state": "translating"}, turn=turn, attempts=attempts)
 
     def put_back(self, id: str) -> None:
         """Reset the attempts of a job that a regular stop of the server interrupts."""
-        self._change(id, lambda row: replace(row, attempts=0))
+        self._change(id, {}, attempts=0)
 
     def read(self, id: str, sentences: int, characters: int) -> None:
-        self._change(
-            id,
-            lambda row: replace(
-                row, status=replace(row.status, sentences=sentences, billed_characters=characters)
-            ),
-        )
+        self._change(id, {"sentences": sentences, "billed_characters": characters})
 
     def finish(
         self, id: str, state: State, done: int = 0, message: str = "", messages: Sequence[str] = ()
     ) -> bool:
         """Mark a job as ended; return False if it had ended before or was deleted."""
-
-        def finished(row: Row) -> Row:
-            status = replace(
-                row.status, state=state, sentences_done=done, message=message, messages=tuple(messages)
-            )
-            return replace(row, status=status, finished=time.time())
-
-        return self._change(id, finished)
+        status = {"state": state, "sentences_done": done, "message": message, "messages": tuple(messages)}
+        return self._change(id, status, finished=time.time())
 
     def forget(self, rows: Iterable[Row]) -> None:
         with self._lock:
@@ -241,13 +227,13 @@ class JobTable:
                 if self._rows.pop(row.id, None) is not None:
                     remove(self.root / row.id / RECORD)
 
-    def _change(self, id: str, change: Callable[[Row], Row]) -> bool:
-        """Change the record of a job that has not ended; return False if there is none."""
+    def _change(self, id: str, status: Mapping[str, Any], **changes: Any) -> bool:
+        """Change the record of a job that has not ended, and its status; return False if there is none."""
         with self._lock:
             row = self._rows.get(id)
             if row is None or row.state in FINISHED:
                 return False
-            self._keep(change(row))
+            self._keep(replace(row, status=replace(row.status, **status), **changes))
             return True
 
     def _keep(self, row: Row) -> None:

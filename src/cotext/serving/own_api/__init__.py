@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import StrictStr
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
-from starlette.routing import BaseRoute, Route
+from starlette.routing import Route
 
 from cotext.data.languages import name_of
 from cotext.files.table import file_suffixes
@@ -28,7 +28,7 @@ from cotext.serving.terms import distinct, wishes_of
 from cotext.translation.confidence import least_sure
 
 
-def routes() -> list[BaseRoute]:
+def routes() -> list[Route]:
     return [
         Route("/health", health),
         Route("/ready", ready),

@@ -39,16 +39,11 @@ class Work:
     client: str = ""
     background: bool = False
     on_sentence: Callable[[int, int, str], None] = lambda document, sentence, target: None
-    _cancelled: threading.Event = field(default_factory=threading.Event)
+    cancelled: bool = False
 
     def cancel(self) -> None:
         """Stop the work before the next batch."""
-        self._cancelled.set()
-
-    @property
-    def cancelled(self) -> bool:
-        """Whether `cancel` was called."""
-        return self._cancelled.is_set()
+        self.cancelled = True
 
 
 BACKGROUND_WEIGHT = 1 / 8
