@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from typing import Protocol
 
-from cotext.data.batch import Instance, Source, SpecialSymbols
+from cotext.data.batch import Instance, Source
 from cotext.data.collate import extra_rows, source_batch
 from cotext.data.documents import Document
 from cotext.data.nbest_lists import Candidates
@@ -18,8 +18,9 @@ from cotext.data.tokenizer import Tokenizer
 from cotext.data.views import View, Window, join
 from cotext.search.beam_search import Hypothesis
 from cotext.search.constraints import SearchRequest, SearchSymbols
-from cotext.search.guide import Guide
 from cotext.search.sentence_recovery import recover
+from cotext.translation.plan import DecodingPlan
+from cotext.translation.terms.constraints import Guide
 
 Encoded = Sequence[Sequence[int]]  # the tokens of the sentences of a document
 
@@ -311,13 +312,31 @@ def group_of(number: int, windows: int, group_windows: int) -> range:
     return range(first, min(first + group_windows, windows))
 
 
-def source_of(
-    windows: Sequence[tuple[OpenDocument, int]], group_windows: int, symbols: SpecialSymbols
-) -> Source:
-    """Return the source of windows to search, given by number, with the rest of their groups as extra rows.
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A window to search."""
+
+    source_tokens: int
+    document: OpenDocument
+    number: int  # of the window in its document
+    instance: Instance
+    request: SearchRequest
+
+    @property
+    def tokens(self) -> int:
+        """The tokens of a hypothesis in a batch; half of the limit is a generous estimate of its length."""
+        return self.source_tokens + len(self.request.prefix) + sum(self.request.max_tokens) // 2
+
+
+def source_of(rows_to_search: Sequence[Row], plan: DecodingPlan) -> Source:
+    """Return the source of rows to search; if rows attend to each other, their groups are extra rows.
 
     One window of a group is searched, or all.
     """
+    symbols, group_windows = plan.symbols, plan.group_windows
+    if not plan.sees_other_rows:
+        return source_batch([row.instance for row in rows_to_search], symbols)
+    windows = [(row.document, row.number) for row in rows_to_search]
     here = set(windows)
     ordinals: dict[tuple[OpenDocument, int], int] = {}
     rows: list[Instance] = []
@@ -333,3 +352,25 @@ def source_of(
                 others.append(replace(opened.instance(n, target=n < number), document=ordinal))
     source = source_batch(rows, symbols)
     return replace(source, extra_rows=extra_rows(others, symbols)) if others else source
+
+
+def group_instances(
+    row: Row, target: Encoded, current: range, group_windows: int
+) -> tuple[list[Instance], int]:
+    """Return the group of a window with the translation `target` of its requested sentences, and its index.
+
+    `current`: its sentences to read. As in search, the target of later windows is hidden.
+    """
+    opened, number = row.document, row.number
+    members = []
+    group = group_of(number, len(opened.windows), group_windows)
+    for n in group:
+        instance = opened.instance(n, target=n < number)
+        if n == number:
+            tokens = [*(sentence.tokens for sentence in opened.context(n)), *target]
+            window = replace(instance.window, current=current)
+            instance = replace(instance, window=window, target=tokens)
+        elif n > number:
+            instance = replace(instance, target=[()] * len(instance.window.target))
+        members.append(instance)
+    return members, number - group.start

@@ -32,10 +32,10 @@ from cotext.data.shortlist import Shortlist, named
 from cotext.data.tokenizer import Tokenizer, choose_languages, require_languages
 from cotext.models.interface import Engine, Model
 from cotext.runtime.errors import CotextError, naming
-from cotext.search.guide import Guide
 from cotext.translation.document_state import OpenDocument, SentenceHypothesis, WindowLog
 from cotext.translation.plan import DecodingPlan
 from cotext.translation.scorer import DocumentScorer
+from cotext.translation.terms.constraints import Guide
 from cotext.translation.window_search import RowGroup, WindowSearch
 
 # --- Pools: the documents that a system is translating. They can be added and removed between batches.
