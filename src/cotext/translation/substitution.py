@@ -361,7 +361,7 @@ def _likely_tokens(model: Any, batch: Batch) -> list[list[int]]:
     assert forced_pass is not None
     hidden_ND = forced_pass(model, batch).decode()[batch.is_current]
     # In chunks, as there are many logits.
-    best = [output_logits(model, part).topk(_WORDS_BEFORE).indices for part in hidden_ND.split(CHUNK)]
+    best = [output_logits(model, part).topk(_WORDS_BEFORE).indices for part in torch.split(hidden_ND, CHUNK)]
     tokens: list[list[int]] = torch.cat(best).tolist()
     return tokens
 
