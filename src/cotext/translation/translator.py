@@ -265,7 +265,7 @@ class DocumentTranslator(DocumentScorer):
 
     @property
     def takes_guides(self) -> bool:
-        """Whether terms are supported: autoregressive models that show their attention, constrained search."""
+        """Whether terms are supported: autoregressive models with attention, constrained search."""
         kind, options = self.plan.kind, self.plan.options
         reads = kind.forced_pass is not None and kind.path is None
         return reads and options.align == "constrained" and options.sampling is None
