@@ -148,6 +148,8 @@ RECIPES = {
     "han/joint": [],
     "flat-transformer/flat": [],
 }
+# Systems whose windows are scored in the context in which they were searched.
+SCORED = (*list(RECIPES)[:2], "p-transformer/doc", "g-transformer/finetune", "docflat/docflat-c")
 DOCUMENTS = [
     Document("a", ("the cat sat", "it saw the mat", "", "again it sat on the mat", "the cat")),
     Document("b", ("the mat", "it sat again")),
@@ -209,7 +211,7 @@ def test_every_system_meets_constraints_in_their_sentences_alone(name: str) -> N
         assert alone.document == found.document
         sentences = alone.document.sentences
         assert list(map(bool, sentences)) == list(map(bool, document.sentences))
-        if not found.resegmented:
+        if name in SCORED and not found.resegmented:
             scores = translator.score([ParallelDocument(document.id, document.sentences, sentences)])[0]
             assert [s.log_probability for s in scores] == pytest.approx(found.log_probabilities, abs=1e-4)
             assert [s.tokens for s in scores] == list(found.tokens)
