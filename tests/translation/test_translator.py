@@ -559,7 +559,7 @@ def test_recovery_is_reported_by_window() -> None:
     indexed = {"kind": "document", "separators": "indexed", "indexed_separators": 2}
     regenerate = {"target_context": "regenerate"}
     three, four = document.sentences[:3], ("a cat", "it sat there", "the mat and a mat and a cat")
-    early = ("cat", "sat", "it | sat | the | mat")
+    early = "it | sat | the | mat"
     # The last chunk comes first; the first two sentences are together.
     lost, cut = (False, True, True, True), (True, True, False, True)
     cases: list[tuple[Any, Any, tuple[str, ...], tuple[str, ...], Any, Any, tuple[int, ...]]] = [
@@ -567,15 +567,7 @@ def test_recovery_is_reported_by_window() -> None:
         (chunks, {}, document.sentences, ("mat", "mat", "cat | sat", "cat | sat"), None, cut, ()),
         (indexed, {}, three, ("cat |2 sat",), ("", "cat", "sat"), (False,), (0,)),
         # A window that was closed early keeps its last sentence.
-        (
-            window(2),
-            regenerate,
-            four,
-            ("cat", "sat", "it | sat | the | mat"),
-            ("cat", "sat", "mat"),
-            None,
-            (),
-        ),
+        (window(2), regenerate, four, ("cat", "sat", early), ("cat", "sat", "mat"), None, ()),
         # After a prefix, a separator may close the sentence.
         (window(2), {}, ("a cat",), ("it sat |",), ("it sat",), (True,), ()),
         (window(2), {}, ("a cat",), ("it | sat",), ("it sat",), (False,), ()),
