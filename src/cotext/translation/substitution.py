@@ -26,7 +26,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 import torch
 
 from cotext.data.batch import Batch, Instance
-from cotext.data.words import occurrences, token_spans, words_of
+from cotext.data.words import is_letter, occurrences, token_spans, words_of
 from cotext.models.precision import output_logits
 from cotext.search.constraints import SearchRequest, SearchSymbols
 from cotext.search.likelihood import CHUNK
@@ -49,7 +49,7 @@ _WORDS_BEFORE: Final = 6  # words that are tried before a term
 T = TypeVar("T")
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Draft:
     """A window with its free translation `found`, whose sentences are corrected from left to right.
 
@@ -65,8 +65,9 @@ class Draft:
     barred: tuple[tuple[int, ...], ...] = ()
     own: list[tuple[float, str]] = field(default_factory=list)
     phrases: Phrases = ()
+    edges: list[Span] = field(default_factory=list)  # of the tokens of the current sentence
     is_changed: bool = False
-    is_given_up: bool = False  # nothing corrects the current sentence
+    is_given_up: bool = False  # nothing corrects the current sentence further
 
     @property
     def sentence(self) -> int:
@@ -120,7 +121,10 @@ class Substitution:
         active = [draft for draft in drafts if self._advance(draft)]
         while active:
             lacking = [draft for draft in active if draft.defects.missing or draft.defects.surplus]
-            self._avoid([draft for draft in active if draft not in lacking])
+            forbidding = [draft for draft in active if draft not in lacking]
+            for draft in forbidding:
+                draft.is_given_up = len(draft.barred) == MOST_BARRED
+            self._avoid([draft for draft in forbidding if not draft.is_given_up])
             self._insert(lacking)
             # The sentences after a corrected one depend on it.
             self._search_rests([d for d in active if d.is_settled and d.at + 1 < len(d.found)])
@@ -148,35 +152,33 @@ class Substitution:
         return True
 
     def _spelled(self, phrase: str) -> str:
-        """Return a phrase as the tokenizer writes it."""
-        return self._scorer.tokenizer.decode(self._encoded(phrase)) or phrase
+        """Return a phrase as the tokenizer writes it; empty if it cannot."""
+        return self._scorer.tokenizer.decode(self._encoded(phrase))
 
     def _avoid(self, drafts: Sequence[Draft]) -> None:
         """Search the current sentences again without the forbidden word that they contain."""
         for draft in drafts:
             (start, phrase), sentence = draft.defects.forbidden[0], draft.found[draft.at]
-            spans = zip(sentence.tokens, self._spans(sentence), strict=True)
+            spans = zip(sentence.tokens, self._edges(sentence), strict=True)
             tokens = tuple(t for t, (a, b) in spans if a < start + len(phrase) and b > start)
             # A word has many segmentations; most have the same first token.
             draft.barred += (tokens if len(draft.barred) < MOST_BARRED // 2 else tokens[:1],)
-            draft.is_given_up = len(draft.barred) == MOST_BARRED
         rows = [(draft, self._request(_Proposal(draft, ()))) for draft in drafts]
         for draft, [sentence] in zip(drafts, self._searched(rows), strict=True):
             draft.found[draft.at], draft.is_changed = sentence, True
 
     def _insert(self, drafts: Sequence[Draft]) -> None:
         """Correct one defect of the current sentence of each draft, other than a forbidden word."""
+        for draft in drafts:
+            draft.edges, draft.own = self._edges(draft.found[draft.at]), []
         likely = self._read(partial(read_labels, _likely_tokens), [(draft, draft.found) for draft in drafts])
         of_drafts = zip(drafts, self._alignments(drafts), likely, strict=True)
         failed = self._choose(drafts, [p for one in of_drafts for p in self._proposals(*one)])
+        everywhere = []
         for draft in failed:
             draft.own = []
-        everywhere = [
-            proposal
-            for draft in failed
-            for phrases, _ in draft.defects.missing[:1]
-            for proposal in self._insertions(draft, phrases)
-        ]
+            for phrases, _ in draft.defects.missing[:1]:
+                everywhere += self._insertions(draft, phrases)
         for draft in self._choose(failed, everywhere):
             draft.is_given_up = True
 
@@ -185,21 +187,19 @@ class Substitution:
         alignments = []
         read = self._read(attention_of, [(draft, draft.found) for draft in drafts])
         for draft, [weights] in zip(drafts, read, strict=True):
-            sentence, source = draft.found[draft.at], draft.source
             if not bool(weights.any()):
-                alignments.append(proportional(source, sentence.text))
+                alignments.append(proportional(draft.source, draft.found[draft.at].text))
                 continue
             tokens = draft.row.document.source[draft.sentence]
-            of_source = token_spans(self._scorer.tokenizer, tokens, source, "source")
-            alignments.append(SentenceAlignment(tuple(of_source), tuple(self._spans(sentence)), weights))
+            of_source = token_spans(self._scorer.tokenizer, tokens, draft.source, "source")
+            alignments.append(SentenceAlignment(tuple(of_source), tuple(draft.edges), weights))
         return alignments
 
     def _proposals(
         self, draft: Draft, alignment: SentenceAlignment, likely: Sequence[Sequence[list[int]]]
     ) -> Iterator[_Proposal]:
         """Yield proposals for the missing phrase that comes first in the translation, or deletions."""
-        sentence, defects = draft.found[draft.at], draft.defects
-        text, draft.own = sentence.text, []
+        text, defects = draft.found[draft.at].text, draft.defects
         for start, copy in occurrences(text, defects.surplus) if not defects.missing else ():
             yield from self._replaced(draft, (start, start + len(copy)), ())
         places = [
@@ -211,37 +211,46 @@ class Substitution:
             return
         spans, draft.phrases = min(places, key=lambda place: place[0][0][1])
         draft.own = [(share, text[start:stop]) for share, (start, stop) in spans]
-        for rank, (_, (start, stop)) in enumerate(spans[:_PLACES]):
-            for phrase in _fitting(draft.phrases, opens=not start):
-                # If no space precedes the span, the phrase must be tokenised as a continuation.
-                own = self._encoded(phrase, text[:start][-1:])
-                for proposal in self._replaced(draft, (start, stop), own) if own else ():
-                    yield proposal
-                    if not rank:
-                        edge = _token_at(self._spans(sentence), start)
-                        yield _Proposal(draft, (*sentence.tokens[:edge], *own), whole=False)
-                        for word in words_of(text[:start])[-1:]:
-                            for token in likely[0][_token_at(self._spans(sentence), word.start) or 0]:
-                                if self._is_written(token):
-                                    yield from self._replaced(draft, (word.start, stop), (token, *own))
+        for rank, (_, span) in enumerate(spans[:_PLACES]):
+            yield from self._replacements(draft, span, () if rank else likely[0])
         if draft.phrases[0] in draft.constraints.copied:
             yield from self._insertions(draft, draft.phrases)
 
-    def _replaced(self, draft: Draft, span: Span, tokens: Iterable[int]) -> Iterator[_Proposal]:
-        """Yield the current sentence with tokens instead of a span, if tokens begin and end there."""
-        sentence = draft.found[draft.at]
-        first, last = (_token_at(self._spans(sentence), place) for place in span)
-        if first is not None and last is not None:
-            yield _Proposal(draft, (*sentence.tokens[:first], *tokens, *sentence.tokens[last:]))
+    def _replacements(self, draft: Draft, span: Span, likely: Sequence[list[int]]) -> Iterator[_Proposal]:
+        """Yield the current sentence with the phrases of the draft instead of a span.
+
+        `likely`: the most probable tokens in place of every label, for the word before the phrase; empty:
+        only the span is replaced.
+        """
+        sentence, (start, stop) = draft.found[draft.at], span
+        words = words_of(sentence.text[:start])[-1:]
+        for phrase in _fitting(draft.phrases, opens=not start):
+            # If no space precedes the span, the phrase must be tokenised as a continuation.
+            if not (own := self._encoded(phrase, sentence.text[:start][-1:])):
+                continue
+            yield from self._replaced(draft, span, own)
+            if not likely:
+                continue
+            yield _Proposal(draft, (*sentence.tokens[: _token_at(draft.edges, start)], *own), whole=False)
+            for word in words:
+                for token in filter(self._is_written, likely[_token_at(draft.edges, word.start) or 0]):
+                    yield from self._replaced(draft, (word.start, stop), (token, *own))
 
     def _insertions(self, draft: Draft, phrases: Phrases) -> Iterator[_Proposal]:
         """Yield the current sentence with a missing phrase at every place between words."""
         text = draft.found[draft.at].text
-        places = [*(word.start for word in words_of(text)), len(text)]
-        for place in places:
+        for place in (*(word.start for word in words_of(text)), len(text)):
+            before = text[place - 1 : place] if place < len(text) else ""
             for phrase in _fitting(phrases, opens=not place):
-                if tokens := self._encoded(phrase, text[:place][-1:] if place < len(text) else ""):
-                    yield from self._replaced(draft, (place, place), tokens)
+                if own := self._encoded(phrase, "" if is_letter(before or "a") else before):
+                    yield from self._replaced(draft, (place, place), own)
+
+    def _replaced(self, draft: Draft, span: Span, tokens: Iterable[int]) -> Iterator[_Proposal]:
+        """Yield the current sentence with tokens instead of a span, if tokens begin and end there."""
+        first, last = (_token_at(draft.edges, place) for place in span)
+        if first is not None and last is not None:
+            own = draft.found[draft.at].tokens
+            yield _Proposal(draft, (*own[:first], *tokens, *own[last:]))
 
     def _encoded(self, phrase: str, before: str = "") -> list[int]:
         """Return the tokens of a phrase after the character `before`; empty: it cannot be written."""
@@ -261,7 +270,8 @@ class Substitution:
         never = {tokenizer.unk, *tokenizer.unwritten}
         return token < tokenizer.pieces and token not in never and bool(tokenizer.decode([token]))
 
-    def _spans(self, sentence: SentenceHypothesis) -> list[Span]:
+    def _edges(self, sentence: SentenceHypothesis) -> list[Span]:
+        """Return the span of characters of each token."""
         return token_spans(self._scorer.tokenizer, sentence.tokens, sentence.text, "target")
 
     def _choose(self, drafts: Sequence[Draft], proposals: Sequence[_Proposal]) -> list[Draft]:

@@ -43,10 +43,16 @@ class SentenceConstraints:
     places: tuple[tuple[int, int], ...] = field(default=(), compare=False)
 
     def spelled(self, spell: Callable[[str], str]) -> "SentenceConstraints":
-        """Return the same constraints in another spelling of all phrases."""
-        required = tuple(tuple(map(spell, phrases)) for phrases in self.required)
-        forbidden, copied = (tuple(map(spell, phrases)) for phrases in (self.forbidden, self.copied))
-        return SentenceConstraints(required, forbidden, copied, self.places)
+        """Return the constraints in another spelling, without the phrases for which it is empty."""
+        wanted = [*self.required, *((copy,) for copy in self.copied)]
+        spelled = [tuple(filter(None, map(spell, phrases))) for phrases in wanted]
+        kept = [i for i, phrases in enumerate(spelled) if phrases]
+        return SentenceConstraints(
+            tuple(spelled[i] for i in kept if i < len(self.required)),
+            tuple(filter(None, map(spell, self.forbidden))),
+            tuple(spelled[i][0] for i in kept if i >= len(self.required)),
+            tuple(self.places[i] for i in kept),
+        )
 
     def defects(self, text: str) -> Defects:
         """Compare a translation with the constraints."""
