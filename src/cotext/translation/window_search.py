@@ -263,7 +263,8 @@ class WindowSearch:
 
     def _finish(self, drafts: Sequence[tuple[Draft, bool]]) -> None:
         """Correct windows whose documents have constraints, and finish them."""
-        self._substitution.mend([draft for draft, _ in drafts if draft.row.document.guide is not None])
+        if guided := [draft for draft, _ in drafts if draft.row.document.guide is not None]:
+            self._substitution.mend(guided)
         for draft, exact in drafts:
             draft.row.document.finish(draft.row.number, draft.found, exact)
 
