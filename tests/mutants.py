@@ -26,9 +26,7 @@ _JOBS = "runtime/test_job_engine.py translation/test_translate_file.py cli/test_
 TESTS_OF = {
     "search/beam_search.py": f"{_SEARCH} test_equivalence.py",
     "search/nbest_beam.py": f"{_SEARCH} translation/test_sentence_lists.py",
-    "search/lexical_search.py": f"{_SEARCH} translation/test_substitution.py",
     "search/constraints.py": f"{_SEARCH} test_equivalence.py",
-    "search/spelling.py": f"{_SEARCH} translation/test_substitution.py",
     "search/sentence_recovery.py": _SEARCH,
     "data/alignment.py": "data/test_document_alignment.py data/test_length_alignment.py "
     "evaluation/test_audit.py",

@@ -19,7 +19,6 @@ from cotext.data.views import View, Window, join
 from cotext.search.beam_search import Hypothesis
 from cotext.search.constraints import SearchRequest, SearchSymbols
 from cotext.search.sentence_recovery import recover
-from cotext.translation.plan import DecodingPlan
 from cotext.translation.terms.constraints import Guide
 
 Encoded = Sequence[Sequence[int]]  # the tokens of the sentences of a document
@@ -328,15 +327,13 @@ class Row:
         return self.source_tokens + len(self.request.prefix) + sum(self.request.max_tokens) // 2
 
 
-def source_of(rows_to_search: Sequence[Row], plan: DecodingPlan) -> Source:
-    """Return the source of rows to search; if rows attend to each other, their groups are extra rows.
+def source_of(
+    windows: Sequence[tuple[OpenDocument, int]], group_windows: int, symbols: SpecialSymbols
+) -> Source:
+    """Return the source of windows to search, given by number, with the rest of their groups as extra rows.
 
     One window of a group is searched, or all.
     """
-    symbols, group_windows = plan.symbols, plan.group_windows
-    if not plan.sees_other_rows:
-        return source_batch([row.instance for row in rows_to_search], symbols)
-    windows = [(row.document, row.number) for row in rows_to_search]
     here = set(windows)
     ordinals: dict[tuple[OpenDocument, int], int] = {}
     rows: list[Instance] = []

@@ -14,8 +14,8 @@ from typing import Any, TypeVar
 import torch
 
 from cotext.config.recipe import Config
-from cotext.data.batch import Batch, Instance, SpecialSymbols
-from cotext.data.collate import make_batch, pack
+from cotext.data.batch import Batch, Instance, Source, SpecialSymbols
+from cotext.data.collate import make_batch, pack, source_batch
 from cotext.data.documents import Document, ParallelDocument
 from cotext.data.tokenizer import Side, Tokenizer, clean
 from cotext.data.views import Window
@@ -280,6 +280,13 @@ class DocumentScorer:
             results[index] |= zip(row.sentences, members, strict=True)
         return results
 
+    def source(self, rows: Sequence[Row]) -> Source:
+        """Return the source of rows to search, with their groups if rows attend to each other."""
+        symbols = self.plan.symbols
+        if not self.plan.sees_other_rows:
+            return source_batch([row.instance for row in rows], symbols)
+        return source_of([(row.document, row.number) for row in rows], self.plan.group_windows, symbols)
+
     def search(self, rows: Sequence[Row], symbols: SearchSymbols) -> list[Hypothesis]:
         """Search rows of windows that were searched before, in batches of `decode.max_tokens`."""
         plan = self.plan
@@ -292,9 +299,9 @@ class DocumentScorer:
         found: dict[int, Hypothesis] = {}
         for batch in reversed(batches):
             members = [order[n] for n in batch]
-            source = source_of([rows[n] for n in members], plan)
+            source = self.source([rows[n] for n in members]).to(self.device)
             requests = [rows[n].request for n in members]
-            hypotheses = plan.kind.search(self.model, source.to(self.device), requests, symbols, plan.options)
+            hypotheses = plan.kind.search(self.model, source, requests, symbols, plan.options)
             found |= zip(members, hypotheses, strict=True)
         return [found[n] for n in range(len(rows))]
 

@@ -312,7 +312,7 @@ class WindowSearch:
         for chosen in sorted(set(by_engine)):
             members = [n for n in range(len(batch)) if by_engine[n] == chosen]
             rows = [batch[n] for n in members]
-            requests, source = [row.request for row in rows], source_of(rows, plan)
+            requests, source = [row.request for row in rows], scorer.source(rows)
             with part_of_search(members):
                 if chosen:
                     assert engine is not None
