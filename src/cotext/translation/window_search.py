@@ -28,7 +28,6 @@ from cotext.translation.document_state import (
     Row,
     SentenceHypothesis,
     found_sentences,
-    source_of,
 )
 from cotext.translation.scorer import DocumentScorer
 from cotext.translation.substitution import Draft, Substitution
