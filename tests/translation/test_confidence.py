@@ -14,10 +14,10 @@ TOKENIZER = PlainWordTokenizer(["a", "b", "c", "d", "e", "f"])
 TRANSLATOR = random_translator(tiny_config(view=window(1)), TOKENIZER)
 
 
-def test_it_is_the_mean_probability_of_the_tokens() -> None:
-    [(_, found)] = TRANSLATOR.translate([Document("0", ("a b", "", "c d e"))])
+def test_it_is_the_mean_probability_of_the_tokens_that_were_written() -> None:
+    [(_, found)] = TRANSLATOR.translate([Document("0", ("a b", "", "c d e", "c"))], taken={0: {3: "f"}})
     sure = confidences(found)
-    assert sure[1] is None
+    assert (sure[1], sure[3]) == (None, None)
     for j in (0, 2):
         value = sure[j]
         assert value is not None
@@ -25,19 +25,9 @@ def test_it_is_the_mean_probability_of_the_tokens() -> None:
         assert value ** found.tokens[j] == pytest.approx(math.exp(found.log_probabilities[j]))
 
 
-def test_a_sentence_that_was_given_has_none() -> None:
-    [(_, found)] = TRANSLATOR.translate([Document("0", ("a b", "c"))], taken={0: {0: "f"}})
-    first, second = confidences(found)
-    assert first is None
-    assert second is not None
-
-
-def test_a_tenth_is_marked_the_lowest() -> None:
+def test_a_tenth_is_marked_the_lowest_and_of_equals_the_first() -> None:
     values = [0.5, None, *(0.9 - n / 100 for n in range(17)), 0.4, 0.95]
     assert [values[j] for j, low in enumerate(least_sure(values)) if low] == [0.5, 0.4]
-
-
-def test_of_equals_the_first_is_marked_and_of_few_sentences_none() -> None:
     assert least_sure([0.3] * 10) == [True, *[False] * 9]
-    for values in ([], [None] * 30, [0.1] * 9):
-        assert least_sure(values) == [False] * len(values)
+    for few in ([], [None] * 30, [0.1] * 9):
+        assert least_sure(few) == [False] * len(few)

@@ -38,27 +38,31 @@ class ManyLanguages(PlainWordTokenizer):
 
 TOKENIZER, NONE = ManyLanguages(), ManyLanguages(False, False)
 SOURCE, TARGET = TOKENIZER.unwritten
-SYSTEMS = each_filling()
 CORPUS = [
     Document("a", ("the cat sat", "it", "", "on a mat saw again it", "cat")),
     Document("b", ("again",)),
     Document("c", ("on a the cat", "sat it saw the mat on the")),
 ]
 BRACKET = {"separators": "bracket"}
-# Views, beside windows of two sentences before and one after with plain separators.
-VIEWS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
-    "sentence": ({"kind": "sentence"}, {}),
-    "indexed": ({**window(2), "separators": "indexed", "indexed_separators": 2}, {}),
-    "numbered": ({**window(2), "separators": "numbered", "numbers": 3}, {}),
-    "regenerate": (window(2), {"target_context": "regenerate"}),
-    "free": (window(1), {"align": "free", "beam": 1}),
-    "documents": (pieces(), {}),
-    "sentence by sentence": ({**pieces(), **BRACKET}, {"beam_per": "sentence"}),
-    "cumulative": (pieces(kind="cumulative"), {}),
-}
-MEETING = {
-    name: {"model": {"batch_context": name}, "decode": {"group_windows": 2}}
-    for name in ("flat", "datapoints", "mean")
+# Sections of a configuration, by name of the case.
+SYSTEMS: dict[str, dict[str, Any]] = {
+    "sentence": {"view": {"kind": "sentence"}},
+    "indexed": {"view": {**window(2), "separators": "indexed", "indexed_separators": 2}},
+    "numbered": {"view": {**window(2), "separators": "numbered", "numbers": 3}},
+    "regenerate": {"view": window(2), "decode": {"target_context": "regenerate"}},
+    "free": {"view": window(1), "decode": {"align": "free", "beam": 1}},
+    "documents": {"view": pieces()},
+    "sentence by sentence": {"view": {**pieces(), **BRACKET}, "decode": {"beam_per": "sentence"}},
+    "cumulative": {"view": pieces(kind="cumulative")},
+    **{
+        f"batch context {name}": {
+            "view": window(1),
+            "model": {"batch_context": name},
+            "decode": {"group_windows": 2},
+        }
+        for name in ("flat", "datapoints", "mean")
+    },
+    **{name: {"model": model, "view": window(2, after=1)} for name, model in each_filling().items()},
 }
 
 
@@ -145,10 +149,16 @@ def test_the_loss_depends_on_language_symbols_and_does_not_predict_them() -> Non
         assert changed.loss.item() != pytest.approx(found.loss.item(), rel=1e-4)
 
 
-def check_translation(
-    translator: DocumentTranslator, monkeypatch: pytest.MonkeyPatch, free: bool = False
+def translator_of(**sections: Any) -> DocumentTranslator:
+    return random_translator(tiny_config(**sections), TOKENIZER)
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_every_system_translates_and_scores_with_language_symbols(
+    name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As many sentences as there were, with the scores of reading them; languages head every row."""
+    translator, free = translator_of(**SYSTEMS[name]), name == "free"
     model, read = translator.model, {"source": 0, "target": 0}
     assert isinstance(model, TranslationModel)
     encode, decode = model.encode, model.decode
@@ -195,35 +205,9 @@ def check_translation(
             assert score.log_probability == pytest.approx(reported, abs=1e-9)
 
 
-def translator_of(**sections: Any) -> DocumentTranslator:
-    return random_translator(tiny_config(**sections), TOKENIZER)
-
-
-@pytest.mark.parametrize("name", SYSTEMS)
-def test_every_system_translates_and_scores_with_language_symbols(
-    name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    check_translation(translator_of(model=SYSTEMS[name], view=window(2, after=1)), monkeypatch)
-
-
-@pytest.mark.parametrize("name", VIEWS)
-def test_every_view_translates_and_scores_with_language_symbols(
-    name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    view, decode = VIEWS[name]
-    check_translation(translator_of(view=view, decode=decode), monkeypatch, free=name == "free")
-
-
-@pytest.mark.parametrize("name", MEETING)
-def test_rows_of_batch_level_systems_begin_with_language_symbols(
-    name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    check_translation(translator_of(view=window(1), **MEETING[name]), monkeypatch)
-
-
 @pytest.mark.parametrize("view", ["sentence", "indexed", "documents"])
 def test_candidates_are_scored_with_language_symbols(view: str) -> None:
-    scorer = translator_of(view=VIEWS[view][0])
+    scorer = translator_of(**SYSTEMS[view])
     source = CORPUS[2].sentences
     candidates = (("it saw", "again"), ("it sat", "again the"), ("it saw", "on"))
     found = score_candidates(scorer, [CandidateSet(source, candidates, (0, 1))])[0]

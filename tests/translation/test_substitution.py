@@ -1,28 +1,32 @@
-"""Correction of terms: the position of a phrase, the choice of the proposal, and the result."""
+"""Correction of terms: positions, the choice of proposals, and the result in every system."""
 
 import itertools
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 
 from cotext.config.recipe import load_config
 from cotext.data.batch import SpecialSymbols
 from cotext.data.documents import Document, ParallelDocument
+from cotext.data.shortlist import Shortlist
+from cotext.data.tokenizer import MosesBPETokenizer, SentencePieceTokenizer, Tokenizer, TokenizerSettings
 from cotext.data.words import occurrences
+from cotext.runtime.errors import CotextError
 from cotext.search.beam_search import SearchOptions, search
 from cotext.search.constraints import SearchRequest, SearchSymbols
-from cotext.search.guide import SentenceConstraints
-from cotext.search.lexical import SentenceAutomaton
-from cotext.search.spelling import Spelling
 from cotext.translation import substitution
 from cotext.translation.document_state import SentenceHypothesis
+from cotext.translation.terms.constraints import SentenceConstraints
 from cotext.translation.terms.glossary import Glossary
 from cotext.translation.terms.terms import TermGuide
 from cotext.translation.terms.word_alignment import SentenceAlignment, renderings
 from cotext.translation.translator import DocumentTranslator
 from tests.tables import Table, table_source
-from tests.tiny import TINY_DECODE, TINY_MODEL, PlainWordTokenizer, random_model
+from tests.tiny import TINY_DECODE, TINY_MODEL, PlainWordTokenizer, random_model, tiny_config
 
 TEXTS = "the ladder was old", "die Leiter war alt"
 
@@ -65,7 +69,7 @@ def test_positions_inside_a_token_are_not_used() -> None:
 
 def test_a_proposal_loses_for_a_rendering_beside_its_term_and_for_words_that_are_lacking() -> None:
     free = SentenceHypothesis((), "unten war ein schweres Boot.")
-    draft = substitution.Draft(None, 0, None, None, [free], at=0)  # type: ignore[arg-type]
+    draft = substitution.Draft(None, [free], at=0)  # type: ignore[arg-type]
     assert draft.penalty("was auch immer") == 0.0
     draft.own, draft.phrases = [(0.75, "Boot"), (0.25, "schweres")], ("Auto",)
     stutter, length = substitution.STUTTER, substitution.LENGTH
@@ -76,20 +80,20 @@ def test_a_proposal_loses_for_a_rendering_beside_its_term_and_for_words_that_are
     assert draft.penalty("unten war ein schweres Auto.") == stutter / 4
 
 
-@pytest.mark.parametrize("lexical", [False, True])
+@pytest.mark.parametrize("barred", [(), ((3,), (1, 2))])
 @pytest.mark.parametrize("seed", range(3))
-def test_a_sentence_within_a_row_is_closed_by_its_separator(seed: int, lexical: bool) -> None:
-    """Against all sequences of four words."""
+def test_a_sentence_is_closed_by_its_separator_and_has_no_barred_sequence(
+    seed: int, barred: tuple[tuple[int, ...], ...]
+) -> None:
+    """Compare with all sequences of four words, of a sentence within a row."""
     words = PlainWordTokenizer(["four"])
     symbols = SearchSymbols(SpecialSymbols(words.pad, words.bos, words.eos, (words.sep,)), words.unk)
-    wanted = SentenceConstraints(required=(("three",),)) if lexical else SentenceConstraints()
-    automata = (SentenceAutomaton(wanted, Spelling(words)),) if lexical else ()
     model = Table(seed)
-    request = SearchRequest((), 0, (4,), automata=automata, goes_on=True)
+    request = SearchRequest((), 0, (4,), goes_on=True, barred=barred)
     [found] = search(model, table_source([3]), [request], symbols, SearchOptions(200, 0.6))
     scored = []
     for labels in (s for n in (1, 2, 3) for s in itertools.product((1, 2, 3, 4), repeat=n)):
-        if lexical and words.encode("three")[0] not in labels:
+        if any(bar == labels[i : i + len(bar)] for bar in barred for i in range(len(labels))):
             continue
         history, total = torch.tensor([3]), 0.0
         for read, label in zip((words.bos, *labels), (*labels, words.sep), strict=True):
@@ -100,83 +104,160 @@ def test_a_sentence_within_a_row_is_closed_by_its_separator(seed: int, lexical: 
     assert (found.tokens, found.score) == (labels, pytest.approx(best, abs=1e-9))
 
 
+TRAINING = ["der Tisch war neu", "die Tabelle ist alt", "das Handy (neu) und die Tische, alt."] * 9
+
+
+@pytest.mark.parametrize("kind", ["sentencepiece", "moses-bpe"])
+def test_a_phrase_is_tokenised_after_a_space_or_a_bracket(kind: str) -> None:
+    tokenizer: Tokenizer
+    if kind == "moses-bpe":
+        pytest.importorskip("subword_nmt")
+        pytest.importorskip("sacremoses")
+        settings = TokenizerSettings(kind="moses-bpe", vocabulary=20, language="de")
+        tokenizer = MosesBPETokenizer.train(TRAINING, settings)
+    else:
+        tokenizer = SentencePieceTokenizer.train(TRAINING, TokenizerSettings(byte_fallback=False))
+    correction = system("focused-concatenation/base").windows._substitution
+    correction._scorer.tokenizer = tokenizer
+    for before, text in (("das", "das Handy"), ("das (", "das (Handy")):
+        tokens = [*tokenizer.encode(before), *correction._encoded("Handy", before[3:].strip())]
+        assert tokenizer.decode(tokens) == text
+    assert correction._encoded("Ωmega") == []
+    assert correction._spelled("der  Tisch") == "der Tisch"
+
+
 VOCABULARY = ["the", "cat", "sat", "on", "mat", "it", "saw", "again"]
 TOKENIZER = PlainWordTokenizer(VOCABULARY)
+SMALL = [
+    *(f"model.{key}={value}" for key, value in TINY_MODEL.items() if key != "shift"),
+    *(f"decode.{key}={value}" for key, value in {**TINY_DECODE, "group_windows": 3}.items()),
+]
 RECIPES = {
     "focused-concatenation/base": [],
     "focused-concatenation/s4to4-shift-cd": ["decode.beam=1", "model.shift=5"],
-    "g-transformer/finetune": [],
+    "focused-concatenation/s4to4-regenerate": [],
     "p-transformer/doc": [],
+    "p-transformer/ctx": [],
+    "g-transformer/finetune": [],
+    "mixtures/g-transformer-cd": ["decode.beam_per=sentence"],
+    "docflat/docflat-c": ["view.numbers=8"],
+    "docflat/docflat-i": ["view.numbers=8", "decode.schedule=simultaneous", "view.before=0"],
+    "docflat/mbe": ["view.numbers=8"],
+    "mcn/final": [],
+    "mr/doc2doc": [],
+    "han/joint": [],
+    "flat-transformer/flat": [],
 }
+# Systems whose windows are scored in the context in which they were searched.
+SCORED = (*list(RECIPES)[:2], "p-transformer/doc", "g-transformer/finetune", "docflat/docflat-c")
 DOCUMENTS = [
     Document("a", ("the cat sat", "it saw the mat", "", "again it sat on the mat", "the cat")),
     Document("b", ("the mat", "it sat again")),
+    Document("c", ("saw it", "cat", "cat on the mat")),
 ]
-TERMS = Glossary.of({"cat": "mat", "mat": ("saw again", "it"), "sat": "two", "again": "the cat"})
 
 
-def system(name: str) -> DocumentTranslator:
-    small = [
-        *(f"model.{key}={value}" for key, value in TINY_MODEL.items() if key != "shift"),
-        *(f"decode.{key}={value}" for key, value in TINY_DECODE.items()),
-    ]
-    config = load_config(name, "tiny", [*small, *RECIPES[name]])
+def system(name: str, **arguments: object) -> DocumentTranslator:
+    config = load_config(name, "tiny", [*SMALL, *RECIPES[name], *(f"{k}={v}" for k, v in arguments.items())])
     return DocumentTranslator(random_model(config, TOKENIZER), config, TOKENIZER, torch.device("cpu"))
 
 
-def guide(documents: list[Document]) -> TermGuide:
-    copied = [[["it"] if "it" in text.split() else [] for text in d.sentences] for d in documents]
-    return TermGuide([d.sentences for d in documents], TERMS, copied=copied)
+def needs(
+    *required: tuple[str, ...], forbidden: tuple[str, ...] = (), copied: tuple[str, ...] = ()
+) -> SentenceConstraints:
+    """Constraints that belong to the first word of a sentence."""
+    return SentenceConstraints(required, forbidden, copied, ((0, 3),) * len((*required, *copied)))
+
+
+class Given:
+    """Constraints by document and sentence."""
+
+    def __init__(self, wanted: Mapping[tuple[int, int], SentenceConstraints]) -> None:
+        self.wanted = wanted
+
+    def constraints(self, document: int, sentence: int) -> SentenceConstraints:
+        return self.wanted.get((document, sentence), needs())
+
+
+WANTED = {
+    (0, 0): needs(("again",), ("mat", "on mat")),
+    (0, 3): needs(copied=("saw it", "cat"), forbidden=("the",)),
+    (1, 1): needs(forbidden=("cat", "the", "it", "mat")),
+    (2, 0): needs(copied=("two", "two")),
+}
+
+
+def assert_met(wanted: SentenceConstraints, text: str) -> None:
+    """Compare with separate counts."""
+    phrases = {*itertools.chain.from_iterable(wanted.required), *wanted.copied}
+    found = Counter(phrase for _, phrase in occurrences(text, [*phrases, *wanted.forbidden]))
+    assert all(found[copy] == need for copy, need in Counter(wanted.copied).items()), text
+    for alternatives, need in Counter(wanted.required).items():
+        assert sum(found[phrase] for phrase in alternatives) >= need, text
+    assert not any(found[phrase] for phrase in wanted.forbidden if phrase not in phrases), text
 
 
 @pytest.mark.parametrize("name", RECIPES)
-def test_corrected_sentences_meet_constraints_and_have_correct_scores(name: str) -> None:
-    """Constraints are met, scores are those of the text, and a document alone decides its translation."""
+def test_every_system_meets_constraints_in_their_sentences_alone(name: str) -> None:
+    """Scores are those of the text, and the document alone decides its translation."""
     translator = system(name)
-    found = dict(translator.translate(DOCUMENTS, guide=guide(DOCUMENTS)))
-    wanted = guide(DOCUMENTS)
-    for d, document in enumerate(DOCUMENTS):
-        sentences = found[d].document.sentences
-        for s, text in enumerate(sentences):
-            asked = wanted.constraints(d, s)
-            assert all(any(occurrences(text, each)) for each in asked.required), text
-            phrases = [phrase for each in asked.required for phrase in each]
-            held = [phrase for _, phrase in occurrences(text, ["it", *phrases])]
-            assert held.count("it") >= len(asked.copied)
-        [(_, alone)] = translator.translate([document], guide=guide([document]))
-        assert alone.document == found[d].document
-        assert alone.log_probabilities == pytest.approx(found[d].log_probabilities)
-        if not found[d].resegmented:
+    together = dict(translator.translate(DOCUMENTS, guide=Given(WANTED)))
+    for (document, sentence), wanted in WANTED.items():
+        assert_met(wanted, together[document].document.sentences[sentence])
+    for index, document in enumerate(DOCUMENTS):
+        own = Given({(0, s): wanted for (d, s), wanted in WANTED.items() if d == index})
+        [(_, alone)] = translator.translate([document], guide=own)
+        found = together[index]
+        assert alone.document == found.document
+        sentences = alone.document.sentences
+        assert list(map(bool, sentences)) == list(map(bool, document.sentences))
+        if name in SCORED and not found.resegmented:
             scores = translator.score([ParallelDocument(document.id, document.sentences, sentences)])[0]
-            assert [s.log_probability for s in scores] == pytest.approx(found[d].log_probabilities, abs=1e-4)
-            assert [s.tokens for s in scores] == list(found[d].tokens)
+            assert [s.log_probability for s in scores] == pytest.approx(found.log_probabilities, abs=1e-4)
+            assert [s.tokens for s in scores] == list(found.tokens)
+    assert dict(translator.translate(DOCUMENTS)) == dict(translator.translate(DOCUMENTS, guide=Given({})))
 
 
-def test_copied_text_alone_is_searched_from_the_beginning_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[tuple[bool, bool]] = []
-    choose = substitution.Substitution._choose
-
-    def spied(self, drafts, found):  # type: ignore[no-untyped-def]
-        for draft in drafts:
-            reduced = [p for p, _ in found[id(draft)] if p.automaton is not draft.automaton]
-            if reduced:
-                seen.append((draft.phrases == ("it",), any(not p.begun for p in reduced)))
-        choose(self, drafts, found)
-
-    monkeypatch.setattr(substitution.Substitution, "_choose", spied)
-    list(system("focused-concatenation/base").translate(DOCUMENTS, guide=guide(DOCUMENTS)))
-    assert {copies for copies, _ in seen} == {False, True}
-    assert all(copies == searched for copies, searched in seen)
+@pytest.mark.parametrize("name", ["focused-concatenation/base", "docflat/docflat-c"])
+def test_constraints_are_met_without_their_words_in_the_shortlist(name: str) -> None:
+    plain, nothing = system(name), np.full((TOKENIZER.pieces, 1), -1, np.int32)
+    decode = plain.config.decode.model_copy(update={"shortlist": 1})
+    config = plain.config.model_copy(update={"decode": decode})
+    words = np.arange(TOKENIZER.pieces - 6, TOKENIZER.pieces, dtype=np.int32)
+    listed = Shortlist("words", nothing, words)
+    translator = DocumentTranslator(plain.model, config, TOKENIZER, torch.device("cpu"), shortlist=listed)
+    found = dict(translator.translate(DOCUMENTS, guide=Given(WANTED)))
+    for (document, sentence), wanted in WANTED.items():
+        assert_met(wanted, found[document].document.sentences[sentence])
 
 
-def test_sentences_that_keep_their_terms_freely_are_left_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_copied_text_too_many_is_deleted_and_forbidden_words_give_up_in_the_end() -> None:
     translator = system("focused-concatenation/base")
-    [(_, plain)] = translator.translate(DOCUMENTS[1:])
-    own = {
-        source: text.split()[0]
-        for source, text in zip(DOCUMENTS[1].sentences, plain.document.sentences, strict=True)
-    }
-    terms = TermGuide([DOCUMENTS[1].sentences], Glossary.of(own))
-    monkeypatch.setattr(substitution.Substitution, "_correct_step", None)
-    [(_, found)] = translator.translate(DOCUMENTS[1:], guide=terms)
+    [(_, plain)] = translator.translate(DOCUMENTS[1:2])
+    words = plain.document.sentences[0].split()
+    assert len(words) > 1
+    copied = Given({(0, 0): needs(copied=(words[0],))})
+    [(_, found)] = translator.translate(DOCUMENTS[1:2], guide=copied)
+    assert found.document.sentences[0].split().count(words[0]) == 1
+    every = Given({(0, 0): needs(forbidden=tuple(VOCABULARY))})
+    [(_, found)] = translator.translate(DOCUMENTS[1:2], guide=every)
+    assert found.document.sentences[0]
+
+
+def test_unchanged_sentences_are_those_that_meet_their_terms(monkeypatch: pytest.MonkeyPatch) -> None:
+    translator = system("focused-concatenation/base")
+    [(_, plain)] = translator.translate(DOCUMENTS[1:2])
+    pairs = zip(DOCUMENTS[1].sentences, plain.document.sentences, strict=True)
+    terms = TermGuide([DOCUMENTS[1].sentences], Glossary.of({s: t.split()[0] for s, t in pairs}))
+    monkeypatch.setattr(substitution.Substitution, "_insert", lambda self, drafts: pytest.fail("changed"))
+    monkeypatch.setattr(substitution.Substitution, "_avoid", lambda self, drafts: None)
+    [(_, found)] = translator.translate(DOCUMENTS[1:2], guide=terms)
     assert found == plain
+
+
+def test_free_search_takes_no_guide() -> None:
+    config = tiny_config(decode={"align": "free"})
+    translator = DocumentTranslator(random_model(config, TOKENIZER), config, TOKENIZER, torch.device("cpu"))
+    assert not translator.takes_guides
+    with pytest.raises(CotextError, match="remove the glossary"):
+        next(translator.translate(DOCUMENTS, guide=Given(WANTED)))

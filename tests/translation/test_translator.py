@@ -552,47 +552,35 @@ def test_sentences_that_free_search_left_out_are_reported() -> None:
     assert (found.missing, found.truncated) == ((3, 4), (2,))
 
 
-def test_recovery_is_reported_by_sub_document() -> None:
-    """Pieces of at most six tokens, as Li et al. 2022 count them in table VII; one loses a sentence."""
-    t = translator(tiny_config(view={"kind": "document", "max_tokens": 6}, decode={"align": "free"}), PLAIN)
+def test_recovery_is_reported_by_window() -> None:
+    """Chunks of at most six tokens, as Li et al. 2022 count them in table VII, and windows."""
     document = Document("d", ("a cat", "it sat", "the mat", "again the cat", "a mat"))
-    # The last first, and the first two sentences together.
-    answering(t, "mat", "mat", "cat", "cat")
-    [found] = translated(t, [document])
-    assert (found.pieces, found.missing, found.recovered) == ((False, True, True, True), (1,), False)
-    answering(t, "mat", "mat", "cat | sat", "cat | sat")
-    [found] = translated(t, [document])
-    assert (found.pieces, found.missing) == ((True, True, False, True), ())
-
-
-def test_indexed_separators_say_which_sentence_is_missing() -> None:
-    view = {"kind": "document", "separators": "indexed", "indexed_separators": 2}
-    t = translator(tiny_config(view=view, decode={"align": "free"}), PLAIN)
-    answering(t, "cat |2 sat")
-    [found] = translated(t, [Document("d", ("a cat", "it sat", "the mat"))])
-    assert found.document.sentences == ("", "cat", "sat")
-    assert (found.missing, found.recovered) == ((0,), False)
-
-
-def test_a_window_that_free_search_closed_early_keeps_its_last_sentence() -> None:
-    decode = {"align": "free", "target_context": "regenerate"}
-    t = translator(tiny_config(view=window(2), decode=decode), PLAIN)
-    document = Document("d", ("a cat", "it sat there", "the mat and a mat and a cat"))
-    answering(t, "cat", "sat", "it | sat | the | mat")
-    [found] = translated(t, [document])
-    assert found.document.sentences == ("cat", "sat", "mat")
-    assert found.log_probabilities == (-2, -2, -2)
-    assert (found.missing, found.recovered) == ((), False)
-
-
-def test_a_sentence_after_a_prefix_may_be_closed_by_a_separator() -> None:
-    t = translator(tiny_config(view=window(2), decode={"align": "free"}), PLAIN)
-    answering(t, "it sat |")
-    [found] = translated(t, [Document("d", ("a cat",))])
-    assert (found.document.sentences, found.recovered) == (("it sat",), True)
-    answering(t, "it | sat")
-    [found] = translated(t, [Document("d", ("a cat",))])
-    assert (found.document.sentences, found.recovered) == (("it sat",), False)
+    chunks = {"kind": "document", "max_tokens": 6}
+    indexed = {"kind": "document", "separators": "indexed", "indexed_separators": 2}
+    regenerate = {"target_context": "regenerate"}
+    three, four = document.sentences[:3], ("a cat", "it sat there", "the mat and a mat and a cat")
+    early = "it | sat | the | mat"
+    # The last chunk comes first; the first two sentences are together.
+    lost, cut = (False, True, True, True), (True, True, False, True)
+    cases: list[tuple[Any, Any, tuple[str, ...], tuple[str, ...], Any, Any, tuple[int, ...]]] = [
+        (chunks, {}, document.sentences, ("mat", "mat", "cat", "cat"), None, lost, (1,)),
+        (chunks, {}, document.sentences, ("mat", "mat", "cat | sat", "cat | sat"), None, cut, ()),
+        (indexed, {}, three, ("cat |2 sat",), ("", "cat", "sat"), (False,), (0,)),
+        # A window that was closed early keeps its last sentence.
+        (window(2), regenerate, four, ("cat", "sat", early), ("cat", "sat", "mat"), None, ()),
+        # After a prefix, a separator may close the sentence.
+        (window(2), {}, ("a cat",), ("it sat |",), ("it sat",), (True,), ()),
+        (window(2), {}, ("a cat",), ("it | sat",), ("it sat",), (False,), ()),
+    ]
+    for view, decode, sentences, answers, texts, recovered, missing in cases:
+        t = translator(tiny_config(view=view, decode={"align": "free", **decode}), PLAIN)
+        answering(t, *answers)
+        [found] = translated(t, [Document("d", sentences)])
+        assert found.missing == missing, answers
+        assert texts in (None, found.document.sentences), answers
+        assert recovered in (None, found.pieces), answers
+        if decode:
+            assert (found.log_probabilities, found.recovered) == ((-2, -2, -2), False)
 
 
 def read_to_translate(t: DocumentTranslator, count: int) -> int:

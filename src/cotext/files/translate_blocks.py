@@ -201,7 +201,7 @@ class BlockDocuments:
         return ""
 
     def guide(self, chosen: Sequence[int]) -> TermGuide | None:
-        """Return the lexical constraints for these `documents`; None if there are none."""
+        """Return the terms and copied texts of these `documents`; None if there are none."""
         documents = [self._whole[self.numbers[index]].sentences for index in chosen]
         return self._wishes.guide(
             self._translator,

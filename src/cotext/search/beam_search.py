@@ -31,7 +31,6 @@ from cotext.search.constraints import (
     check_requests,
     truncated,
 )
-from cotext.search.lexical_search import LexicalBeam
 from cotext.search.nbest_beam import Alternative, Candidates, NBestBeam
 from cotext.search.output_layer import OutputLayer
 from cotext.search.sentence_recovery import begun_input
@@ -263,8 +262,6 @@ def search(
     if not requests or len(requests) != len(source.tokens):
         raise CotextError(f"{len(requests)} requests for {len(source.tokens)} source rows; give one per row")
     check_requests(requests, symbols, options.align)
-    if (lexical := LexicalBeam.of(requests, symbols, options.beam)) is not None:
-        options = replace(options, beam=lexical.width, scored=True)
     with torch.inference_mode():
         results, steps = dict[int, Hypothesis](), Steps()
         state = model.encode(source)
@@ -273,20 +270,21 @@ def search(
         # Slots for languages, prefixes and new tokens; `bos` uses the slot of the last token (never read).
         longest = max(len(r.prefix) for r in requests) + len(symbols.special.target_prefix)
         state.open(longest + most_tokens)
-        output = OutputLayer(model, [r.writable for r in requests], symbols.closing)
+        output = OutputLayer(model, [r.shortlist for r in requests], symbols.closing)
         rules = Rules.of(symbols, options.align, output, model.output_weight.device)
         hidden_RD = _read_prefixes(model, state, requests, rules, source.tokens.device)
         state.widen(options.beam)
         hidden_RD = hidden_RD.repeat_interleave(options.beam, dim=0)
         frontier = _start(requests, symbols, options, hidden_RD)
-        nbest = None if lexical is not None else _nbest_beam(model, output, requests, options, frontier)
+        nbest = _nbest_beam(model, output, requests, options, frontier)
+        is_barred = any(request.barred for request in requests)
         # Before this many tokens, no hypothesis can be at a length limit.
         first_limit = int(frontier.progress.limits.min()) - 2
         for written in range(most_tokens):
             next_RU = _values(output, hidden_RD, frontier, written, rules, written >= first_limit, options)
-            origin, tokens_R1, goes_on = _advance(
-                frontier, next_RU, written, rules, options, output, lexical, nbest
-            )
+            if is_barred:
+                _bar(next_RU, frontier, written, requests, output)
+            origin, tokens_R1, goes_on = _advance(frontier, next_RU, written, rules, options, output, nbest)
             if origin is not None:
                 state.reorder(origin)
             if goes_on is not None:
@@ -302,7 +300,7 @@ def search(
                     state.finish(ended, *_decoder_inputs(finished, rules, ended.device))
                 entries = _closing_ranks(goes_on)
                 frontier = frontier.select(entries)
-                lexical, nbest = lexical and lexical.select(entries), nbest and nbest.select(entries)
+                nbest = nbest and nbest.select(entries)
                 output.select(entries)
                 state.select(entries, options.beam)
                 tokens_R1 = tokens_R1.view(-1, options.beam)[entries].view(-1, 1)
@@ -409,6 +407,24 @@ def _values(
     return only_drawn(next_RU, frontier.uniform[:, written], options.sampling)
 
 
+def _bar(
+    next_RU: Tensor,
+    frontier: _Frontier,
+    written: int,
+    requests: Sequence[SearchRequest],
+    output: OutputLayer,
+) -> None:
+    """Set the log-probabilities of tokens that complete a barred sequence to -inf, in place."""
+    beam, device = frontier.log_probability.size(1), next_RU.device
+    for place, entry in enumerate(frontier.entry.tolist()):
+        for *begun, last in requests[entry].barred:
+            if len(begun) <= written:
+                column = output.columns(torch.tensor([last], device=device))
+                end_BW = frontier.tokens[place, :, written - len(begun) : written]
+                completes = (end_BW == torch.tensor(begun, device=device)).all(dim=1)
+                next_RU[place * beam + completes.nonzero(), column] = -torch.inf
+
+
 def _advance(
     frontier: _Frontier,
     next_RU: Tensor,
@@ -416,7 +432,6 @@ def _advance(
     rules: Rules,
     options: SearchOptions,
     output: OutputLayer,
-    lexical: LexicalBeam | None,
     nbest: NBestBeam | None,
 ) -> tuple[Tensor | None, Tensor, Tensor | None]:
     """Extend every hypothesis by one token, in place.
@@ -434,9 +449,6 @@ def _advance(
     if beam > 1:
         candidate, at = candidate.view(entries, -1).topk(min(2 * beam, beam * per_row), dim=1)
         origin, token, own = at // per_row, _picked(token, at), _picked(own, at)
-    if lexical is not None:
-        next_RV, found = output.over_vocabulary(next_RU), (candidate, origin, token, own)
-        lexical.choose(next_RV, frontier.log_probability, frontier.progress, written, found)
     ends = rules.ends(frontier.progress, origin, token)
     candidates = Candidates(candidate, origin, token, own)
     going = candidates if beam == 1 else candidates.first(beam)

@@ -22,7 +22,6 @@ from torch import Tensor
 from cotext.data.batch import SpecialSymbols
 from cotext.data.build import check_align
 from cotext.runtime.errors import CotextError
-from cotext.search.lexical import SentenceAutomaton
 from cotext.search.output_layer import OutputLayer
 
 Align = Literal["constrained", "free"]
@@ -54,30 +53,20 @@ class SearchRequest:
     of the first label of the prefix (see `cotext.data.batch`). `sentence_offset`: the index in the document
     of sentence 0 of the row, for numbered sentences. `max_tokens`: for every sentence to search, the limit of
     its new tokens, the closing symbol included; free search uses only the sum. If the prefix ends inside a
-    sentence, this sentence is the first of `max_tokens`. `automata`: the lexical constraints of these
-    sentences; empty: none. `goes_on`: the row has further sentences, so that the last one is closed by its
-    separator; not in free search. `shortlist`: the tokens that are allowed in addition to the tokens of
-    constraints, ascending; None: any. `seed`: numbers that determine the random numbers of sampling.
+    sentence, this sentence is the first of `max_tokens`. `goes_on`: the row has further sentences, so that
+    the last one is closed by its separator; not in free search. `barred`: sequences of tokens that must not
+    be written. `shortlist`: the tokens that are allowed, ascending; None: any. `seed`: numbers that determine
+    the random numbers of sampling.
     """
 
     prefix: Sequence[int]
     first_sentence: int
     max_tokens: tuple[int, ...]
     sentence_offset: int = 0
-    automata: tuple[SentenceAutomaton | None, ...] = ()
     goes_on: bool = False
+    barred: tuple[tuple[int, ...], ...] = ()
     shortlist: Tensor | None = field(default=None, compare=False)
     seed: tuple[int, ...] = (0,)
-
-    @property
-    def writable(self) -> Tensor | None:
-        """The shortlist, extended by the tokens of lexical constraints."""
-        if self.shortlist is None or not any(self.automata):
-            return self.shortlist
-        phrases = {
-            token for automaton in self.automata if automaton is not None for token in automaton.vocabulary
-        }
-        return torch.tensor(sorted(phrases.union(self.shortlist.tolist())))
 
     @property
     def sentences(self) -> int:

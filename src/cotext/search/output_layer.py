@@ -85,13 +85,6 @@ class OutputLayer:
     def tokens(self, columns: Tensor) -> Tensor:
         return columns if self._tokens is None else self._tokens[columns]
 
-    def over_vocabulary(self, values_NU: Tensor) -> Tensor:
-        """Return log-probabilities over the vocabulary, -inf without a column: [N, U] -> [N, V]."""
-        if self._tokens is None:
-            return values_NU
-        whole = values_NU.new_full((len(values_NU), self.vocabulary), -torch.inf)
-        return whole.index_copy_(1, self._tokens, values_NU)
-
     def select(self, entries: Tensor) -> None:
         if self._outside is not None:
             self._outside = self._outside.index_select(0, entries)

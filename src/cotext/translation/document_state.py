@@ -18,8 +18,8 @@ from cotext.data.tokenizer import Tokenizer
 from cotext.data.views import View, Window, join
 from cotext.search.beam_search import Hypothesis
 from cotext.search.constraints import SearchRequest, SearchSymbols
-from cotext.search.guide import Guide
 from cotext.search.sentence_recovery import recover
+from cotext.translation.terms.constraints import Guide
 
 Encoded = Sequence[Sequence[int]]  # the tokens of the sentences of a document
 
@@ -311,6 +311,22 @@ def group_of(number: int, windows: int, group_windows: int) -> range:
     return range(first, min(first + group_windows, windows))
 
 
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A window to search."""
+
+    source_tokens: int
+    document: OpenDocument
+    number: int  # of the window in its document
+    instance: Instance
+    request: SearchRequest
+
+    @property
+    def tokens(self) -> int:
+        """The tokens of a hypothesis in a batch; half of the limit is a generous estimate of its length."""
+        return self.source_tokens + len(self.request.prefix) + sum(self.request.max_tokens) // 2
+
+
 def source_of(
     windows: Sequence[tuple[OpenDocument, int]], group_windows: int, symbols: SpecialSymbols
 ) -> Source:
@@ -333,3 +349,25 @@ def source_of(
                 others.append(replace(opened.instance(n, target=n < number), document=ordinal))
     source = source_batch(rows, symbols)
     return replace(source, extra_rows=extra_rows(others, symbols)) if others else source
+
+
+def group_instances(
+    row: Row, target: Encoded, current: range, group_windows: int
+) -> tuple[list[Instance], int]:
+    """Return the group of a window with the translation `target` of its requested sentences, and its index.
+
+    `current`: its sentences to read. As in search, the target of later windows is hidden.
+    """
+    opened, number = row.document, row.number
+    members = []
+    group = group_of(number, len(opened.windows), group_windows)
+    for n in group:
+        instance = opened.instance(n, target=n < number)
+        if n == number:
+            tokens = [*(sentence.tokens for sentence in opened.context(n)), *target]
+            window = replace(instance.window, current=current)
+            instance = replace(instance, window=window, target=tokens)
+        elif n > number:
+            instance = replace(instance, target=[()] * len(instance.window.target))
+        members.append(instance)
+    return members, number - group.start

@@ -46,7 +46,7 @@ class ModelKind:
     model has no probabilities of single tokens. `forced_pass` runs the model on a batch with a given target;
     None for engines, which do not expose their states, and for a model combined with a language model, which
     reads other rows. `path`: whether a non-autoregressive model has a CTC path for each sentence or each row,
-    or none; None: the model is autoregressive. `lexical`: whether search supports lexical constraints.
+    or none; None: the model is autoregressive.
     """
 
     search: Search
@@ -54,7 +54,6 @@ class ModelKind:
     token_nll: Callable[[Any, Batch], Tensor] | None
     forced_pass: Callable[[Any, Batch], ForcedPass] | None
     path: PathKind | None
-    lexical: bool = False
 
 
 def kind_of(model: Model | Engine) -> ModelKind:
@@ -66,7 +65,7 @@ def kind_of(model: Model | Engine) -> ModelKind:
         return ModelKind(search_frames, non_autoregressive_nll, token_nll, parallel_pass, model.path)
     if isinstance(model, WithLanguageModel):
         return ModelKind(search, autoregressive_nll, label_nll, None, None)
-    return ModelKind(search, autoregressive_nll, label_nll, autoregressive_pass, None, lexical=True)
+    return ModelKind(search, autoregressive_nll, label_nll, autoregressive_pass, None)
 
 
 @dataclass(frozen=True, slots=True)

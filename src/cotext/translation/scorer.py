@@ -14,15 +14,17 @@ from typing import Any, TypeVar
 import torch
 
 from cotext.config.recipe import Config
-from cotext.data.batch import Batch, Instance, SpecialSymbols
-from cotext.data.collate import make_batch, pack
+from cotext.data.batch import Batch, Instance, Source, SpecialSymbols
+from cotext.data.collate import make_batch, pack, source_batch
 from cotext.data.documents import Document, ParallelDocument
 from cotext.data.tokenizer import Side, Tokenizer, clean
 from cotext.data.views import Window
 from cotext.models.interface import Engine, Model
 from cotext.runtime.errors import CotextError
+from cotext.search.beam_search import Hypothesis
+from cotext.search.constraints import SearchSymbols
 from cotext.search.likelihood import sentence_of_label
-from cotext.translation.document_state import Encoded, cut_document, group_of
+from cotext.translation.document_state import Encoded, Row, cut_document, group_of, source_of
 from cotext.translation.plan import DecodingPlan, kind_of
 
 # Upper bound of the mean over a sentence. Longer texts are rejected before they are tokenised, which would
@@ -104,17 +106,36 @@ def score_labels(
 
     The model must have token probabilities (`ModelKind.token_nll`).
     """
-    scores: list[list[tuple[float, ...]]] = [[] for _ in instances]
     token_nll = kind_of(model).token_nll
     assert token_nll is not None
+    nll = token_nll
+
+    def values(model: Any, batch: Batch) -> list[float]:
+        log_probabilities: list[float] = (-nll(model, batch)).tolist()
+        return log_probabilities
+
+    return read_labels(values, model, instances, symbols, max_tokens, device, groups)
+
+
+def read_labels(
+    values: Callable[[Any, Batch], list[T]],
+    model: Model | Engine,
+    instances: Sequence[Instance],
+    symbols: SpecialSymbols,
+    max_tokens: int,
+    device: torch.device,
+    groups: Sequence[Sequence[int]] | None = None,
+) -> list[list[tuple[T, ...]]]:
+    """Return the values of all labels of every current sentence; `values`: those of a batch, in order."""
+    found: list[list[tuple[T, ...]]] = [[] for _ in instances]
     with torch.inference_mode():
         for members, batch in instance_batches(instances, symbols, max_tokens, device, groups):
-            log_probabilities = iter((-token_nll(model, batch)).tolist())
+            of_labels = iter(values(model, batch))
             for i in members:
                 window, target = instances[i].window, instances[i].target
                 lengths = [len(target[j - window.target.start]) + 1 for j in window.current]
-                scores[i] = [tuple(islice(log_probabilities, length)) for length in lengths]
-    return scores
+                found[i] = [tuple(islice(of_labels, length)) for length in lengths]
+    return found
 
 
 def instance_batches(
@@ -258,6 +279,31 @@ class DocumentScorer:
         for (index, row), members in zip(rows, row_results, strict=True):
             results[index] |= zip(row.sentences, members, strict=True)
         return results
+
+    def source(self, rows: Sequence[Row]) -> Source:
+        """Return the source of rows to search, with their groups if rows attend to each other."""
+        symbols = self.plan.symbols
+        if not self.plan.sees_other_rows:
+            return source_batch([row.instance for row in rows], symbols)
+        return source_of([(row.document, row.number) for row in rows], self.plan.group_windows, symbols)
+
+    def search(self, rows: Sequence[Row], symbols: SearchSymbols) -> list[Hypothesis]:
+        """Search rows of windows that were searched before, in batches of `decode.max_tokens`."""
+        plan = self.plan
+        costs = [plan.options.beam * row.tokens for row in rows]
+        order = sorted(range(len(rows)), key=costs.__getitem__)
+        # If rows attend to each other, rows of one window must not share a batch.
+        batches = [[n] for n in range(len(rows))]
+        if not plan.sees_other_rows:
+            batches = pack([[costs[n]] for n in order], plan.decode.max_tokens)
+        found: dict[int, Hypothesis] = {}
+        for batch in reversed(batches):
+            members = [order[n] for n in batch]
+            source = self.source([rows[n] for n in members]).to(self.device)
+            requests = [rows[n].request for n in members]
+            hypotheses = plan.kind.search(self.model, source, requests, symbols, plan.options)
+            found |= zip(members, hypotheses, strict=True)
+        return [found[n] for n in range(len(rows))]
 
     def rows(
         self, documents: Sequence[tuple[ParallelDocument, Sequence[int]]]

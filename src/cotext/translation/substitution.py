@@ -1,111 +1,94 @@
-"""Insert missing glossary terms at the position that attention aligns with the source term.
+"""Correction of translations that lack a glossary term or a copied text, or contain a forbidden word.
 
     source     The ladder was very fragile.          ladder: Treppe
     free       Die Leiter war sehr zerbrechlich.     "Leiter" is aligned with "ladder"
     proposals  Die Treppe war sehr zerbrechlich.     replaces the aligned words
-               Die Treppe | ...                      decodes the words after "|"
-               Die | ... | ... Treppe ...            decodes with the constraint, from one word before
-                                                     the aligned words
+               Der Treppe war sehr zerbrechlich.     with another word before it, such as an article
+               Die Treppe | ...                      searches the words after "|"
 
-"Free" means translated without constraints. A rendering is the model's own translation of a term. Decoding
-with a constraint places a term where its tokens cost least, often next to the rendering. Here, the position
-is taken from the alignment. Sentences whose free translation meets their constraints are not changed. The
-others are corrected from left to right, one missing phrase at a time. The most probable proposal is chosen.
-There are penalties if the rendering remains, and if the number of words is wrong.
+"Free" means translated without constraints. Sentences whose free translation meets their constraints are not
+changed. The others are corrected from left to right, one defect at a time. Of the proposals that leave fewer
+defects, the most probable is chosen. There are penalties if the free translation of the term remains, and if
+the number of words is wrong.
 
 A copied text, such as a placeholder, may be unknown to the model, and the free translation around it is often
-wrong. Therefore decoding from the beginning is also proposed for copied texts. A sentence is decoded with all
-constraints (`lexical_search.py`) if no proposal meets them, or if the position in the source is unknown.
+wrong. Therefore the places between all words are also proposed for it. They are the only proposals if no
+position is aligned, or if no other proposal helps. A sentence with a forbidden word is searched again; the
+tokens of this word are barred.
 """
 
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import groupby
-from typing import Final
+from typing import Any, Final, NamedTuple, TypeVar
 
-from cotext.data.batch import Instance
-from cotext.data.collate import pack, source_batch
-from cotext.data.words import occurrences, token_spans, words_of
+import torch
+
+from cotext.data.batch import Batch, Instance
+from cotext.data.words import is_letter, occurrences, token_spans, words_of
+from cotext.models.precision import output_logits
 from cotext.search.constraints import SearchRequest, SearchSymbols
-from cotext.search.guide import SentenceConstraints
-from cotext.search.lexical import SentenceAutomaton
-from cotext.search.lexical_search import search_width
-from cotext.search.spelling import Spelling
+from cotext.search.likelihood import CHUNK
 from cotext.translation.alignment import attention_of
-from cotext.translation.document_state import OpenDocument, SentenceHypothesis, found_sentences
-from cotext.translation.scorer import DocumentScorer, score_labels
+from cotext.translation.document_state import Row, SentenceHypothesis, found_sentences, group_instances
+from cotext.translation.plan import kind_of
+from cotext.translation.scorer import DocumentScorer, read_labels, score_labels
+from cotext.translation.terms.constraints import Defects, Phrases, SentenceConstraints
 from cotext.translation.terms.word_alignment import SentenceAlignment, Span, proportional, renderings
 
-# Penalties in log-probability. STUTTER: the rendering remains in the sentence. LENGTH: for every word of
-# difference from the expected length, which is the length of the free translation after the replacement.
-# Adjacent equal words of the free translation count as one.
+# Penalties in log-probability. STUTTER: the free translation of the term remains in the sentence. LENGTH: for
+# every word of difference from the expected length, which is the length of the free translation after the
+# replacement. Adjacent equal words of the free translation count as one.
 STUTTER: Final = 8.0
 LENGTH: Final = 5.0
+MOST_BARRED: Final = 8  # maximum number of searches without forbidden words
 _MAX_PHRASES: Final = 8  # maximum number of proposed alternatives of a term
-_PLACES: Final = 2  # maximum number of positions tried for a phrase
+_PLACES: Final = 2  # maximum number of aligned positions tried for a phrase
+_WORDS_BEFORE: Final = 6  # words that are tried before a term
+T = TypeVar("T")
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Draft:
-    """A window of a document with its free translation, whose sentences are corrected from left to right.
+    """A window with its free translation `found`, whose sentences are corrected from left to right.
 
-    `at`: index of the current sentence among the requested ones, which misses some of `constraints`; -1
-    before the first. `own`: words of this sentence that may already translate the missing phrase, with their
-    alignment weights. `phrases`: the alternatives of the missing phrase.
+    `at`: index of the current sentence among the requested ones; -1 before the first. `barred`: tokens of
+    forbidden words that search wrote. `own`: words of this sentence that may already translate the missing
+    phrase, with their alignment weights. `phrases`: the alternatives of the missing phrase.
     """
 
-    opened: OpenDocument
-    number: int
-    instance: Instance
-    request: SearchRequest  # of the free translation
+    row: Row
     found: list[SentenceHypothesis]
     at: int = -1
     constraints: SentenceConstraints = field(default_factory=SentenceConstraints)
-    automaton: SentenceAutomaton | None = None
-    proposals_left: int = 0
-    is_changed: bool = False
+    barred: tuple[tuple[int, ...], ...] = ()
     own: list[tuple[float, str]] = field(default_factory=list)
-    phrases: tuple[str, ...] = ()
+    phrases: Phrases = ()
+    edges: list[Span] = field(default_factory=list)  # of the tokens of the current sentence
+    is_changed: bool = False
+    is_given_up: bool = False  # nothing corrects the current sentence further
 
     @property
     def sentence(self) -> int:
         """Index of the sentence to correct; sentences without tokens are not counted."""
-        return self.opened.requested(self.number)[self.at]
+        return self.row.document.requested(self.row.number)[self.at]
 
     @property
     def source(self) -> str:
-        return self.opened.document.sentences[self.opened.kept[self.sentence]]
+        opened = self.row.document
+        return opened.document.sentences[opened.kept[self.sentence]]
 
-    def constrain(self, spelling: Spelling) -> None:
-        opened = self.opened
-        assert opened.guide is not None
-        self.constraints = opened.guide.constraints(opened.index, opened.kept[self.sentence])
-        self.automaton = SentenceAutomaton(self.constraints, spelling) if self.constraints else None
-        self.proposals_left = len(self.constraints.places)
+    @property
+    def defects(self) -> Defects:
+        return self.constraints.defects(self.found[self.at].text)
 
-    def misses(self) -> bool:
-        return self.automaton is not None and not _keeps(self.automaton, self.found[self.at].tokens)
-
-    def reduced(self, phrases: tuple[str, ...]) -> SentenceConstraints:
-        """Return the constraints that the sentence meets, plus the missing one for `phrases`."""
-        missing = Counter(alternatives for alternatives, _ in self.missing())
-        missing[phrases] -= 1
-        kept: list[list[tuple[str, ...]]] = []
-        for constraints in (self.constraints.required, self._copied):
-            kept.append([])
-            for alternatives in constraints:
-                if missing[alternatives] > 0:
-                    missing[alternatives] -= 1
-                else:
-                    kept[-1].append(alternatives)
-        required, copied = kept
-        return replace(
-            self.constraints, required=tuple(required), copied=tuple(t for [t] in copied), places=()
-        )
+    @property
+    def is_settled(self) -> bool:
+        return self.is_given_up or not self.defects.total
 
     def penalty(self, text: str) -> float:
-        """Return the penalty (in log-probability) of a text for remaining renderings and for its length."""
+        """Return the penalty (in log-probability) of a text for remaining words and for its length."""
         if not self.own:
             return 0.0
         remaining = sum(share for share, word in self.own if any(occurrences(text, [word])))
@@ -114,265 +97,283 @@ class Draft:
         expected = sum(1 for _ in free) - len(words_of(self.own[0][1])) + len(words_of(phrase))
         return STUTTER * remaining + LENGTH * abs(len(words_of(text)) - expected)
 
-    @property
-    def _copied(self) -> list[tuple[str, ...]]:
-        return [(text,) for text in self.constraints.copied]
 
-    def missing(self) -> list[tuple[tuple[str, ...], Span]]:
-        """Return the missing phrases of the sentence: their alternatives, and their spans in the source."""
-        required = [*self.constraints.required, *self._copied]
-        text, missing = self.found[self.at].text, []
-        counts = {phrases: sum(1 for _ in occurrences(text, phrases)) for phrases in set(required)}
-        for phrases, span in zip(required, self.constraints.places, strict=True):
-            counts[phrases] -= 1
-            if counts[phrases] < 0:
-                missing.append((phrases, span))
-        return missing
-
-
-@dataclass(frozen=True, slots=True)
-class _Proposal:
-    """A proposed translation: its first tokens, and the constraints for the tokens decoded after them.
-
-    `whole`: the tokens are a complete sentence; no decoding is needed.
-    """
+class _Proposal(NamedTuple):
+    """Tokens of a proposed translation; if it is not `whole`, the rest is searched."""
 
     draft: Draft
-    begun: tuple[int, ...]
-    automaton: SentenceAutomaton
-    whole: bool = False
+    tokens: tuple[int, ...]
+    whole: bool = True
 
 
 class Substitution:
-    """Correction of drafts, for systems whose rows do not attend to each other.
+    """Correction of drafts.
 
     `symbols`: the search symbols; `blank` contains all tokens that decode to an empty string on their own.
     """
 
-    def __init__(self, scorer: DocumentScorer, spelling: Spelling, symbols: SearchSymbols) -> None:
+    def __init__(self, scorer: DocumentScorer, symbols: SearchSymbols) -> None:
         self._scorer = scorer
-        self._spelling = spelling
         self._symbols = symbols
 
     def mend(self, drafts: Sequence[Draft]) -> None:
         """Correct the sentences of drafts that do not meet their constraints, in place."""
         active = [draft for draft in drafts if self._advance(draft)]
         while active:
-            self._correct_step(active)
+            lacking = [draft for draft in active if draft.defects.missing or draft.defects.surplus]
+            forbidding = [draft for draft in active if draft not in lacking]
+            for draft in forbidding:
+                draft.is_given_up = len(draft.barred) == MOST_BARRED
+            self._avoid([draft for draft in forbidding if not draft.is_given_up])
+            self._insert(lacking)
+            # The sentences after a corrected one depend on it.
+            self._search_rests([d for d in active if d.is_settled and d.at + 1 < len(d.found)])
             active = [draft for draft in active if self._advance(draft)]
         # Corrected sentences were found by different searches: compute their probabilities in the same way.
         changed = [draft for draft in drafts if draft.is_changed]
-        rows = [_instance(draft, draft.found) for draft in changed]
-        for draft, of_row in zip(changed, self._scores(rows), strict=True):
+        every = self._read(score_labels, [(draft, draft.found) for draft in changed], whole=True)
+        for draft, of_row in zip(changed, every, strict=True):
             draft.found = [
                 replace(sentence, log_probability=sum(scores), labels=len(scores))
                 for sentence, scores in zip(draft.found, of_row, strict=True)
             ]
 
     def _advance(self, draft: Draft) -> bool:
-        """Move to the next sentence that misses a constraint; return whether there is one."""
-        if draft.at >= 0 and draft.misses():
-            return True
-        while draft.at + 1 < len(draft.found):
+        """Move to the next sentence that has a defect; return whether there is one."""
+        while draft.at < 0 or draft.is_settled:
+            if draft.at + 1 == len(draft.found):
+                return False
             draft.at += 1
-            draft.constrain(self._spelling)
-            if draft.misses():
-                return True
-        return False
+            opened = draft.row.document
+            assert opened.guide is not None
+            constraints = opened.guide.constraints(opened.index, opened.kept[draft.sentence])
+            draft.constraints = constraints.spelled(self._spelled)
+            draft.barred, draft.is_given_up = (), False
+        return True
 
-    def _correct_step(self, drafts: Sequence[Draft]) -> None:
-        """Insert one missing phrase into the current sentence of each draft.
+    def _spelled(self, phrase: str) -> str:
+        """Return a phrase as the tokenizer writes it; empty if it cannot."""
+        return self._scorer.tokenizer.decode(self._encoded(phrase))
 
-        If there is no proposal, decode the sentence again with all constraints.
-        """
-        proposals: list[_Proposal] = []
-        for draft, alignment in zip(drafts, self._alignments(drafts), strict=True):
-            own_proposals = list(self._proposals(draft, alignment)) if draft.proposals_left else []
-            draft.proposals_left -= bool(own_proposals)
-            assert draft.automaton is not None
-            if not own_proposals:
-                draft.own = []
-                own_proposals.append(_Proposal(draft, (), draft.automaton))
-            proposals += own_proposals
-        candidates: dict[int, list[tuple[_Proposal, SentenceHypothesis]]] = {
-            id(draft): [] for draft in drafts
-        }
-        for proposal, sentence in zip(proposals, self._complete_proposals(proposals), strict=True):
-            if proposal.automaton is proposal.draft.automaton or _keeps(proposal.automaton, sentence.tokens):
-                candidates[id(proposal.draft)].append((proposal, sentence))
-        self._choose(drafts, candidates)
-        self._search_rests([d for d in drafts if not d.misses() and d.at + 1 < len(d.found)])
+    def _avoid(self, drafts: Sequence[Draft]) -> None:
+        """Search the current sentences again without the forbidden word that they contain."""
+        for draft in drafts:
+            (start, phrase), sentence = draft.defects.forbidden[0], draft.found[draft.at]
+            spans = zip(sentence.tokens, self._edges(sentence), strict=True)
+            tokens = tuple(t for t, (a, b) in spans if a < start + len(phrase) and b > start)
+            # A word has many segmentations; most have the same first token.
+            draft.barred += (tokens if len(draft.barred) < MOST_BARRED // 2 else tokens[:1],)
+        rows = [(draft, self._request(_Proposal(draft, ()))) for draft in drafts]
+        for draft, [sentence] in zip(drafts, self._searched(rows), strict=True):
+            draft.found[draft.at], draft.is_changed = sentence, True
+
+    def _insert(self, drafts: Sequence[Draft]) -> None:
+        """Correct one defect of the current sentence of each draft, other than a forbidden word."""
+        for draft in drafts:
+            draft.edges, draft.own = self._edges(draft.found[draft.at]), []
+        likely = self._read(partial(read_labels, _likely_tokens), [(draft, draft.found) for draft in drafts])
+        of_drafts = zip(drafts, self._alignments(drafts), likely, strict=True)
+        failed = self._choose(drafts, [p for one in of_drafts for p in self._proposals(*one)])
+        everywhere = []
+        for draft in failed:
+            draft.own = []
+            for phrases, _ in draft.defects.missing[:1]:
+                everywhere += self._insertions(draft, phrases)
+        for draft in self._choose(failed, everywhere):
+            draft.is_given_up = True
 
     def _alignments(self, drafts: Sequence[Draft]) -> list[SentenceAlignment]:
         """Return the alignments of the current sentences of drafts with their translations so far."""
-        scorer, tokenizer = self._scorer, self._scorer.tokenizer
-        rows = [_instance(draft, draft.found, draft.sentence) for draft in drafts]
-        budget = scorer.config.decode.max_tokens
-        read = attention_of(scorer.model, rows, scorer.plan.symbols, budget, scorer.device)
         alignments = []
+        read = self._read(attention_of, [(draft, draft.found) for draft in drafts])
         for draft, [weights] in zip(drafts, read, strict=True):
-            sentence, source = draft.found[draft.at], draft.source
             if not bool(weights.any()):
-                alignments.append(proportional(source, sentence.text))
+                alignments.append(proportional(draft.source, draft.found[draft.at].text))
                 continue
-            of_source = token_spans(tokenizer, draft.opened.source[draft.sentence], source, "source")
-            of_target = token_spans(tokenizer, sentence.tokens, sentence.text, "target")
-            alignments.append(SentenceAlignment(tuple(of_source), tuple(of_target), weights))
+            tokens = draft.row.document.source[draft.sentence]
+            of_source = token_spans(self._scorer.tokenizer, tokens, draft.source, "source")
+            alignments.append(SentenceAlignment(tuple(of_source), tuple(draft.edges), weights))
         return alignments
 
-    def _proposals(self, draft: Draft, alignment: SentenceAlignment) -> Iterator[_Proposal]:
-        """Yield the proposals for the missing phrase that comes first in the translation."""
-        text = draft.found[draft.at].text
+    def _proposals(
+        self, draft: Draft, alignment: SentenceAlignment, likely: Sequence[Sequence[list[int]]]
+    ) -> Iterator[_Proposal]:
+        """Yield proposals for the missing phrase that comes first in the translation, or deletions."""
+        text, defects = draft.found[draft.at].text, draft.defects
+        for start, copy in occurrences(text, defects.surplus) if not defects.missing else ():
+            yield from self._replaced(draft, (start, start + len(copy)), ())
         places = [
             (spans, phrases)
-            for phrases, span in draft.missing()
+            for phrases, span in defects.missing
             if (spans := renderings(alignment, (draft.source, text), span))
         ]
         if not places:
             return
-        spans, phrases = min(places, key=lambda place: place[0][0][1])
-        automaton = SentenceAutomaton(draft.reduced(phrases), self._spelling)
-        draft.phrases = tuple(phrases)
+        spans, draft.phrases = min(places, key=lambda place: place[0][0][1])
         draft.own = [(share, text[start:stop]) for share, (start, stop) in spans]
-        # Around a copied text, the free translation is often broken: search from the beginning, too.
-        if phrases[0] in draft.constraints.copied:
-            yield _Proposal(draft, (), automaton)
         for rank, (_, span) in enumerate(spans[:_PLACES]):
-            for begun, is_whole in self._begun(draft.found[draft.at], span, phrases):
-                if (is_whole or not rank) and automaton.replay(begun) is not None:
-                    yield _Proposal(draft, begun, automaton, is_whole)
+            yield from self._replacements(draft, span, () if rank else likely[0])
+        if draft.phrases[0] in draft.constraints.copied:
+            yield from self._insertions(draft, draft.phrases)
 
-    def _begun(
-        self, sentence: SentenceHypothesis, span: Span, phrases: Sequence[str]
-    ) -> Iterator[tuple[tuple[int, ...], bool]]:
-        """Yield (tokens, is_complete): the sentence with a phrase instead of the span, and its prefixes.
+    def _replacements(self, draft: Draft, span: Span, likely: Sequence[list[int]]) -> Iterator[_Proposal]:
+        """Yield the current sentence with the phrases of the draft instead of a span.
 
-        A prefix ends after the inserted phrase, or one word before the span.
+        `likely`: the most probable tokens in place of every label, for the word before the phrase; empty:
+        only the span is replaced.
         """
-        text, tokens, spelling = sentence.text, sentence.tokens, self._spelling
-        edges = token_spans(self._scorer.tokenizer, tokens, text, "target")
-        first, last = _token_at(edges, span[0]), _token_at(edges, span[1])
-        if first is None or last is None:
-            return
-        # If no space precedes the span, the phrase must be tokenised as a continuation.
-        joined = text[: span[0]][-1:].strip()
-        for phrase in _fitting(phrases, opens=not span[0]):
-            own = spelling.encoded_within(phrase, joined) if joined else spelling.encoded(phrase)
-            if own:
-                yield (*tokens[:first], *own, *tokens[last:]), True
-                yield (*tokens[:first], *own), False
-        for word in words_of(text[: span[0]])[-1:]:
-            if number := _token_at(edges, word.start):
-                yield tokens[:number], False
+        sentence, (start, stop) = draft.found[draft.at], span
+        words = words_of(sentence.text[:start])[-1:]
+        for phrase in _fitting(draft.phrases, opens=not start):
+            # If no space precedes the span, the phrase must be tokenised as a continuation.
+            if not (own := self._encoded(phrase, sentence.text[:start][-1:])):
+                continue
+            yield from self._replaced(draft, span, own)
+            if not likely:
+                continue
+            yield _Proposal(draft, (*sentence.tokens[: _token_at(draft.edges, start)], *own), whole=False)
+            for word in words:
+                for token in filter(self._is_written, likely[_token_at(draft.edges, word.start) or 0]):
+                    yield from self._replaced(draft, (word.start, stop), (token, *own))
 
-    def _complete_proposals(self, proposals: Sequence[_Proposal]) -> list[SentenceHypothesis]:
-        """Return the proposed sentences; complete the incomplete ones by search."""
-        sentences = {
-            i: SentenceHypothesis(p.begun, self._scorer.tokenizer.decode(p.begun))
-            for i, p in enumerate(proposals)
-            if p.whole
-        }
-        searched = [i for i in range(len(proposals)) if i not in sentences]
-        rows = [(proposals[i].draft, self._request(proposals[i])) for i in searched]
-        for i, [sentence] in zip(searched, self._searched(rows), strict=True):
-            tokens = (*proposals[i].begun, *sentence.tokens)
+    def _insertions(self, draft: Draft, phrases: Phrases) -> Iterator[_Proposal]:
+        """Yield the current sentence with a missing phrase at every place between words."""
+        text = draft.found[draft.at].text
+        for place in (*(word.start for word in words_of(text)), len(text)):
+            before = text[place - 1 : place] if place < len(text) else ""
+            for phrase in _fitting(phrases, opens=not place):
+                if own := self._encoded(phrase, "" if is_letter(before or "a") else before):
+                    yield from self._replaced(draft, (place, place), own)
+
+    def _replaced(self, draft: Draft, span: Span, tokens: Iterable[int]) -> Iterator[_Proposal]:
+        """Yield the current sentence with tokens instead of a span, if tokens begin and end there."""
+        first, last = (_token_at(draft.edges, place) for place in span)
+        if first is not None and last is not None:
+            own = draft.found[draft.at].tokens
+            yield _Proposal(draft, (*own[:first], *tokens, *own[last:]))
+
+    def _encoded(self, phrase: str, before: str = "") -> list[int]:
+        """Return the tokens of a phrase after the character `before`; empty: it cannot be written."""
+        tokenizer = self._scorer.tokenizer
+        never = {tokenizer.unk, *tokenizer.unwritten}
+        # Encode with something in front and cut it off, if the segmentation allows this.
+        for opening in dict.fromkeys((before, "(", "-", "a", "1")) if before.strip() else ("",):
+            tokens = tokenizer.encode(opening + phrase, side="target")
+            for cut in range(bool(opening), len(tokens)):
+                if tokenizer.decode(tokens[:cut]).strip() == opening and never.isdisjoint(tokens[cut:]):
+                    return tokens[cut:]
+        return []
+
+    def _is_written(self, token: int) -> bool:
+        """Whether a token may be part of a sentence and is visible by itself."""
+        tokenizer = self._scorer.tokenizer
+        never = {tokenizer.unk, *tokenizer.unwritten}
+        return token < tokenizer.pieces and token not in never and bool(tokenizer.decode([token]))
+
+    def _edges(self, sentence: SentenceHypothesis) -> list[Span]:
+        """Return the span of characters of each token."""
+        return token_spans(self._scorer.tokenizer, sentence.tokens, sentence.text, "target")
+
+    def _choose(self, drafts: Sequence[Draft], proposals: Sequence[_Proposal]) -> list[Draft]:
+        """Use the best proposal for the sentence of each draft; return the drafts without one."""
+        sentences = self._complete(proposals)
+        candidates = [
+            (draft, sentence)
+            for (draft, *_), sentence in zip(proposals, sentences, strict=True)
+            if draft.constraints.defects(sentence.text).total < draft.defects.total
+        ]
+        rows = [(d, [*d.found[: d.at], sentence, *d.found[d.at + 1 :]]) for d, sentence in candidates]
+        best: dict[int, tuple[float, SentenceHypothesis]] = {}
+        for (draft, sentence), [scores] in zip(candidates, self._read(score_labels, rows), strict=True):
+            # Probability of the sentence in the window, minus the penalties.
+            score = sum(scores) - draft.penalty(sentence.text)
+            if id(draft) not in best or score > best[id(draft)][0]:
+                best[id(draft)] = score, sentence
+        for draft in drafts:
+            if id(draft) in best:
+                draft.found[draft.at], draft.is_changed = best[id(draft)][1], True
+        return [draft for draft in drafts if id(draft) not in best]
+
+    def _complete(self, proposals: Sequence[_Proposal]) -> list[SentenceHypothesis]:
+        """Return the proposed sentences; search the rest of those that are not whole."""
+        rests = iter(self._searched([(p.draft, self._request(p)) for p in proposals if not p.whole]))
+        sentences = []
+        for proposal in proposals:
+            tokens, truncated = proposal.tokens, False
+            if not proposal.whole:
+                [rest] = next(rests)
+                tokens, truncated = (*tokens, *rest.tokens), rest.truncated
             text = self._scorer.tokenizer.decode(tokens)
-            sentences[i] = SentenceHypothesis(tokens, text, truncated=sentence.truncated)
-        return [sentences[i] for i in range(len(proposals))]
+            sentences.append(SentenceHypothesis(tokens, text, truncated=truncated))
+        return sentences
 
     def _request(self, proposal: _Proposal) -> SearchRequest:
-        """Return the request to decode a sentence after the tokens of a proposal."""
-        draft = proposal.draft
-        limit = draft.request.max_tokens[draft.at] - len(proposal.begun)
+        """Return the request to search a sentence after the tokens of a proposal."""
+        draft, begun = proposal.draft, proposal.tokens
+        request = draft.row.request
         return replace(
-            draft.request,
-            prefix=(*self._closed(draft, draft.at), *proposal.begun),
-            max_tokens=(max(limit, 2) + proposal.automaton.room,),
-            automata=(proposal.automaton,),
+            request,
+            prefix=(*self._closed(draft, draft.at), *begun),
+            max_tokens=(max(request.max_tokens[draft.at] - len(begun), 2),),
             goes_on=draft.at + 1 < len(draft.found),
+            barred=draft.barred,
         )
 
     def _closed(self, draft: Draft, count: int) -> list[int]:
         """Return the prefix of a draft, followed by its first sentences."""
-        return draft.request.closed((sentence.tokens for sentence in draft.found[:count]), self._symbols)
+        return draft.row.request.closed((s.tokens for s in draft.found[:count]), self._symbols)
 
     def _search_rests(self, drafts: Sequence[Draft]) -> None:
-        """Translate the sentences after a corrected one again, because they depend on it."""
+        """Translate the sentences after the current one again."""
         rows = []
         for draft in drafts:
-            most = draft.request.max_tokens[draft.at + 1 :]
-            prefix = self._closed(draft, draft.at + 1)
-            rows.append((draft, replace(draft.request, prefix=prefix, max_tokens=most)))
+            request, following = draft.row.request, draft.at + 1
+            prefix, limits = self._closed(draft, following), request.max_tokens[following:]
+            rows.append((draft, replace(request, prefix=prefix, max_tokens=limits)))
         for draft, sentences in zip(drafts, self._searched(rows), strict=True):
             draft.found[draft.at + 1 :] = sentences
 
     def _searched(self, rows: Sequence[tuple[Draft, SearchRequest]]) -> list[list[SentenceHypothesis]]:
-        """Decode requests of drafts; requests with the same beam size share batches."""
-        scorer, plan = self._scorer, self._scorer.plan
-        # The beam of a row must not depend on the rows that share its batch.
-        widths = [search_width(plan.options.beam, request.automata) for _, request in rows]
-        costs = [
-            width * (draft.instance.source_tokens(plan.symbols) + len(r.prefix) + sum(r.max_tokens) // 2)
-            for width, (draft, r) in zip(widths, rows, strict=True)
+        """Search requests of drafts; return the sentences of each."""
+        hypotheses = self._scorer.search([replace(d.row, request=r) for d, r in rows], self._symbols)
+        found = partial(found_sentences, symbols=self._symbols, tokenizer=self._scorer.tokenizer)
+        return [
+            found(hypothesis, request, count=request.sentences)[0]
+            for (_, request), hypothesis in zip(rows, hypotheses, strict=True)
         ]
-        results: list[list[SentenceHypothesis]] = [[] for _ in rows]
-        for width in sorted(set(widths)):
-            alike = sorted((i for i in range(len(rows)) if widths[i] == width), key=costs.__getitem__)
-            for batch in pack([[costs[i]] for i in alike], scorer.config.decode.max_tokens):
-                members = [alike[n] for n in batch]
-                source = source_batch([rows[i][0].instance for i in members], plan.symbols)
-                requests = [rows[i][1] for i in members]
-                hypotheses = plan.kind.search(
-                    scorer.model, source.to(scorer.device), requests, self._symbols, plan.options
-                )
-                for i, request, hypothesis in zip(members, requests, hypotheses, strict=True):
-                    results[i], _ = found_sentences(
-                        hypothesis, request, self._symbols, scorer.tokenizer, request.sentences
-                    )
-        return results
 
-    def _choose(
-        self, drafts: Sequence[Draft], found: Mapping[int, Sequence[tuple[_Proposal, SentenceHypothesis]]]
-    ) -> None:
-        """Use the best candidate for the sentence of each draft, if there is one."""
-        every = [(draft, *candidate) for draft in drafts for candidate in found[id(draft)]]
-        rows = [_instance(d, [*d.found[: d.at], s, *d.found[d.at + 1 :]], d.sentence) for d, _, s in every]
-        best: dict[int, tuple[float, _Proposal, SentenceHypothesis]] = {}
-        for (draft, proposal, sentence), [scores] in zip(every, self._scores(rows), strict=True):
-            # Probability of the sentence in the window, minus the penalties.
-            score = sum(scores) - draft.penalty(sentence.text)
-            if id(draft) not in best or score > best[id(draft)][0]:
-                best[id(draft)] = score, proposal, sentence
-        for draft in drafts:
-            if id(draft) not in best:
-                draft.proposals_left = 0
-                continue
-            _, proposal, sentence = best[id(draft)]
-            draft.found[draft.at], draft.is_changed = sentence, True
-            if proposal.automaton is draft.automaton:
-                draft.automaton = None  # searched with all constraints: nothing more can be done
-
-    def _scores(self, rows: Sequence[Instance]) -> list[list[tuple[float, ...]]]:
-        """Return the log-probabilities of the labels of the current sentences of rows."""
+    def _read(
+        self,
+        reading: Callable[..., Sequence[T]],
+        rows: Sequence[tuple[Draft, Sequence[SentenceHypothesis]]],
+        whole: bool = False,
+    ) -> list[T]:
+        """Apply a scoring function to windows with translations: their current sentence, or `whole`."""
+        instances: list[Instance] = []
+        groups, places = [], []
+        for draft, found in rows:
+            requested, j = draft.row.document.requested(draft.row.number), draft.at
+            current = requested if whole else requested[j : j + 1]
+            target = [sentence.tokens for sentence in found]
+            members, place = group_instances(draft.row, target, current, self._scorer.plan.group_windows)
+            places.append(len(instances) + place)
+            groups.append(range(len(instances), len(instances) + len(members)))
+            instances += [replace(instance, document=len(groups)) for instance in members]
         scorer = self._scorer
-        budget = scorer.config.decode.max_tokens
-        return score_labels(scorer.model, rows, scorer.plan.symbols, budget, scorer.device)
+        budget, symbols = scorer.config.decode.max_tokens, scorer.plan.symbols
+        results = reading(scorer.model, instances, symbols, budget, scorer.device, groups)
+        return [results[place] for place in places]
 
 
-def _instance(draft: Draft, found: Sequence[SentenceHypothesis], current: int | None = None) -> Instance:
-    """Return the window of a draft with its translation.
-
-    `current`: index of the sentence to score or align; None: all requested sentences.
-    """
-    opened, requested = draft.opened, draft.opened.requested(draft.number)
-    read = requested if current is None else range(current, current + 1)
-    target = [sentence.tokens for sentence in (*opened.context(draft.number), *found)]
-    return replace(draft.instance, window=replace(draft.instance.window, current=read), target=target)
-
-
-def _keeps(automaton: SentenceAutomaton, tokens: Sequence[int]) -> bool:
-    written = automaton.replay(tokens)
-    return written is not None and automaton.may_close(written)
+def _likely_tokens(model: Any, batch: Batch) -> list[list[int]]:
+    """Return the most probable tokens in place of every label of current sentences, [N, K]."""
+    forced_pass = kind_of(model).forced_pass
+    assert forced_pass is not None
+    hidden_ND = forced_pass(model, batch).decode()[batch.is_current]
+    # In chunks, as there are many logits.
+    best = [output_logits(model, part).topk(_WORDS_BEFORE).indices for part in torch.split(hidden_ND, CHUNK)]
+    tokens: list[list[int]] = torch.cat(best).tolist()
+    return tokens
 
 
 def _token_at(edges: Sequence[Span], place: int) -> int | None:

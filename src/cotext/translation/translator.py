@@ -32,10 +32,10 @@ from cotext.data.shortlist import Shortlist, named
 from cotext.data.tokenizer import Tokenizer, choose_languages, require_languages
 from cotext.models.interface import Engine, Model
 from cotext.runtime.errors import CotextError, naming
-from cotext.search.guide import Guide
 from cotext.translation.document_state import OpenDocument, SentenceHypothesis, WindowLog
 from cotext.translation.plan import DecodingPlan
 from cotext.translation.scorer import DocumentScorer
+from cotext.translation.terms.constraints import Guide
 from cotext.translation.window_search import RowGroup, WindowSearch
 
 # --- Pools: the documents that a system is translating. They can be added and removed between batches.
@@ -265,9 +265,10 @@ class DocumentTranslator(DocumentScorer):
 
     @property
     def takes_guides(self) -> bool:
-        """Whether lexical constraints are supported: autoregressive models, constrained search."""
-        options = self.plan.options
-        return self.plan.kind.lexical and options.align == "constrained" and options.sampling is None
+        """Whether terms are supported: autoregressive models with attention, constrained search."""
+        kind, options = self.plan.kind, self.plan.options
+        reads = kind.forced_pass is not None and kind.path is None
+        return reads and options.align == "constrained" and options.sampling is None
 
     def check(self, documents: Iterable[Document]) -> int:
         """Check that all documents can be translated; return the number of their sentences.
@@ -297,7 +298,7 @@ class DocumentTranslator(DocumentScorer):
         """Yield translations with the input index of their documents, as soon as they are complete.
 
         `on_sentences` is called with the number of finished sentences after every step of a search, also of a
-        first pass; often 0. `guide`: lexical constraints of sentences, if `takes_guides`. `taken`: given
+        first pass; often 0. `guide`: the terms of sentences, if `takes_guides`. `taken`: given
         translations, by document and sentence. They are not searched, and serve as target context. In a chunk
         that is searched as a whole, this holds for those at its beginning, without terms. `log`: windows that
         were found before; further ones are recorded, if each is searched separately.

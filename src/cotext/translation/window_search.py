@@ -12,8 +12,7 @@ from itertools import chain, takewhile
 import torch
 from torch import Tensor
 
-from cotext.data.batch import Instance, Source
-from cotext.data.collate import pack, source_batch
+from cotext.data.collate import pack
 from cotext.data.documents import Document
 from cotext.data.nbest_lists import Candidate, Candidates
 from cotext.data.shortlist import Shortlist
@@ -22,16 +21,17 @@ from cotext.models.interface import Engine
 from cotext.search.beam_search import Hypothesis
 from cotext.search.constraints import SearchRequest, SearchSymbols
 from cotext.search.engine import has_room, search_engine
-from cotext.search.guide import Guide
-from cotext.search.lexical import SentenceAutomaton
-from cotext.search.lexical_search import search_width
 from cotext.search.nbest_beam import Alternative
-from cotext.search.spelling import Spelling
 from cotext.search.steps import listening, part_of_search
-from cotext.translation.document_state import OpenDocument, SentenceHypothesis, found_sentences, source_of
-from cotext.translation.plan import DecodingPlan
+from cotext.translation.document_state import (
+    OpenDocument,
+    Row,
+    SentenceHypothesis,
+    found_sentences,
+)
 from cotext.translation.scorer import DocumentScorer
 from cotext.translation.substitution import Draft, Substitution
+from cotext.translation.terms.constraints import Guide
 
 # --- N-best lists of sentences, found after the translation of their windows.
 #
@@ -49,7 +49,7 @@ from cotext.translation.substitution import Draft, Substitution
 class SearchedWindow:
     """A finished window: its row, the hypothesis, and its sentences."""
 
-    row: "Row"
+    row: Row
     hypothesis: Hypothesis
     sentences: Sequence[SentenceHypothesis]
 
@@ -75,7 +75,9 @@ class SentenceLists:
                     self._note(window, j, k, window.hypothesis.others[k])
                 else:
                     separate.append((window, j, self._request(window, k)))
-        for window, j, hypothesis in self._searched(separate):
+        rows = [replace(window.row, request=request) for window, _, request in separate]
+        hypotheses = self._scorer.search(rows, self._scorer.plan.search_symbols)
+        for (window, j, _), hypothesis in zip(separate, hypotheses, strict=True):
             best = Alternative(tuple(hypothesis.tokens), hypothesis.log_probability, hypothesis.score)
             k = j - window.row.document.requested(window.row.number).start
             self._note(window, j, k, (best, *chain.from_iterable(hypothesis.others)))
@@ -91,36 +93,6 @@ class SentenceLists:
         prefix = request.closed(before, self._scorer.plan.search_symbols)
         goes_on = k + 1 < request.sentences or request.goes_on
         return replace(request, prefix=prefix, max_tokens=(request.max_tokens[k],), goes_on=goes_on)
-
-    def _searched(
-        self, rows: Sequence[tuple[SearchedWindow, int, SearchRequest]]
-    ) -> Iterator[tuple[SearchedWindow, int, Hypothesis]]:
-        """Search single sentences, in batches of `decode.max_tokens`."""
-        scorer, plan = self._scorer, self._scorer.plan
-        costs = []
-        for window, _, request in rows:
-            length = window.row.source_tokens + len(request.prefix)
-            costs.append(plan.options.beam * (length + sum(request.max_tokens) // 2))
-        order = sorted(range(len(rows)), key=costs.__getitem__)
-        # If rows attend to each other, rows of one window must not share a batch.
-        batches = [[n] for n in order]
-        if not plan.sees_other_rows:
-            packed = pack([[costs[n]] for n in order], plan.decode.max_tokens)
-            batches = [[order[n] for n in members] for members in reversed(packed)]
-        for batch in batches:
-            members = [rows[n] for n in batch]
-            source = _source(plan, [window.row for window, _, _ in members]).to(scorer.device)
-            requests = [request for _, _, request in members]
-            hypotheses = plan.kind.search(scorer.model, source, requests, plan.search_symbols, plan.options)
-            for (window, j, _), hypothesis in zip(members, hypotheses, strict=True):
-                yield window, j, hypothesis
-
-
-def _source(plan: DecodingPlan, rows: Sequence["Row"]) -> Source:
-    """Return the source of rows, with the rest of their groups as extra rows if rows attend to each other."""
-    if not plan.sees_other_rows:
-        return source_batch([row.instance for row in rows], plan.symbols)
-    return source_of([(row.document, row.number) for row in rows], plan.group_windows, plan.symbols)
 
 
 def further(first: str, others: Iterable[Alternative], tokenizer: Tokenizer, most: int) -> Candidates:
@@ -138,41 +110,19 @@ def further(first: str, others: Iterable[Alternative], tokenizer: Tokenizer, mos
     return tuple(candidates.values())
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
-    """A window that is ready to be searched."""
-
-    width: int  # of its beam
-    tokens: int  # per hypothesis, in a batch
-    source_tokens: int
-    document: OpenDocument
-    number: int  # of the window in its document
-    instance: Instance
-    request: SearchRequest
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class RowGroup:
     """Rows of a document that share a batch: one row, or all of a group of windows that is searched together.
 
-    `width`: width of the widest beam. A row is searched with the same width as separately, whatever
-    constraints other rows have; batches therefore have groups of one width. `longest`: most tokens of a row,
-    beams included.
+    `cost`: its size in a batch of its own, in tokens, beams and padding included; `longest`: of its rows.
     """
 
     document: OpenDocument
     rows: tuple[Row, ...]
-    width: int
     longest: int
-
-    @classmethod
-    def of(cls, rows: Sequence[Row]) -> "RowGroup":
-        width = max(row.width for row in rows)
-        return cls(rows[0].document, tuple(rows), width, width * max(row.tokens for row in rows))
 
     @property
     def cost(self) -> int:
-        """Its size in a batch of its own, in tokens, beams and padding included."""
         return len(self.rows) * self.longest
 
 
@@ -192,12 +142,8 @@ class WindowSearch:
         self._lists = SentenceLists(scorer) if scorer.plan.options.nbest > 1 else None
 
     @cached_property
-    def _spelling(self) -> Spelling:
-        return Spelling(self._scorer.tokenizer)
-
-    @cached_property
     def _substitution(self) -> Substitution:
-        return Substitution(self._scorer, self._spelling, self._showing_symbols)
+        return Substitution(self._scorer, self._showing_symbols)
 
     @cached_property
     def _showing_symbols(self) -> SearchSymbols:
@@ -262,27 +208,21 @@ class WindowSearch:
             stop = (opened.ready[0] // size + 1) * size
             members = list(takewhile(stop.__gt__, opened.ready))
             del opened.ready[: len(members)]
-            yield RowGroup.of([self._row(opened, number) for number in members])
+            rows = tuple(self._row(opened, number) for number in members)
+            yield RowGroup(opened, rows, plan.options.beam * max(row.tokens for row in rows))
 
     def batches(self, groups: Sequence[RowGroup]) -> Iterator[list[RowGroup]]:
         """Yield batches of `decode.max_tokens`, of rows of similar length, longest first."""
         # The longest batch comes first, so that a lack of memory shows at once.
-        ordered = sorted(
-            groups, key=lambda group: max((r.tokens * r.width, r.source_tokens) for r in group.rows)
-        )
-        # A row must be searched with the width that it has by itself.
-        for width in sorted({group.width for group in ordered}):
-            alike = [group for group in ordered if group.width == width]
-            batches = pack(
-                [[group.longest] * len(group.rows) for group in alike], self._scorer.config.decode.max_tokens
-            )
-            for members in reversed(batches):
-                yield [alike[n] for n in members]
+        ordered = sorted(groups, key=lambda group: max((r.tokens, r.source_tokens) for r in group.rows))
+        lengths = [[group.longest] * len(group.rows) for group in ordered]
+        for members in reversed(pack(lengths, self._scorer.config.decode.max_tokens)):
+            yield [ordered[n] for n in members]
 
     def search(
         self, groups: Sequence[RowGroup], on_sentences: Callable[[int], None] = lambda count: None
     ) -> int:
-        """Search a batch of groups of one width; return the number of its current sentences.
+        """Search a batch of groups; return the number of its current sentences.
 
         In constrained search, every current sentence gets a visible character. `on_sentences` is called after
         every step with the number of sentences that ended with it, often 0.
@@ -297,54 +237,41 @@ class WindowSearch:
 
     def _search_and_finish(self, batch: Sequence[Row]) -> None:
         plan = self._scorer.plan
-        blank: list[Row] = []
-        drafts: list[Draft] = []
+        found = list(zip(batch, self._search(batch, plan.search_symbols), strict=True))
+        if plan.sees_other_rows:
+            # In document order, as the extra rows of each window contain the hypotheses before it.
+            found.sort(key=lambda pair: pair[0].number)
+        drafts: list[tuple[Draft, bool]] = []
         searched: list[SearchedWindow] = []
-        for row, hypothesis in zip(batch, self._search(batch, plan.search_symbols), strict=True):
+        for row, hypothesis in found:
             sentences, exact = self._recovered(row, hypothesis)
             if plan.options.align == "constrained" and not self._shows(row, sentences):
-                blank.append(row)
-            else:
-                self._finish(row, sentences, exact, drafts)
-                searched.append(SearchedWindow(row, hypothesis, sentences))
-        # Bytes that form no character: search again with only visible subwords. In document order, as the
-        # extra rows of each window contain the hypotheses before it.
-        for row in sorted(blank, key=lambda row: row.number):
-            [hypothesis] = self._search([row], self._showing_symbols)
-            sentences, exact = self._recovered(row, hypothesis)
-            self._finish(row, sentences, exact, drafts)
+                # Bytes that form no character: search again with only visible subwords.
+                [hypothesis] = self._search([row], self._showing_symbols)
+                sentences, exact = self._recovered(row, hypothesis)
             searched.append(SearchedWindow(row, hypothesis, sentences))
-        if drafts:
-            self._substitution.mend(drafts)
-        for draft in drafts:
-            draft.opened.finish(draft.number, draft.found)
+            # A window may be finished already, if its group failed in the middle and is searched again.
+            if row.document.is_finished(row.number):
+                continue
+            drafts.append((Draft(row, sentences), exact))
+            if row.document.guide is None or plan.sees_other_rows:
+                self._finish([drafts.pop()])
+        self._finish(drafts)
         if self._lists is not None:
             self._lists.find(searched)
 
-    def _finish(
-        self, row: Row, sentences: list[SentenceHypothesis], exact: bool, drafts: list[Draft]
-    ) -> None:
-        """Finish the window of a row, or add it to the drafts if its document has constraints.
-
-        A window may be finished already, if its group failed in the middle and is searched again.
-        """
-        if row.document.is_finished(row.number):
-            return
-        if row.document.guide is None or self._scorer.plan.sees_other_rows:
-            row.document.finish(row.number, sentences, exact)
-        else:
-            drafts.append(Draft(row.document, row.number, row.instance, row.request, sentences))
+    def _finish(self, drafts: Sequence[tuple[Draft, bool]]) -> None:
+        """Correct windows whose documents have constraints, and finish them."""
+        if guided := [draft for draft, _ in drafts if draft.row.document.guide is not None]:
+            self._substitution.mend(guided)
+        for draft, exact in drafts:
+            draft.row.document.finish(draft.row.number, draft.found, exact)
 
     def _row(self, opened: OpenDocument, number: int) -> Row:
         plan = self._scorer.plan
         instance = opened.instance(number)
         request = self._request(opened, number)
-        # Half of the limit is a generous estimate of the output length.
-        source_tokens = instance.source_tokens(plan.symbols)
-        tokens = source_tokens + len(request.prefix) + sum(request.max_tokens) // 2
-        # Constraints widen the beam: one place per bank.
-        width = search_width(plan.options.beam, request.automata)
-        return Row(width, tokens, source_tokens, opened, number, instance, request)
+        return Row(instance.source_tokens(plan.symbols), opened, number, instance, request)
 
     def _request(self, opened: OpenDocument, number: int) -> SearchRequest:
         """Return the request for the sentences of a window after its forced prefix."""
@@ -363,18 +290,7 @@ class WindowSearch:
             seed=(0,) if sampling is None else (sampling.seed, opened.digest, number),
         )
         context = (sentence.tokens for sentence in opened.context(number))
-        request = replace(request, prefix=request.closed(context, plan.search_symbols))
-        if opened.guide is None or not plan.sees_other_rows:
-            return request
-        # Rows that attend to each other cannot be corrected: they are searched with constraints.
-        sentences = (opened.kept[j] for j in opened.requested(number))
-        constraints = [opened.guide.constraints(opened.index, sentence) for sentence in sentences]
-        automata = tuple(SentenceAutomaton(c, self._spelling) if c else None for c in constraints)
-        if not any(automata):
-            return request
-        rooms = (0 if automaton is None else automaton.room for automaton in automata)
-        most = tuple(limit + room for limit, room in zip(request.max_tokens, rooms, strict=True))
-        return replace(request, max_tokens=most, automata=automata)
+        return replace(request, prefix=request.closed(context, plan.search_symbols))
 
     def _listed(self, opened: OpenDocument, number: int) -> Tensor | None:
         """Return the tokens that a window may contain, chosen for its whole source, context included."""
@@ -395,7 +311,7 @@ class WindowSearch:
         for chosen in sorted(set(by_engine)):
             members = [n for n in range(len(batch)) if by_engine[n] == chosen]
             rows = [batch[n] for n in members]
-            requests, source = [row.request for row in rows], _source(plan, rows)
+            requests, source = [row.request for row in rows], scorer.source(rows)
             with part_of_search(members):
                 if chosen:
                     assert engine is not None

@@ -34,7 +34,7 @@ class Wishes:
         return hashlib.sha256(repr(self).encode()).hexdigest()[:16] if has_any else ""
 
     def check(self, translator: DocumentTranslator) -> None:
-        """Raise CotextError if there are terms and the system does not support lexical constraints."""
+        """Raise CotextError if there are terms and the system does not support terms."""
         if self.of_terms and not translator.takes_guides:
             raise CotextError(
                 "--glossary and --keep need an autoregressive system with decode.align = constrained, "
@@ -49,7 +49,7 @@ class Wishes:
     ) -> TermGuide | None:
         """Return the constraints for documents (lists of sentences); None if there are none.
 
-        Also return None if the system does not support lexical constraints.
+        Also return None if the system does not support them.
         """
         # Copied texts, such as placeholders, are constraints even without a glossary.
         has_any = self.of_terms or any(texts for document in copied or () for texts in document)

@@ -35,7 +35,7 @@ async def list_all(request: Request) -> Response:
 
 
 async def list_pairs(request: Request) -> Response:
-    """`GET /v2/glossary-language-pairs`: languages of the systems that support lexical constraints."""
+    """`GET /v2/glossary-language-pairs`: languages of the systems that support terms."""
     await fields_and_client(request)
     systems = service_of(request).systems
     pairs = dict.fromkeys(system.languages for system in systems if system.opened.translator.takes_guides)

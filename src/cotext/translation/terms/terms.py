@@ -6,12 +6,11 @@ capitals.
 """
 
 import itertools
-from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from cotext.data.words import Word, covered, occurrences, overlaps, words_of
-from cotext.search.guide import SentenceConstraints
+from cotext.data.words import Word, covered, overlaps, words_of
+from cotext.translation.terms.constraints import SentenceConstraints
 from cotext.translation.terms.glossary import Glossary, Term
 
 
@@ -193,18 +192,17 @@ def term_report(guide: TermGuide, translations: Mapping[int, Sequence[str]]) -> 
 
 
 def _count(report: TermReport, constraints: SentenceConstraints, text: str, place: tuple[int, int]) -> None:
-    met = 0
-    for group, need in Counter(constraints.required).items():
-        met += min(need, sum(1 for _ in occurrences(text, group)))
+    defects = constraints.defects(text)
     report.required += len(constraints.required)
-    report.met += met
-    everything = [form for group in constraints.required for form in group]
-    phrases = (phrase for _, phrase in occurrences(text, [*constraints.forbidden, *everything]))
-    report.forbidden += sum(phrase in constraints.forbidden for phrase in phrases)
-    copied = Counter(constraints.copied)
-    counts = Counter(phrase for _, phrase in occurrences(text, list(copied)))
-    kept = sum(need for copy, need in copied.items() if counts[copy] == need)
-    report.copied += sum(copied.values())
-    report.kept += kept
-    if met < len(constraints.required) or kept < len(constraints.copied):
+    report.met += len(constraints.required)
+    report.forbidden += len(defects.forbidden)
+    wrong = set(defects.surplus)
+    for phrases, _ in defects.missing:
+        if phrases in constraints.required:
+            report.met -= 1
+        else:
+            wrong.update(phrases)
+    report.copied += len(constraints.copied)
+    report.kept += sum(copy not in wrong for copy in constraints.copied)
+    if defects.missing or defects.surplus:
         report.unmet.append(place)
