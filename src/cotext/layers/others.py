@@ -43,8 +43,8 @@ from cotext.layers.start import StartsFromOthers
 from cotext.layers.state import KeysValues
 
 
-class GatedOthersSpan(nn.Module, RowSpan, StartsFromOthers):
-    """Attention over whole rows in two softmaxes: one for a token's own sentence, a gated one for others."""
+class BiasedOthersSpan(nn.Module, RowSpan, StartsFromOthers):
+    """Attention over whole rows in one softmax, with a bias of other sentences by their distance."""
 
     answers = ("has_several",)
     source_answers = ("source.spans",)
@@ -53,8 +53,35 @@ class GatedOthersSpan(nn.Module, RowSpan, StartsFromOthers):
         """Create the span; `rate` is the learning rate of gates and biases, relative to other parameters."""
         super().__init__()
         self.rate = rate
-        self.gate = nn.Parameter(torch.zeros(heads))
         self.bias = nn.Parameter(torch.zeros(heads, 2 * FAR))
+
+    def product(self, score: Score, q_BHTK: Tensor, kv: KeysValues, keys: Keys, layout: AnyLayout) -> Tensor:
+        return score.attend(q_BHTK, kv, self._biased(keys, layout.apart, q_BHTK), layout)
+
+    def source_product(
+        self, score: Score, q_BHTK: Tensor, kv: KeysValues, keys: Keys, layout: AnyLayout
+    ) -> Tensor:
+        return score.attend_source(q_BHTK, kv, self._biased(keys, layout.source_apart, q_BHTK))
+
+    def neutral_start(self) -> Mapping[str, float]:
+        return {"bias": 0.0}
+
+    def rates(self) -> Mapping[str, float]:
+        return {"bias": self.rate}
+
+    def _biased(self, keys: Keys, apart: Apart | None, q_BHTK: Tensor) -> Keys:
+        if apart is None:  # every row is one sentence
+            return keys
+        bias = apart.bias(self.bias.to(q_BHTK.dtype)).masked_fill(apart.own, 0.0)
+        return replace(keys, bias=bias)
+
+
+class GatedOthersSpan(BiasedOthersSpan):
+    """Attention over whole rows in two softmaxes: one for a token's own sentence, a gated one for others."""
+
+    def __init__(self, heads: int, rate: float) -> None:
+        super().__init__(heads, rate)
+        self.gate = nn.Parameter(torch.zeros(heads))
 
     @property
     def open(self) -> Tensor:

@@ -19,7 +19,7 @@ from cotext.layers.embedding import EmbeddingKind, InputKind, SentenceEmbedding
 from cotext.layers.initialisation import initialise
 from cotext.layers.multi_head import AttentionSize, CrossAttention, RowSpan, Score, SelfAttention
 from cotext.layers.node_spans import NodeSpan
-from cotext.layers.others import GatedOthersSpan, ProjectedOthersSpan
+from cotext.layers.others import BiasedOthersSpan, GatedOthersSpan, ProjectedOthersSpan
 from cotext.layers.rotary import RotaryScore
 from cotext.layers.segment_distance import SegmentDistanceScore
 from cotext.layers.sentence_spans import SentenceSpan
@@ -44,6 +44,7 @@ from cotext.runtime.errors import CotextError
 
 OTHERS: dict[str, Callable[[AttentionConfig, AttentionSize], RowSpan]] = {  # of the span `row`
     "joint": lambda config, size: RowSpan(),
+    "biased": lambda config, size: BiasedOthersSpan(size.heads, config.gate_rate),
     "gated": lambda config, size: GatedOthersSpan(size.heads, config.gate_rate),
     "projected": lambda config, size: ProjectedOthersSpan(size.dimension),
 }
@@ -233,12 +234,12 @@ def _decoder(model: ModelConfig, size: Size) -> Stack:
 
 
 def _spans(model: ModelConfig, side: StackName, size: Size, layer: int) -> Iterator[RowSpan]:
-    """Yield the spans of a layer. A second span is behind a gate, and needs none for other sentences."""
+    """Yield the spans of a layer. A second span is behind a gate, and needs only the bias of `gated`."""
     config = model.stack(side)
     for span in model.layer_spans(side, layer):
         yield SPANS[span](config, size.attention)
         # Only the first span of a layer may have a gate for other sentences.
-        config = config.model_copy(update={"others": "joint"})
+        config = config.model_copy(update={"others": "biased" if config.others == "gated" else "joint"})
 
 
 def _attention(
