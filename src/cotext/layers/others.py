@@ -16,6 +16,9 @@ Positions restart in every sentence, so that contents do not show where another 
 does, a number per head for each distance d in sentences, back and ahead. From `FAR` sentences on they share
 it. It starts at 0.
 
+**Biased.** One softmax over the row, with the same bias. The global attention of G-Transformer has a gate of
+its own (`models/g_transformer.py`). Without the bias, it learns hardly which sentence a pronoun refers to.
+
 **Projected** (long-short term masking; P. Zhang et al. 2020). Attention is computed twice, with the same
 queries, keys and values. With the long mask, a token attends to the whole row; with the short mask, to its
 own sentence. A projection combines the two outputs:

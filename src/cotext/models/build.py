@@ -44,7 +44,6 @@ from cotext.runtime.errors import CotextError
 
 OTHERS: dict[str, Callable[[AttentionConfig, AttentionSize], RowSpan]] = {  # of the span `row`
     "joint": lambda config, size: RowSpan(),
-    "biased": lambda config, size: BiasedOthersSpan(size.heads, config.gate_rate),
     "gated": lambda config, size: GatedOthersSpan(size.heads, config.gate_rate),
     "projected": lambda config, size: ProjectedOthersSpan(size.dimension),
 }
@@ -234,12 +233,15 @@ def _decoder(model: ModelConfig, size: Size) -> Stack:
 
 
 def _spans(model: ModelConfig, side: StackName, size: Size, layer: int) -> Iterator[RowSpan]:
-    """Yield the spans of a layer. A second span is behind a gate, and needs only the bias of `gated`."""
+    """Yield the spans of a layer. A second span is behind a gate, and needs none for other sentences."""
     config = model.stack(side)
-    for span in model.layer_spans(side, layer):
-        yield SPANS[span](config, size.attention)
-        # Only the first span of a layer may have a gate for other sentences.
-        config = config.model_copy(update={"others": "biased" if config.others == "gated" else "joint"})
+    first, *second = model.layer_spans(side, layer)
+    yield SPANS[first](config, size.attention)
+    for span in second:
+        if span == "row" and config.others == "gated":
+            yield BiasedOthersSpan(size.heads, config.gate_rate)
+        else:
+            yield SPANS[span](config.model_copy(update={"others": "joint"}), size.attention)
 
 
 def _attention(
