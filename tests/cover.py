@@ -22,7 +22,6 @@ from tests.tiny import tiny_config, window
 COVER = Path(__file__).with_suffix(".json")
 ATTEMPTS = 100_000  # to do without a system
 GATED = {"span": "sentence", "top": {"layers": 1, "span": "row", "mix": "gated"}}
-BIASED = {**GATED, "others": "gated"}  # the second span has a bias by distance
 SCORES = ("content", "absolute", "relative", "positions", "rotary", "alibi")
 # factor -> value -> keys of the section `model`; the first value of each is the default
 FACTORS: dict[str, dict[str, dict[str, Any]]] = {
@@ -44,7 +43,7 @@ FACTORS: dict[str, dict[str, dict[str, Any]]] = {
         "row, others gated": {"decoder": {"others": "gated"}},
         "row, others projected": {"decoder": {"others": "projected"}},
         "sentence": {"decoder": {"span": "sentence"}},
-        "gated": {"decoder": BIASED},
+        "gated": {"decoder": GATED},
         "memory of one": {"decoder": {"span": "memory", "score": "transformer_xl"}},
         "memory of two": {"decoder": {"span": "memory", "memory_sentences": 2, "score": "transformer_xl"}},
         "no memory": {"decoder": {"span": "memory", "memory_sentences": 0, "score": "transformer_xl"}},
@@ -55,7 +54,7 @@ FACTORS: dict[str, dict[str, dict[str, Any]]] = {
         "row, others gated": {"cross": {"others": "gated"}},
         "row, others projected": {"cross": {"others": "projected"}},
         "sentence": {"cross": {"span": "sentence"}},
-        "gated": {"cross": BIASED},
+        "gated": {"cross": GATED},
         "current": {"cross": {"span": "current"}},
     },
     "cross score": {"content": {}, **{score: {"cross": {"score": score}} for score in ("absolute", "alibi")}},
