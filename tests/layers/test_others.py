@@ -23,7 +23,7 @@ from cotext.layers.multi_head import (
     merge_heads,
     split_heads,
 )
-from cotext.layers.others import GatedOthersSpan, ProjectedOthersSpan
+from cotext.layers.others import BiasedOthersSpan, GatedOthersSpan, ProjectedOthersSpan
 from cotext.models.build import SCORES
 from tests.layers.layouts import attended, doubles, layout, source_side
 from tests.tiny import PlainWordTokenizer, random_model, tiny_config, window
@@ -178,6 +178,38 @@ def test_cross_attention_counts_from_the_translated_sentence(small_chunks: None)
             found = made.unpack(attention(made.pack(x), made))
         expected = attention.out(merge_heads(wanted))
         torch.testing.assert_close(found[target >= 0], expected[target >= 0])
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@torch.no_grad()
+def test_one_softmax_with_the_bias_of_others(causal: bool) -> None:
+    torch.manual_seed(1)
+    span = BiasedOthersSpan(2, 1.0)
+    attention = SelfAttention(SIZE, span, Score(SIZE)).double()
+    span.bias[:] = columns(BIAS[:2])
+    x, made = doubles(2, 6, 8), layout(SENTENCES, packed=Packed(answers=span.answers), causal=causal)
+    q, k, v = attention.split(attention.qkv(x))
+    seen = (SENTENCES >= 0)[:, None, None].expand(2, 1, 6, 6)
+    seen = seen.tril() if causal else seen
+    wanted = attention.out(merge_heads(mixed(q, k, v, torch.zeros(2), seen, seen, SENTENCES)))
+    found = made.unpack(attention(made.pack(x), made))
+    torch.testing.assert_close(found[SENTENCES >= 0], wanted[SENTENCES >= 0])
+
+
+@torch.no_grad()
+def test_one_softmax_over_the_source_with_the_bias_of_others() -> None:
+    torch.manual_seed(1)
+    span = BiasedOthersSpan(2, 1.0)
+    attention = CrossAttention(SIZE, span, Score(SIZE)).double()
+    span.bias[:] = columns(BIAS[:2])
+    side = source_side(attention, doubles(2, 6, 8), SENTENCES)
+    x, target = doubles(2, 4, 8, seed=1), torch.tensor([[0, 1, 2, 2], [0, 1, 1, -1]])
+    made = layout(target, packed=Packed(answers=span.source_answers), source=side)
+    seen = (SENTENCES >= 0)[:, None, None].expand(2, 1, 4, 6)
+    q = split_heads(attention.query(x), 2)
+    wanted = mixed(q, *side.keys_values[0], torch.zeros(2), seen, seen, SENTENCES, target)
+    found = made.unpack(attention(made.pack(x), made))
+    torch.testing.assert_close(found[target >= 0], attention.out(merge_heads(wanted))[target >= 0])
 
 
 SOURCE = ([4, 5, 6], [7, 8], [9, 10, 11, 4])

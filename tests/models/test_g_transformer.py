@@ -11,6 +11,7 @@ from torch import Tensor
 from cotext.data.batch import Source
 from cotext.layers.layout import Packed
 from cotext.layers.multi_head import AttentionSize, RowSpan, Score, SelfAttention
+from cotext.layers.others import BiasedOthersSpan
 from cotext.layers.sentence_spans import SentenceSpan
 from cotext.layers.state import STEPS_BETWEEN_COLLECTIONS
 from cotext.models.g_transformer import GatedAttention
@@ -156,12 +157,19 @@ def test_a_model_started_from_the_baseline_is_the_baseline_on_one_sentence(gates
 # --- while decoding
 
 
-@pytest.mark.parametrize(("global_layers", "beam"), [(1, 1), (0, 3), (1, 3)])
+@pytest.mark.parametrize(
+    ("global_layers", "beam", "others"), [(1, 1, "joint"), (0, 3, "joint"), (1, 3, "gated")]
+)
 @torch.no_grad()
 def test_every_step_equals_the_full_pass_through_reordering_and_departures(
-    global_layers: int, beam: int
+    global_layers: int, beam: int, others: str
 ) -> None:
     """Beams fall into different sentences, and past the last one of the source."""
-    rows = Rows(model(global_layers), source([7, 3, 9, 4]), PREFIXES, slots=80)
+    system = baseline(attention={**attention_of(global_layers), "others": others})
+    biases = [module.bias for module in system.modules() if isinstance(module, BiasedOthersSpan)]
+    assert len(biases) == (3 if others == "gated" else 0)
+    for bias in biases:
+        torch.nn.init.normal_(bias, std=2.0)
+    rows = Rows(system, source([7, 3, 9, 4]), PREFIXES, slots=80)
     search_at_random(rows, beam, 2 * STEPS_BETWEEN_COLLECTIONS + 4, {5: [0, 3, 2], 10: [2, 1]})
     assert rows.state.near > 0

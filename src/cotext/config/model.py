@@ -71,9 +71,9 @@ class AttentionConfig(Closed):
     others: Others = "joint"
     """How the span `row` weighs other sentences. `joint`: one softmax over all tokens. `gated`: one softmax
     over the token's own sentence, plus one over the others, with a bias by distance, behind a gate per head.
-    The gate starts closed: at first, the output is that of the sentence model from which training starts.
-    `projected`: one softmax over all tokens and one over the token's own sentence, joined by a projection (P.
-    Zhang et al. 2020)."""
+    The gate starts closed: at first, the output is that of the sentence model from which training starts. A
+    top span that is mixed by a gate has only the bias. `projected`: one softmax over all tokens and one over
+    the token's own sentence, joined by a projection (P. Zhang et al. 2020)."""
     gate_rate: Annotated[float, Field(gt=0, le=1000)] = 30.0
     """With `others: gated`: learning rate of gates and biases, as a multiple of `train.learning_rate`."""
     memory_sentences: Sentences = 1

@@ -16,6 +16,9 @@ Positions restart in every sentence, so that contents do not show where another 
 does, a number per head for each distance d in sentences, back and ahead. From `FAR` sentences on they share
 it. It starts at 0.
 
+**Biased.** One softmax over the row, with the same bias. The global attention of G-Transformer has a gate of
+its own (`models/g_transformer.py`). Without the bias, it learns hardly which sentence a pronoun refers to.
+
 **Projected** (long-short term masking; P. Zhang et al. 2020). Attention is computed twice, with the same
 queries, keys and values. With the long mask, a token attends to the whole row; with the short mask, to its
 own sentence. A projection combines the two outputs:
@@ -43,8 +46,8 @@ from cotext.layers.start import StartsFromOthers
 from cotext.layers.state import KeysValues
 
 
-class GatedOthersSpan(nn.Module, RowSpan, StartsFromOthers):
-    """Attention over whole rows in two softmaxes: one for a token's own sentence, a gated one for others."""
+class BiasedOthersSpan(nn.Module, RowSpan, StartsFromOthers):
+    """Attention over whole rows in one softmax, with a bias of other sentences by their distance."""
 
     answers = ("has_several",)
     source_answers = ("source.spans",)
@@ -53,8 +56,35 @@ class GatedOthersSpan(nn.Module, RowSpan, StartsFromOthers):
         """Create the span; `rate` is the learning rate of gates and biases, relative to other parameters."""
         super().__init__()
         self.rate = rate
-        self.gate = nn.Parameter(torch.zeros(heads))
         self.bias = nn.Parameter(torch.zeros(heads, 2 * FAR))
+
+    def product(self, score: Score, q_BHTK: Tensor, kv: KeysValues, keys: Keys, layout: AnyLayout) -> Tensor:
+        return score.attend(q_BHTK, kv, self._biased(keys, layout.apart, q_BHTK), layout)
+
+    def source_product(
+        self, score: Score, q_BHTK: Tensor, kv: KeysValues, keys: Keys, layout: AnyLayout
+    ) -> Tensor:
+        return score.attend_source(q_BHTK, kv, self._biased(keys, layout.source_apart, q_BHTK))
+
+    def neutral_start(self) -> Mapping[str, float]:
+        return {"bias": 0.0}
+
+    def rates(self) -> Mapping[str, float]:
+        return {"bias": self.rate}
+
+    def _biased(self, keys: Keys, apart: Apart | None, q_BHTK: Tensor) -> Keys:
+        if apart is None:  # every row is one sentence
+            return keys
+        bias = apart.bias(self.bias.to(q_BHTK.dtype)).masked_fill(apart.own, 0.0)
+        return replace(keys, bias=bias)
+
+
+class GatedOthersSpan(BiasedOthersSpan):
+    """Attention over whole rows in two softmaxes: one for a token's own sentence, a gated one for others."""
+
+    def __init__(self, heads: int, rate: float) -> None:
+        super().__init__(heads, rate)
+        self.gate = nn.Parameter(torch.zeros(heads))
 
     @property
     def open(self) -> Tensor:

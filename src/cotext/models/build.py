@@ -21,7 +21,7 @@ from cotext.layers.embedding import EmbeddingKind, InputKind, SentenceEmbedding
 from cotext.layers.initialisation import initialise
 from cotext.layers.multi_head import AttentionSize, CrossAttention, RowSpan, Score, SelfAttention
 from cotext.layers.node_spans import NodeSpan
-from cotext.layers.others import GatedOthersSpan, ProjectedOthersSpan
+from cotext.layers.others import BiasedOthersSpan, GatedOthersSpan, ProjectedOthersSpan
 from cotext.layers.rotary import RotaryScore
 from cotext.layers.segment_distance import SegmentDistanceScore
 from cotext.layers.sentence_spans import SentenceSpan
@@ -223,10 +223,13 @@ def _decoder(model: ModelConfig, size: Size) -> Stack:
 def _spans(model: ModelConfig, side: StackName, size: Size, layer: int) -> Iterator[RowSpan]:
     """Yield the spans of a layer. A second span is behind a gate, and needs none for other sentences."""
     config = model.stack(side)
-    for span in model.layer_spans(side, layer):
-        yield SPANS[span](config, size.attention)
-        # Only the first span of a layer may have a gate for other sentences.
-        config = config.model_copy(update={"others": "joint"})
+    first, *second = model.layer_spans(side, layer)
+    yield SPANS[first](config, size.attention)
+    for span in second:
+        if span == "row" and config.others == "gated":
+            yield BiasedOthersSpan(size.heads, config.gate_rate)
+        else:
+            yield SPANS[span](config.model_copy(update={"others": "joint"}), size.attention)
 
 
 def _attention(
