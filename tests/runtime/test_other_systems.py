@@ -50,6 +50,8 @@ def in_use() -> set[Path]:
 def windows(monkeypatch: pytest.MonkeyPatch) -> None:
     """This process on a system with the rules of Windows, as far as they can be had here."""
     monkeypatch.setattr(shutil, "_use_fd_functions", False)
+    if sys.version_info >= (3, 14):  # which reads the line above at import
+        monkeypatch.setattr(shutil, "_rmtree_impl", shutil._rmtree_unsafe)
     replace, unlink, kill = os.replace, os.unlink, os.kill
 
     def refuse(*paths: Any) -> None:
