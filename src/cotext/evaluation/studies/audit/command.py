@@ -7,8 +7,6 @@ import typer
 
 from cotext.evaluation.requests import AuditRequest
 
-FAILED = 1  # exit code if there is a finding of a kind given by `--fail-on`
-
 
 def audit(
     request: AuditRequest,
@@ -27,7 +25,7 @@ def audit(
         write_text(request.out, found.page(), "backslashreplace")
     typer.echo(json_format.dumps(found.as_dict(), indent=1) if json else found.render())
     if any({kind, "all"} & {*request.fail_on} for system in found.systems for kind in system.counts):
-        raise typer.Exit(FAILED)
+        raise typer.Exit(1)
 
 
 COMMANDS = {"audit": audit}

@@ -116,10 +116,8 @@ def _faults(
         whole = [fault for fault in each if fault.kind in _WHOLE]
         if not bead.source:
             whole = [Fault("added", bead.confidence, "translates no source sentence")]
-        elif not bead.output:
-            whole = [Fault("lost", bead.confidence, "has no translation")]
         elif not target.strip():
-            whole = [Fault("lost", 0.99, "its translation is empty")]
+            whole = [Fault("lost", 0.99 if bead.output else bead.confidence, "has no translation")]
         elif not whole and bead.score <= _UNLIKE:
             whole = [Fault("lost", sigmoid(_UNLIKE - bead.score), "another text is in its place")]
         each[:] = whole or each
