@@ -174,7 +174,7 @@ class Substitution:
         likely = self._read(partial(read_labels, _likely_tokens), [(draft, draft.found) for draft in drafts])
         of_drafts = zip(drafts, self._alignments(drafts), likely, strict=True)
         failed = self._choose(drafts, [p for one in of_drafts for p in self._proposals(*one)])
-        everywhere = []
+        everywhere: list[_Proposal] = []
         for draft in failed:
             draft.own = []
             for phrases, _ in draft.defects.missing[:1]:

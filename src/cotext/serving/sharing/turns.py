@@ -171,7 +171,7 @@ class BatchScheduler:
         chosen, rows, longest = [(head, first)], len(first.rows), first.longest
         for background in (False, True):
             alike = {
-                flow: [g for g in groups if g.width == first.width and g is not first]
+                flow: [group for group in groups if group is not first]
                 for flow, groups in ready.items()
                 if flow.pool is pool and flow.background == background
             }
