@@ -112,8 +112,8 @@ def run_demo(out: Path, settings: DemoSettings = SETTINGS, train: bool = True) -
 
     `train=False`: stop after the sample.
 
-    Raises CotextError if the folder contains other files or a demonstration with other settings; a step
-    failed; or there is nothing to do.
+    Raises CotextError if the folder contains other files or a demonstration with other settings, a step
+    fails, or there is nothing to do.
     """
     started = time.monotonic()
     with working_in(out):

@@ -34,8 +34,8 @@ class TrainConfig(Closed):
     """Parameters to take from that run. `all`: all matching parameters. `encoder`: the same without the
     parameters that only the decoder uses; embeddings are shared, and are taken."""
     init_copies: bool = True
-    """If a weight of that run has two counterparts, such as G-Transformer's local and global attention:
-    whether both start from it; otherwise the second starts at random. With `model.neutral_start`, both always
+    """Whether a weight of that run initialises both of its counterparts, such as G-Transformer's local and
+    global attention; otherwise the second starts at random. With `model.neutral_start`, both always
     start from it."""
     init_architecture: Literal["auto", "recipe", "run"] = "auto"
     """Whether the model's sizes, norms, activation, kind of positions and output layer come from the `recipe`
@@ -46,7 +46,7 @@ class TrainConfig(Closed):
     from, completely or in part."""
     blend: tuple[Blended, ...] | None = None
     """New parts that are blended in gradually, because they change the output from the start. `positions`:
-    removal of the input positions of the other run. `score`: rotary or ALiBi. `mean`: the mean in front of
+    removal of the input positions of the other run. `score`: rotary or ALiBi. `mean`: MBE's mean before
     the row. `separators`, `symbols`: new separators or sentence numbers that the output layer can predict.
     Default: all of these that the other run does not have, if `model.neutral_start` is true; otherwise
     none."""
@@ -67,8 +67,8 @@ class TrainConfig(Closed):
     max_tokens: PositiveInt = 16_000
     """Batch size in tokens for each process: rows times the length of the longer side, padding included."""
     checkpoint_activations: bool = False
-    """Keep only the inputs of layers for the backward pass and compute the rest again: the same results, with
-    less memory and about a third more time."""
+    """Keep only layer inputs for the backward pass and recompute the rest: the same results, with less
+    memory and about a third more time."""
     order: Literal["shuffled", "documents"] = "shuffled"
     """Instances of a batch. `shuffled`: random instances of similar length. `documents`: consecutive
     instances of a document."""
@@ -111,12 +111,12 @@ class TrainConfig(Closed):
     validate_bleu: bool = True
     """Whether validation also translates development documents (greedily) and computes BLEU."""
     validate_sentences: PositiveInt = 300
-    """Number of first development sentences that are translated for BLEU; the document in which this number
-    is reached is cut."""
+    """Number of development sentences, from the first, that are translated for BLEU; the last document
+    may be cut."""
     best_by: Literal["loss", "objective", "undiscounted", "bleu"] = "loss"
-    """The figure of the development set by which the best checkpoint is chosen and patience counts. `loss`:
+    """The figure on the development set that decides the best checkpoint and patience. `loss`:
     negative log-likelihood of current sentences, without smoothing. `objective`: the loss that training
-    minimises, with smoothing and discount. `undiscounted`: smoothed loss of all labels without discount, as
+    minimises, with smoothing and discount. `undiscounted`: smoothed loss of all labels without discount, like
     fairseq's default. `bleu`: BLEU."""
     patience: Count = 12
     """Stop after this many validations without improvement; 0: never."""

@@ -24,8 +24,8 @@ def set_aside(
 ) -> dict[str, frozenset[int]]:
     """Draw documents for each part and return their numbers, from 0. All other documents are for training.
 
-    Pieces of a document that was cut (d#1, d#2), documents with the same id, and documents with the same
-    source are always in the same part.
+    Pieces of a document that was cut (d#1, d#2), and documents with the same id or source, are always in the
+    same part.
 
     Raises CotextError if there are too few documents to leave one for training.
     """

@@ -22,7 +22,7 @@ class Open:
     """Start of an inline element that encloses text, such as bold or a link; `Close` with its key ends it."""
 
     key: int
-    link: bool = field(default=False, compare=False)  # the text describes the target
+    link: bool = field(default=False, compare=False)  # encloses a link's text
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +201,7 @@ LINKS: Final = frozenset({"a", "hyperlink"})  # elements, of any format
 
 
 class Item(NamedTuple):
-    """Part of a paragraph, from `start` to `stop` (characters, or what the format counts).
+    """Part of a paragraph, from `start` to `stop` (characters or units of the format).
 
     `kind`: "text", "copied" (`text` is what a reader sees), "open" and "close" of an element, or "point".
     """
@@ -250,7 +250,7 @@ def mates(items: Sequence[Item]) -> dict[int, int]:
 
 
 def piece_of(key: int, item: Item, ends: dict[int, int], breaks: Container[str] = ()) -> Tag:
-    """Return the piece of the item with this index, which is not text; tags without a partner become points.
+    """Return the piece of the non-text item with this index; tags without a partner become points.
 
     `ends`: result of `mates`. `breaks`: names of points that break the line.
     """
@@ -280,7 +280,7 @@ def without_empty(items: Sequence[Item]) -> list[Item]:
 
 
 def inner(items: Sequence[Item], ends: dict[int, int]) -> tuple[int, int]:
-    """Return the range of items without outer blanks, points, unpaired tags and elements around all of it.
+    """Return the range of items without outer blanks, points, unpaired tags and enclosing elements.
 
     `ends`: result of `mates`. At least one item must be visible text.
     """

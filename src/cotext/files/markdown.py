@@ -45,7 +45,7 @@ _LAST_BREAK_BACKWARDS = re.compile(r"(?:[^\S\n]*\n(?: {2,}|\\))*")
 _MEANT_BREAK = re.compile(r"((?:(?<! ) {2,}+|\\)\n)")
 _MAY_GO: Final = {"hardbreak"}  # may be lost at the start or end of a paragraph
 _FOOTNOTE_ENDS = re.compile(r"[\]\s]")
-_UNCLOSED: Final = -1  # key in the parser's cache (other keys are positions): range without a footnote
+_UNCLOSED: Final = -1  # key (others are positions) of a range without footnotes in the parser's cache
 _KEPT: Final = {"fence": "blocks of code", "code_block": "blocks of code", "html_block": "blocks of HTML"}
 
 
@@ -88,7 +88,7 @@ class MarkdownFile:
         self._environment: dict[str, Any] = {}
         tokens = self._parser.parse(substituted(_RETURNS, "\n", self._text[begin:]), self._environment)
         self._kept: dict[str, list[int]] = {}
-        self._unlike: list[str] = []  # places of paragraphs for which no spelling is parsed as intended
+        self._unlike: list[str] = []  # places of paragraphs whose markup is not parsed as intended
         self._places = list(self._paragraphs(tokens))
         blocks = [block for place in self._places for block in place.blocks]
         self.contents.documents = [blocks] if blocks else []
@@ -307,7 +307,7 @@ def _footnote_mark(state: Any, silent: bool) -> bool:
         return False
     match = FOOTNOTE.match(state.src, state.pos, state.posMax)
     if match is None:
-        # Marks that begin before the character that ends this search are not closed either.
+        # Other marks before the end of this search are not closed either.
         ends = _FOOTNOTE_ENDS.search(state.src, state.pos + 2, state.posMax)
         state.cache[_UNCLOSED] = state.pos, ends.start() if ends else state.posMax
         return False

@@ -248,7 +248,7 @@ class BlockDocuments:
         return pairs
 
     def faults(self, translations: Mapping[int, Translation]) -> dict[tuple[int, int], list[Fault]]:
-        """Return faults of written sentences, by document and sentence. Call `blocks` before, for links."""
+        """Return faults by document and written sentence. Call `blocks` first: it counts empty links."""
         written: dict[tuple[int, int], str] = {}  # sources without copied text
         pairs = []
         for index, translation in translations.items():

@@ -1,6 +1,6 @@
 """Buckets of sentences of similar length, for attention restricted to sentences.
 
-Each sentence becomes a short row of one product, so that the cost is the sum of squared sentence lengths,
+Each sentence becomes a short row of a batched product. The cost is the sum of squared sentence lengths,
 without a mask between all tokens of a document. Sentences of similar length share a bucket, so that one long
 sentence does not pad a hundred short ones. Tokens are stored in the order of their buckets:
 

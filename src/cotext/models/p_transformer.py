@@ -30,8 +30,8 @@ def relative_table(size: AttentionSize, span: int) -> nn.Parameter:
     """Return R, [2 * span + 1, K], with zeros, so that relative positions have no effect at the start.
 
     Larger distances share the vectors at the ends. The paper does not clip distances: a span of 512 covers
-    its rows of up to 512 tokens (section III-C; 1,025 vectors in table V). The rows of table XI and figure 7,
-    of up to 2,048 tokens, need a span of 2,048.
+    its rows of up to 512 tokens (section III-C; 1,025 vectors in table V). Table XI and figure 7, with
+    sequences of up to 2,048 tokens, need a span of 2,048.
     """
     return nn.Parameter(torch.zeros(2 * span + 1, size.dimension // size.heads))
 

@@ -53,7 +53,7 @@ def read_bytes(path: Path, max_bytes: int = MAX_DESCRIPTION_BYTES) -> bytes:
 
 
 def read_text(path: Path, max_bytes: int = MAX_DESCRIPTION_BYTES) -> str:
-    """Return the text of a file; raises CotextError as `read_bytes`, and if it is not UTF-8."""
+    """Return the text of a file; raises CotextError like `read_bytes`, and if it is not UTF-8."""
     try:
         return read_bytes(path, max_bytes).decode()
     except UnicodeDecodeError:
@@ -71,8 +71,8 @@ def read_json(path: Path, max_bytes: int = MAX_DESCRIPTION_BYTES) -> dict[str, A
 def parse_json(text: str, where: str, numbers: bool = True, unique: bool = False) -> Any:
     """Parse a JSON text; `where` names it in messages. Without `numbers`, every number is read as 0.
 
-    `unique`: reject duplicate keys, which JSON parsers treat differently. Raises CotextError: not JSON or cut
-    off, nested too deep, a number that is not finite or does not fit into 64 bits, a lone surrogate.
+    `unique`: reject duplicate keys, which JSON parsers treat differently. Raises CotextError: not JSON, cut
+    off, nested too deep, a lone surrogate, a number that is not finite or exceeds 64 bits.
     """
     try:
         value = (_JSON_UNIQUE if unique else _JSON if numbers else _JSON_WITHOUT_NUMBERS).decode(text)
@@ -83,7 +83,7 @@ def parse_json(text: str, where: str, numbers: bool = True, unique: bool = False
         raise CotextError(f"{where}: not valid JSON: nested too deep") from None
     except ValueError as error:
         raise CotextError(f"{where}: not valid JSON: {error}") from None
-    # Only an escape can produce a surrogate, so that most texts need no search.
+    # Only an escape can produce a surrogate, so most texts need no search.
     if _ESCAPED_SURROGATE.search(text) and _holds_surrogate(value):
         raise CotextError(f"{where}: contains half a character (a lone surrogate); correct its \\u escapes")
     return value
@@ -156,9 +156,9 @@ def _holds_surrogate(value: object) -> bool:
 def parse_yaml(text: str, where: str) -> Any:
     """Parse a YAML text of mappings, lists, texts, numbers, true, false and null.
 
-    Dates are read as text. Messages begin with `where`. Raises CotextError if the text is not YAML, or it
-    contains an anchor, an alias, a tag, a duplicate key, a lone surrogate or NUL, has too many characters, is
-    nested too deeply, or has too long numbers.
+    Dates are read as text. Messages begin with `where`. Raises CotextError if the text is not YAML, is too
+    long or is nested too deeply. Also rejected: anchors, aliases, tags, duplicate keys, lone surrogates, NUL
+    and very long numbers.
     """
     if len(text) > MAX_YAML_CHARACTERS:
         raise CotextError(f"{where} is not valid YAML: more than {MAX_YAML_CHARACTERS:,} characters")

@@ -1,4 +1,4 @@
-"""Memory of sessions: the segments of documents in order, with their translations, up to limits."""
+"""Memory of sessions: the segments of documents in order, with their translations, within limits."""
 
 import asyncio
 import time
@@ -78,7 +78,7 @@ class SessionMemory:
         return len(self.segments), None
 
     def before(self, at: int, sentences: int) -> Context:
-        """Return the segments before an index that have at least this many sentences, as context."""
+        """Return the last segments before an index, with at least this many sentences, as context."""
         blocks: list[Block] = []
         kept: list[Spoken] = []
         for segment in reversed(self.segments[:at]):

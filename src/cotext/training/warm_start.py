@@ -4,8 +4,8 @@ A parameter is initialised from the first of these parameters that the other run
 
     taken     the parameter of the same name and shape
     adopted   the parameter of the same shape and with the name in `System.adopted_names`
-    partly    the parameter of the same name with fewer rows, such as an embedding to which the recipe has
-              appended special symbols; only the leading rows are taken
+    partly    the parameter of the same name with fewer rows, such as an embedding without the special
+              symbols that the recipe adds; only the leading rows are taken
 
 Otherwise it gets the constant at which it has no effect (`System.neutral_start`), or keeps its random values.
 Without `train.init_copies`, a parameter of the other run initialises only one parameter. With
@@ -111,9 +111,9 @@ class WarmStart:
     """The run from which training started, and the parameters taken from it.
 
     `left_out`: parameters of the other run that were excluded (`train.init_parts`). `differing`: settings
-    that change the meaning of the weights, with the values here and there. `symbols`: the origin of symbols
+    that change the meaning of the weights, with both values. `symbols`: the origin of symbols
     that do not occur in the other run. `architecture`: settings taken from the other run
-    (`train.init_architecture`), with the values here and in the recipe. `blended`: parts that are blended in
+    (`train.init_architecture`), with their values and the recipe's. `blended`: parts that are blended in
     over the first `blend_updates` updates.
     """
 
@@ -225,7 +225,7 @@ def start_from(
         if key == "view.separators"
         or (key.startswith("model.") and key.rpartition(".")[2] in (*TELLING, *ARCHITECTURE))
     }
-    # Only matrices count: some vectors and tables fit between models of any two widths.
+    # Only matrices count: some vectors and tables have the same shape at any width.
     matrices = {name for name, tensor in model.state_dict().items() if tensor.dim() > 1}
     if matrices.isdisjoint({*inheritance.taken, *inheritance.adopted}):
         words = "".join(f"\n  {key}: {there} there, {here} here" for key, (here, there) in differing.items())
@@ -252,8 +252,8 @@ def translate_symbols(
 
     `there` and `here` are the views of the other run and of the recipe. A separator that the other run does
     not have is a copy of the end symbol. Additional indexed separators are copies of the last separator of
-    the other run, which it uses for all later sentences. Sentence numbers are copies of the begin symbol, or
-    of its last number.
+    the other run, which it uses for all later sentences. Sentence numbers are copies of that run's
+    last number or the begin symbol.
     """
     shared, wanted = tokenizer.vocabulary_size, further_symbols(here)
     known = table[shared:][:wanted] if there.separators == here.separators else table[:0]
@@ -322,8 +322,8 @@ def inherit(model: System, weights: Mapping[str, Tensor], copies: bool = True) -
 
 def _shares_rows(source: Tensor, target: Tensor, of_symbols: bool) -> bool:
     """Return whether the leading rows of two tables correspond."""
-    # A longer vector belongs to a wider layer, and so may a longer table. The table of the vocabulary may
-    # also be longer because of appended separators, which follow all shared symbols.
+    # Longer vectors belong to wider layers, and longer tables may. The vocabulary may also be longer because
+    # of appended separators, which follow all shared symbols.
     same_width = source.dim() == target.dim() > 1 and source.shape[1:] == target.shape[1:]
     return same_width and (of_symbols or len(source) < len(target))
 

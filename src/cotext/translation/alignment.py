@@ -14,7 +14,7 @@ any token is decided. It is done if positions are part of every cross-attention 
 attention is on positions as well as on words. Engines have only this effect; models without token
 probabilities have only attention.
 
-A document is read once with its translation, as in scoring, whatever its context.
+A document is read once with its translation, as in scoring.
 
 Shapes: B rows, H heads, T queries, S keys; of a sentence, T tokens, F queries, S source tokens.
 """
@@ -48,13 +48,13 @@ from cotext.translation.terms.word_alignment import SentenceAlignment, proportio
 #
 # The difference in log-probability, if positive (after the prediction difference of Li et al. 2019, "On the
 # word alignment from neural machine translation"). It needs no attention, but reads a row again for every
-# word of its longest sentence; each time, every other sentence of the row loses a word.
+# word of its longest sentence. Each time, every second sentence of the row loses a word.
 #
 # Shapes: of a sentence, T target tokens, S source tokens.
 
 
 APART: Final = 2  # distance of sentences that lose a word at the same time; those between stay complete
-MOST_NATS: Final = 10.0  # upper bound of the effect of a word, without which a token may be impossible
+MOST_NATS: Final = 10.0  # upper bound of effects: a token may be impossible without a word
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,8 +197,8 @@ class RowTokens:
     def places(self, shown: Tensor) -> Tensor:
         """Return the tokens at the real places of an attention, [B', T'], True = real: [B', T'].
 
-        Supported are attention over whole rows, over their current sentences, over those of all rows in one
-        row, and over whole rows after one additional vector; always in order.
+        Tokens are in order. Supported: whole rows, with or without one additional vector before them;
+        their current sentences; the current sentences of all rows as one row.
 
         Raises:
             CotextError: it is none of these.
@@ -265,7 +265,7 @@ def align(
     kind, readings = scorer.plan.kind, []
     if kind.forced_pass is not None:
         readings.append(scorer.read(documents, attention_of))
-    # Attention shows which words correspond only if it reads states and is not on positions as well.
+    # Attention suffices only in autoregressive systems without positions in cross-attention scores.
     in_place = scorer.plan.config.model.stack("cross").score in POSITIONAL
     suffices = kind.forced_pass is not None and kind.path is None and not in_place
     if kind.token_nll is not None and not suffices:
@@ -385,7 +385,7 @@ def _read_parallel(model: NonAutoregressiveModel, batch: Batch, sentences: Seque
         begins[1:] &= symbols_F[1:] != symbols_F[:-1]
         token = begins.cumsum(dim=0) - 1  # index of the token in the unit
         token[symbols_F == model.blank] = -1
-        places = (sentence[one.row] == one.index).nonzero()[1:-1, 0]  # without its brackets
+        places = (sentence[one.row] == one.index).nonzero()[1:-1, 0]  # without bos, eos
         token_index = torch.arange(1, len(places) + 1, device=path.device) if aligned else places
         is_token = (token == token_index[:, None]).double()
         one.weights = is_token / is_token.sum(dim=1, keepdim=True).clamp(min=1.0) @ one.weights

@@ -1,7 +1,7 @@
 """Tokenizers of pretrained models: sentencepiece for splitting, and a separate vocabulary for ids.
 
-Text is never encoded as a symbol, not even `</s>`, `>>deu<<` or `__de__`. Language symbols are added only at
-the beginning of a sequence, by the choice of languages.
+Text is never encoded as a symbol, not even `</s>`, `>>deu<<` or `__de__`. Only the chosen languages
+add symbols, at the beginning of a sequence.
 """
 
 import json
@@ -97,8 +97,8 @@ def read_vocabulary(content: bytes, what: str) -> list[str]:
     for name, row in rows.items():
         if type(row) is not int or not 0 <= row < len(names) or names[row] is not None:
             raise CotextError(
-                f"{what}: damaged: piece {shown(name)} has the number {shown(row)}, and they count "
-                "from 0, each once"
+                f"{what}: damaged: piece {shown(name)} has the number {shown(row)}; numbers must "
+                "run from 0 without gaps"
             )
         names[row] = name
     return [name for name in names if name is not None]
@@ -152,8 +152,8 @@ class ImportedTokenizer:
     """A tokenizer of a pretrained model; `files` contain everything that determines the encoding.
 
     `rows`: row of the imported target matrix (and output layer) for each subword. `source_rows`: row of the
-    source matrix for each subword. With one vocabulary, they are equal. With two, source ids from `pieces`
-    are shifted by the number of special symbols, so that these have the same ids on both sides.
+    source matrix for each subword. With one vocabulary, they are equal. With two, source ids >= `pieces` are
+    shifted by the number of special symbols, which have the same ids on both sides.
     """
 
     kind = ""
@@ -273,7 +273,7 @@ class ImportedTokenizer:
 
 # --- The tokenizer of MarianMT (OPUS-MT): two sentencepiece models, and the vocabulary of Marian.
 #
-# As in `MarianTokenizer` of transformers, text is split by the model of its side without normalisation, and
+# As in `MarianTokenizer` of transformers, text is split by the model of its side without normalisation.
 # vocab.json maps subwords to ids, and unknown subwords to `<unk>`. There is one difference: in transformers,
 # `>>deu<<` at the beginning of a text is a symbol. Here it is text, and the symbol comes from the chosen
 # target language.
@@ -318,7 +318,7 @@ class MarianTokenizer(ImportedTokenizer):
 
     @classmethod
     def from_stored(cls, files: Mapping[str, bytes], chosen: LanguageChoice) -> Self:
-        """Create the tokenizer from the files that `save` wrote; raises CotextError as `from_files`."""
+        """Create the tokenizer from the files that `save` wrote; raises CotextError like `from_files`."""
         tables = {
             name: _table(files[name], name) for name in ("vocab.json", "target_vocab.json") if name in files
         }

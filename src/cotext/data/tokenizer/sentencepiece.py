@@ -113,7 +113,7 @@ class SentencePieceTokenizer(TrainedTokenizer):
 class SentencePieceBPETokenizer(SentencePieceTokenizer):
     """Subwords by byte pair encoding (Sennrich et al. 2016); otherwise like `SentencePieceTokenizer`.
 
-    Frequent words become single subwords, which the unigram model may split.
+    Frequent words, which the unigram model may split, become single subwords.
     """
 
     kind = "sentencepiece-bpe"

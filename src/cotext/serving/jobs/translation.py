@@ -24,7 +24,7 @@ from cotext.translation.file_report import FileReport
 from cotext.translation.translate_file import FileOptions
 
 MAX_MESSAGES: Final = 100
-AT_ONCE_SECONDS: Final = 0.1  # sentences reported so soon after the first come from the journal
+AT_ONCE_SECONDS: Final = 0.1  # sentences reported this soon after the first come from the journal
 _OPTION: Final = re.compile(r" \(--[^()]*\)$")  # advice that only applies to the command line
 
 
@@ -85,8 +85,8 @@ def translate_job(
     }
     try:
         format = format_of(source)
-        # Clients send notes, lists and poems without full stops, in which an empty line does not end a
-        # document: plain text is prose, even if it looks like a corpus.
+        # Clients send notes, lists and poems without full stops. There, an empty line does not end a
+        # document. Plain text is prose, even if it looks like a corpus.
         if format == "text":
             format = file_formats()[GENERIC]
         job = open_job(

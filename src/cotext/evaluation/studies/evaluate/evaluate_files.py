@@ -105,7 +105,7 @@ def evaluate_files(request: EvaluationRequest, on_comet: Progress | None = None)
     """Score files of translations against reference files and, if requested, compare them.
 
     Documents correspond by their order; ids are compared if files have them. With `words`, protocols on
-    tokenised text use the words of this tokenizer, other protocols the text that they join to. `on_comet` is
+    tokenised text use the words of this tokenizer, other protocols these words joined. `on_comet` is
     called with the number of sentences that COMET has scored, and with their total.
 
     Raises:
