@@ -237,7 +237,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
         Moment(path="report.json", operations=("replace",)),
         Moment(path="/out", operations=("replace",)),  # of two renames, the first
         Moment(number=2, path="/out", operations=("replace",)),  # the second
-        Moment(path=".replaced", operations=("rmdir",)),
+        Moment(path=".partial", operations=("rmdir",)),
         Moment(path="/.out.lock", operations=("unlink",)),
     ],
 )

@@ -6,14 +6,13 @@ The process that prepares the data holds the lock of OUT. After an interruption,
 """
 
 import os
-import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from cotext.data.prepared import REPORT, read_report
 from cotext.runtime.errors import CotextError
-from cotext.runtime.files import replacing
+from cotext.runtime.files import discard, replacing, sweep
 from cotext.runtime.integrity import is_occupied, require_whole
 from cotext.runtime.locks import Lock, writing
 
@@ -43,6 +42,7 @@ def prepared(
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         with writing(out) as lock:
+            sweep(out, alone=True)
             _recover(out)
             if is_occupied(out):
                 if not (out / REPORT).is_file():
@@ -51,12 +51,9 @@ def prepared(
                     )
                 if not overwrite:
                     return _same(out, job)
-            try:
-                with replacing(out, put=lambda temporary, path: _put(temporary, path, lock)) as folder:
-                    folder.mkdir()
-                    return build(folder)
-            finally:
-                _recover(out)
+            with replacing(out, put=lambda temporary, path: _put(temporary, path, lock)) as folder:
+                folder.mkdir()
+                return build(folder)
     except OSError as error:
         raise CotextError(f"{out}: cannot be written: {error.strerror or error}") from error
 
@@ -64,7 +61,8 @@ def prepared(
 def _same(out: Path, job: dict[str, Any]) -> dict[str, Any]:
     """Return the report of an existing folder; raises CotextError unless it is the result of `job`."""
     report = read_report(out)
-    if "files" not in report or not _within(job, report):
+    same = all(report.get(key) == job.get(key) for key in ("command", "inputs"))
+    if "files" not in report or not (same and _within(job, report)):
         raise CotextError(
             f"{out}: exists and is not empty; choose another folder, or add --overwrite to replace it"
         )
@@ -86,15 +84,20 @@ def _replaced(out: Path) -> Path:
 def _put(folder: Path, out: Path, lock: Lock) -> None:
     """Rename a finished folder to its final name."""
     lock.require()
-    if is_occupied(out):
-        os.replace(out, _replaced(out))
-    os.replace(folder, out)
+    try:
+        if (out / REPORT).is_file():  # any other content came meanwhile, and is not replaced
+            os.replace(out, _replaced(out))
+        os.replace(folder, out)
+    finally:
+        _recover(out)
 
 
 def _recover(out: Path) -> None:
     """Complete or undo an interrupted `_put`: the old folder is deleted, or gets its name back."""
-    if (old := _replaced(out)).is_dir():
+    old = _replaced(out)
+    sweep(old)
+    if old.is_dir():
         if is_occupied(out):
-            shutil.rmtree(old, ignore_errors=True)
+            discard(old)
         else:
             os.replace(old, out)

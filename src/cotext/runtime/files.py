@@ -128,8 +128,11 @@ def temporary_name(path: Path) -> Path:
     return path.with_name(f".{path.name}.{identity}.partial")
 
 
-def leftovers(path: Path) -> list[Path]:
-    """Return the temporary files of `path` that ended processes have left behind."""
+def leftovers(path: Path, alone: bool = False) -> list[Path]:
+    """Return the temporary files of `path` that ended processes have left behind.
+
+    `alone`: this process holds the lock that every writer of `path` needs.
+    """
     process = r"([0-9a-f]{12})-([0-9]+)-([0-9]+)-[0-9a-f]{4}"
     pattern = re.compile(rf"\.{re.escape(path.name)}\.{process}\.partial")
     abandoned: list[Path] = []
@@ -137,7 +140,7 @@ def leftovers(path: Path) -> list[Path]:
         for other in path.parent.iterdir():
             if match := pattern.fullmatch(other.name):
                 runs = Process("", match[1], int(match[2]), int(match[3])).runs()
-                if runs is False or (runs is None and _abandoned(other)):
+                if runs is False or (runs is None and (alone or _abandoned(other))):
                     abandoned.append(other)
     return sorted(abandoned)
 
@@ -149,9 +152,9 @@ def _abandoned(path: Path) -> bool:
         return False
 
 
-def sweep(path: Path) -> None:
+def sweep(path: Path, alone: bool = False) -> None:
     """Delete the `leftovers` of a file or folder."""
-    for leftover in leftovers(path):
+    for leftover in leftovers(path, alone):
         remove(leftover)
 
 

@@ -151,7 +151,8 @@ def _parsed(content: bytes, kind: str, options: dict[str, str], max_fields: int)
 
 def content_length(headers: Headers) -> int:
     """Return the declared size of a body in bytes; 0 if there is none."""
-    declared = headers.get("content-length", "")
+    # A transfer encoding overrides the declared size (RFC 9112, 6.3).
+    declared = "" if "transfer-encoding" in headers else headers.get("content-length", "")
     return int(declared[:20]) if declared.isdecimal() else 0
 
 
@@ -299,9 +300,8 @@ async def unless_gone(request: Request, answer: Awaitable[T]) -> T:
     try:
         return await answer
     except asyncio.CancelledError:
-        if not gone:
+        if not gone or task.uncancel():  # also cancelled from outside
             raise
-        task.uncancel()
         raise RequestError(499, "the client has disconnected") from None
     finally:
         watcher.cancel()

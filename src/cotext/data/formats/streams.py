@@ -97,8 +97,10 @@ def markup_root(text: str) -> str:
     if declared or name in CORPUS_ROOTS:
         return "html" if re.search(r"<!DOCTYPE\s+html", declared, re.IGNORECASE) else name
     # In markup, another tag follows the first one; in a sentence about a tag, words follow.
+    if name not in _BARE_ROOTS:
+        return ""
     rest = text[root.end() :].lstrip()
-    return name if name in _BARE_ROOTS and (rest.startswith("<!--") or _TAG.match(rest)) else ""
+    return name if rest.startswith("<!--") or _TAG.match(rest) else ""
 
 
 def subtitle_kind(lines: list[str]) -> str:

@@ -189,15 +189,15 @@ def detect_format(path: Path) -> str:
         refuse(path, f"{kind}, as a catalogue of strings")
     if _TALK_BEGINNING.match(text.lstrip()):
         refuse(path, "a training file of IWSLT (train.tags)")
+    if first == DOCUMENT_LINE:
+        return "d-lines"
     root = markup_root(text) if first.startswith("<") else ""
+    if root not in CORPUS_ROOTS and not first.startswith(("<?", "<!")) and find_side_file(path) is not None:
+        return "docids"  # a sentence may begin with a tag
     if root == "tmx" or root in CORPUS_ROOTS:
         return "tmx" if root == "tmx" else "wmt-xml"
     if root:
         refuse(path, MARKUP.get(root, f"XML with the root element <{root[:40]}>"))
-    if first == DOCUMENT_LINE:
-        return "d-lines"
-    if find_side_file(path) is not None:
-        return "docids"
     refuse(path, subtitle_kind(lines))
     if lines[-1] == "":
         lines.pop()
