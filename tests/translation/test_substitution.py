@@ -231,6 +231,37 @@ def test_constraints_are_met_without_their_words_in_the_shortlist(name: str) -> 
         assert_met(wanted, found[document].document.sentences[sentence])
 
 
+def test_defects_count_the_longest_copied_text_and_no_forbidden_word_within_it() -> None:
+    copies = needs(copied=("git", "git commit"))
+    assert copies.defects("Nutze git und git commit.").total == 0
+    assert [phrases for phrases, _ in copies.defects("Nutze git commit.").missing] == [("git",)]
+    assert copies.defects("git git git commit").surplus == ["git"]
+    link = needs(copied=("https://x/Leiter",), forbidden=("Leiter",))
+    assert link.defects("siehe https://x/Leiter").total == 0
+    assert link.defects("Leiter: https://x/Leiter").forbidden == [(0, "Leiter")]
+
+
+def test_many_phrases_are_corrected_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise the time grows with the cube of their number."""
+    words = tuple(f"w{number}" for number in range(40))
+    monkeypatch.setattr(
+        "tests.translation.test_substitution.TOKENIZER", PlainWordTokenizer([*VOCABULARY, *words])
+    )
+    counts = []
+    complete = substitution.Substitution._complete
+
+    def counted(self: substitution.Substitution, proposals: list[substitution._Proposal]) -> object:
+        counts.append(len(proposals))
+        return complete(self, proposals)
+
+    monkeypatch.setattr(substitution.Substitution, "_complete", counted)
+    translator = system("focused-concatenation/base")
+    guide = Given({(0, 0): needs(copied=words)})
+    [(_, found)] = translator.translate([Document("a", ("the cat " * 30,))], guide=guide)
+    assert all(found.document.sentences[0].split().count(word) == 1 for word in words)
+    assert sum(counts) <= substitution.MOST_DEFECTS * 100
+
+
 def test_a_copied_text_too_many_is_deleted_and_forbidden_words_give_up_in_the_end() -> None:
     translator = system("focused-concatenation/base")
     [(_, plain)] = translator.translate(DOCUMENTS[1:2])

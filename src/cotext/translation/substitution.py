@@ -13,10 +13,11 @@ the number of words is wrong.
 
 A copied text, such as a placeholder, may be unknown to the model, and the free translation around it is often
 wrong. Therefore the places between all words are also proposed for it. They are the only proposals if no
-position is aligned, or if no other proposal helps. A sentence with a forbidden word is searched again; the
-tokens of this word are barred.
+position is aligned, or if no other proposal helps. If a sentence lacks more than eight phrases, all are added
+at its end. A sentence with a forbidden word is searched again; the tokens of this word are barred.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -26,7 +27,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 import torch
 
 from cotext.data.batch import Batch, Instance
-from cotext.data.words import is_letter, occurrences, token_spans, words_of
+from cotext.data.words import covered, is_letter, occurrences, overlaps, token_spans, words_of
 from cotext.models.precision import output_logits
 from cotext.search.constraints import SearchRequest, SearchSymbols
 from cotext.search.likelihood import CHUNK
@@ -43,6 +44,7 @@ from cotext.translation.terms.word_alignment import SentenceAlignment, Span, pro
 STUTTER: Final = 8.0
 LENGTH: Final = 5.0
 MOST_BARRED: Final = 8  # maximum number of searches without forbidden words
+MOST_DEFECTS: Final = 8  # a sentence with more missing or surplus phrases is corrected at once
 _MAX_PHRASES: Final = 8  # maximum number of proposed alternatives of a term
 _PLACES: Final = 2  # maximum number of aligned positions tried for a phrase
 _WORDS_BEFORE: Final = 6  # words that are tried before a term
@@ -55,11 +57,13 @@ class Draft:
 
     `at`: index of the current sentence among the requested ones; -1 before the first. `barred`: tokens of
     forbidden words that search wrote. `own`: words of this sentence that may already translate the missing
-    phrase, with their alignment weights. `phrases`: the alternatives of the missing phrase.
+    phrase, with their alignment weights. `phrases`: the alternatives of the missing phrase. `free`: the
+    current sentence before its correction.
     """
 
     row: Row
     found: list[SentenceHypothesis]
+    free: SentenceHypothesis | None = None
     at: int = -1
     constraints: SentenceConstraints = field(default_factory=SentenceConstraints)
     barred: tuple[tuple[int, ...], ...] = ()
@@ -124,10 +128,15 @@ class Substitution:
             forbidding = [draft for draft in active if draft not in lacking]
             for draft in forbidding:
                 draft.is_given_up = len(draft.barred) == MOST_BARRED
+                # If searches without the word did not help, the free translation is the better one.
+                free = draft.free or draft.found[draft.at]
+                if draft.is_given_up and draft.constraints.defects(free.text).total <= draft.defects.total:
+                    draft.found[draft.at] = free
             self._avoid([draft for draft in forbidding if not draft.is_given_up])
             self._insert(lacking)
             # The sentences after a corrected one depend on it.
-            self._search_rests([d for d in active if d.is_settled and d.at + 1 < len(d.found)])
+            changed = [d for d in active if d.is_settled and d.found[d.at] is not d.free]
+            self._search_rests([d for d in changed if d.at + 1 < len(d.found)])
             active = [draft for draft in active if self._advance(draft)]
         # Corrected sentences were found by different searches: compute their probabilities in the same way.
         changed = [draft for draft in drafts if draft.is_changed]
@@ -148,7 +157,7 @@ class Substitution:
             assert opened.guide is not None
             constraints = opened.guide.constraints(opened.index, opened.kept[draft.sentence])
             draft.constraints = constraints.spelled(self._spelled)
-            draft.barred, draft.is_given_up = (), False
+            draft.barred, draft.is_given_up, draft.free = (), False, draft.found[draft.at]
         return True
 
     def _spelled(self, phrase: str) -> str:
@@ -171,13 +180,18 @@ class Substitution:
         """Correct one defect of the current sentence of each draft, other than a forbidden word."""
         for draft in drafts:
             draft.edges, draft.own = self._edges(draft.found[draft.at]), []
+        # The time to try all places grows with the cube of the number of defects.
+        crowded = [d for d in drafts if len(d.defects.missing) + len(d.defects.surplus) > MOST_DEFECTS]
+        for draft in self._choose(crowded, [self._corrected_at_once(draft) for draft in crowded]):
+            draft.is_given_up = True
+        drafts = [draft for draft in drafts if draft not in crowded]
         likely = self._read(partial(read_labels, _likely_tokens), [(draft, draft.found) for draft in drafts])
         of_drafts = zip(drafts, self._alignments(drafts), likely, strict=True)
         failed = self._choose(drafts, [p for one in of_drafts for p in self._proposals(*one)])
         everywhere: list[_Proposal] = []
         for draft in failed:
             draft.own = []
-            for phrases, _ in draft.defects.missing[:1]:
+            for phrases in dict(draft.defects.missing):
                 everywhere += self._insertions(draft, phrases)
         for draft in self._choose(failed, everywhere):
             draft.is_given_up = True
@@ -201,11 +215,17 @@ class Substitution:
         """Yield proposals for the missing phrase that comes first in the translation, or deletions."""
         text, defects = draft.found[draft.at].text, draft.defects
         for start, copy in occurrences(text, defects.surplus) if not defects.missing else ():
-            yield from self._replaced(draft, (start, start + len(copy)), ())
+            proposals = list(self._replaced(draft, (start, start + len(copy)), ()))
+            # If a token extends across an edge, the text without the copy is tokenised again.
+            rest = text[:start] + text[start + len(copy) :]
+            yield from proposals or [_Proposal(draft, tuple(self._encoded(rest)))]
+        # Of equal terms, those whose translation is a term already are not the missing ones.
         places = [
             (spans, phrases)
-            for phrases, span in defects.missing
-            if (spans := renderings(alignment, (draft.source, text), span))
+            for phrases, span in draft.constraints.wanted
+            if phrases in dict(defects.missing)
+            and (spans := renderings(alignment, (draft.source, text), span))
+            and not overlaps(covered(text, phrases), *spans[0][1])
         ]
         if not places:
             return
@@ -231,7 +251,8 @@ class Substitution:
             yield from self._replaced(draft, span, own)
             if not likely:
                 continue
-            yield _Proposal(draft, (*sentence.tokens[: _token_at(draft.edges, start)], *own), whole=False)
+            if (first := _token_at(draft.edges, start)) is not None:
+                yield _Proposal(draft, (*sentence.tokens[:first], *own), whole=False)
             for word in words:
                 for token in filter(self._is_written, likely[_token_at(draft.edges, word.start) or 0]):
                     yield from self._replaced(draft, (word.start, stop), (token, *own))
@@ -244,6 +265,18 @@ class Substitution:
             for phrase in _fitting(phrases, opens=not place):
                 if own := self._encoded(phrase, "" if is_letter(before or "a") else before):
                     yield from self._replaced(draft, (place, place), own)
+
+    def _corrected_at_once(self, draft: Draft) -> _Proposal:
+        """Return the current sentence without surplus copies, followed by all missing phrases."""
+        text, defects = draft.found[draft.at].text, draft.defects
+        surplus = Counter(defects.surplus)
+        for start, copy in reversed(list(occurrences(text, draft.constraints.copied))):
+            if surplus[copy]:
+                text = text[:start] + text[start + len(copy) :]
+                surplus[copy] -= 1
+        return _Proposal(
+            draft, tuple(self._encoded(" ".join([text, *(phrases[0] for phrases, _ in defects.missing)])))
+        )
 
     def _replaced(self, draft: Draft, span: Span, tokens: Iterable[int]) -> Iterator[_Proposal]:
         """Yield the current sentence with tokens instead of a span, if tokens begin and end there."""
@@ -277,10 +310,11 @@ class Substitution:
     def _choose(self, drafts: Sequence[Draft], proposals: Sequence[_Proposal]) -> list[Draft]:
         """Use the best proposal for the sentence of each draft; return the drafts without one."""
         sentences = self._complete(proposals)
+        before = {id(draft): draft.defects.total for draft in drafts}
         candidates = [
             (draft, sentence)
             for (draft, *_), sentence in zip(proposals, sentences, strict=True)
-            if draft.constraints.defects(sentence.text).total < draft.defects.total
+            if draft.constraints.defects(sentence.text).total < before[id(draft)]
         ]
         rows = [(d, [*d.found[: d.at], sentence, *d.found[d.at + 1 :]]) for d, sentence in candidates]
         best: dict[int, tuple[float, SentenceHypothesis]] = {}
@@ -299,7 +333,7 @@ class Substitution:
         rests = iter(self._searched([(p.draft, self._request(p)) for p in proposals if not p.whole]))
         sentences = []
         for proposal in proposals:
-            tokens, truncated = proposal.tokens, False
+            tokens, truncated = proposal.tokens, proposal.draft.found[proposal.draft.at].truncated
             if not proposal.whole:
                 [rest] = next(rests)
                 tokens, truncated = (*tokens, *rest.tokens), rest.truncated

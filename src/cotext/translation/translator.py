@@ -109,7 +109,7 @@ class DocumentPool:
     def search(
         self, batch: Sequence[RowGroup], on_sentences: Callable[[int], None] = lambda count: None
     ) -> int:
-        """Search a batch of windows of one width; return the number of finished sentences.
+        """Search a batch of windows; return the number of finished sentences.
 
         `on_sentences` is called after every step with the number that ended. If the search fails, windows
         that were finished before are no longer ready.

@@ -1,5 +1,6 @@
 """Constraints on the translations of sentences: phrases that they must contain, avoid, or copy."""
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
@@ -30,7 +31,8 @@ class SentenceConstraints:
     """What the translation of one sentence must contain; empty: no constraints.
 
     `required`: for each occurrence of a term in the source, alternatives of which one must appear; a term
-    that occurs twice is listed twice. `forbidden` phrases must not appear, except within a required one.
+    that occurs twice is listed twice. `forbidden` phrases must not appear, except within a required or copied
+    one.
     `copied` texts must appear exactly as often as they are listed. `places`: for each entry of `required`,
     then of `copied`, the span of characters in the source that it translates.
 
@@ -54,19 +56,27 @@ class SentenceConstraints:
             tuple(self.places[i] for i in kept),
         )
 
+    @property
+    def wanted(self) -> list[tuple[Phrases, tuple[int, int]]]:
+        """The phrases that must appear, and their spans in the source."""
+        return list(zip([*self.required, *((copy,) for copy in self.copied)], self.places, strict=True))
+
     def defects(self, text: str) -> Defects:
         """Compare a translation with the constraints."""
-        wanted = [*self.required, *((copy,) for copy in self.copied)]
-        counts = {phrases: sum(1 for _ in occurrences(text, phrases)) for phrases in set(wanted)}
+        counts = {phrases: sum(1 for _ in occurrences(text, phrases)) for phrases in set(self.required)}
+        # A copied text may be part of another one: the longest counts.
+        copies = Counter(copy for _, copy in occurrences(text, self.copied))
+        counts |= {(copy,): copies[copy] for copy in self.copied}
         missing = []
-        for phrases, span in zip(wanted, self.places, strict=True):
+        for phrases, span in self.wanted:
             counts[phrases] -= 1
             if counts[phrases] < 0:
                 missing.append((phrases, span))
         surplus = [copy for copy in dict.fromkeys(self.copied) for _ in range(counts[copy,])]
-        within = [*self.forbidden, *(phrase for phrases in self.required for phrase in phrases)]
-        found = occurrences(text, within) if self.forbidden else ()
-        return Defects(missing, surplus, [place for place in found if place[1] in self.forbidden])
+        allowed = {phrase for phrases, _ in self.wanted for phrase in phrases}
+        found = occurrences(text, [*self.forbidden, *allowed]) if self.forbidden else ()
+        forbidden = [place for place in found if place[1] not in allowed]
+        return Defects(missing, surplus, forbidden)
 
 
 class Guide(Protocol):
