@@ -98,7 +98,7 @@ CASES = {
         ),
         (
             f"prepare --out {{out}}/p --source {{world}}/test.en --target {{bad}}/short.de {DEV}",
-            ["test.en:", "short.de:", "sentences in the source", "exactly one target sentence"],
+            ["test.en:", "short.de:", "source sentences", "exactly one target sentence"],
         ),
         (
             f"prepare --out {{out}}/p --source {{bad}}/long.en --target {{bad}}/long.en {DEV}",
@@ -164,7 +164,7 @@ CASES = {
         ("score {world}/run --source {world}/test.en", ["test.en", "name the target file"]),
         (
             "score {world}/run --source {world}/test.en --target {bad}/short.de --out {out}/o",
-            ["short.de", "sentences in the source"],
+            ["short.de", "source sentences"],
         ),
         (SCORE.replace("{world}/run", "{bad}/not-a-number") + " --out {out}/o", ["not finite"]),
     ],

@@ -72,11 +72,11 @@ def test_commands_say_the_side_of_every_text(
 
     def encode(self: Any, sentence: str, side: str = "source") -> Any:
         seen[side].add(sentence)
-        return plain[0](self, sentence)
+        return plain[0](self, sentence, side)
 
     def encode_batch(self: Any, sentences: list[str], side: str = "source") -> Any:
         seen[side].update(sentences)
-        return plain[1](self, sentences)
+        return plain[1](self, sentences, side)
 
     def decode(self: Any, ids: list[int], side: str = "target") -> str:
         text = plain[2](self, ids)
