@@ -262,6 +262,29 @@ def test_many_phrases_are_corrected_at_once(monkeypatch: pytest.MonkeyPatch) -> 
     assert sum(counts) <= substitution.MOST_DEFECTS * 100
 
 
+def test_a_text_that_cannot_be_written_replaces_no_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(substitution, "MOST_DEFECTS", 0)
+    encoded = substitution.Substitution._encoded
+
+    def words_alone(self: substitution.Substitution, phrase: str, before: str = "") -> list[int]:
+        return [] if " " in phrase else encoded(self, phrase, before)
+
+    monkeypatch.setattr(substitution.Substitution, "_encoded", words_alone)
+    translator = system("focused-concatenation/base")
+    written = dict(translator.translate(DOCUMENTS))
+    counts = {
+        (d, s): Counter(sentence.split()).most_common(1)[0]
+        for d, found in written.items()
+        for s, sentence in enumerate(found.document.sentences)
+        if sentence
+    }
+    (document, sentence), (word, count) = max(counts.items(), key=lambda item: item[1][1])
+    assert count > 2
+    guide = Given({(document, sentence): needs(copied=(word,))})
+    found = dict(translator.translate(DOCUMENTS, guide=guide))
+    assert found[document].document.sentences[sentence]
+
+
 def test_a_copied_text_too_many_is_deleted_and_forbidden_words_give_up_in_the_end() -> None:
     translator = system("focused-concatenation/base")
     [(_, plain)] = translator.translate(DOCUMENTS[1:2])

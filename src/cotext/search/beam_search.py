@@ -417,11 +417,11 @@ def _bar(
     """Set the log-probabilities of tokens that complete a barred sequence to -inf, in place."""
     beam, device = frontier.log_probability.size(1), next_RU.device
     for place, entry in enumerate(frontier.entry.tolist()):
-        for *begun, last in requests[entry].barred:
-            if len(begun) <= written:
+        for *before, last in requests[entry].barred:
+            if len(before) <= written:
                 column = output.columns(torch.tensor([last], device=device))
-                end_BW = frontier.tokens[place, :, written - len(begun) : written]
-                completes = (end_BW == torch.tensor(begun, device=device)).all(dim=1)
+                end_BW = frontier.tokens[place, :, written - len(before) : written]
+                completes = (end_BW == torch.tensor(before, device=device)).all(dim=1)
                 next_RU[place * beam + completes.nonzero(), column] = -torch.inf
 
 

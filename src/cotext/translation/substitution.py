@@ -124,7 +124,7 @@ class Substitution:
         """Correct the sentences of drafts that do not meet their constraints, in place."""
         active = [draft for draft in drafts if self._advance(draft)]
         while active:
-            lacking = [draft for draft in active if draft.defects.missing or draft.defects.surplus]
+            lacking = [draft for draft in active if draft.defects.miscounted]
             forbidding = [draft for draft in active if draft not in lacking]
             for draft in forbidding:
                 draft.is_given_up = len(draft.barred) == MOST_BARRED
@@ -181,8 +181,8 @@ class Substitution:
         for draft in drafts:
             draft.edges, draft.own = self._edges(draft.found[draft.at]), []
         # The time to try all places grows with the cube of the number of defects.
-        crowded = [d for d in drafts if len(d.defects.missing) + len(d.defects.surplus) > MOST_DEFECTS]
-        for draft in self._choose(crowded, [self._corrected_at_once(draft) for draft in crowded]):
+        crowded = [draft for draft in drafts if draft.defects.miscounted > MOST_DEFECTS]
+        for draft in self._choose(crowded, [p for d in crowded for p in self._corrected_at_once(d)]):
             draft.is_given_up = True
         drafts = [draft for draft in drafts if draft not in crowded]
         likely = self._read(partial(read_labels, _likely_tokens), [(draft, draft.found) for draft in drafts])
@@ -217,13 +217,13 @@ class Substitution:
         for start, copy in occurrences(text, defects.surplus) if not defects.missing else ():
             proposals = list(self._replaced(draft, (start, start + len(copy)), ()))
             # If a token extends across an edge, the text without the copy is tokenised again.
-            rest = text[:start] + text[start + len(copy) :]
-            yield from proposals or [_Proposal(draft, tuple(self._encoded(rest)))]
+            yield from proposals or self._retokenised(draft, text[:start] + text[start + len(copy) :])
+        missing = {phrases for phrases, _ in defects.missing}
         # Of equal terms, those whose translation is a term already are not the missing ones.
         places = [
             (spans, phrases)
             for phrases, span in draft.constraints.wanted
-            if phrases in dict(defects.missing)
+            if phrases in missing
             and (spans := renderings(alignment, (draft.source, text), span))
             and not overlaps(covered(text, phrases), *spans[0][1])
         ]
@@ -266,17 +266,20 @@ class Substitution:
                 if own := self._encoded(phrase, "" if is_letter(before or "a") else before):
                     yield from self._replaced(draft, (place, place), own)
 
-    def _corrected_at_once(self, draft: Draft) -> _Proposal:
-        """Return the current sentence without surplus copies, followed by all missing phrases."""
+    def _retokenised(self, draft: Draft, text: str) -> Iterator[_Proposal]:
+        """Yield another text for the current sentence, if it can be written."""
+        if tokens := self._encoded(text):
+            yield _Proposal(draft, tuple(tokens))
+
+    def _corrected_at_once(self, draft: Draft) -> Iterator[_Proposal]:
+        """Yield the current sentence without surplus copies, followed by all missing phrases."""
         text, defects = draft.found[draft.at].text, draft.defects
         surplus = Counter(defects.surplus)
         for start, copy in reversed(list(occurrences(text, draft.constraints.copied))):
             if surplus[copy]:
                 text = text[:start] + text[start + len(copy) :]
                 surplus[copy] -= 1
-        return _Proposal(
-            draft, tuple(self._encoded(" ".join([text, *(phrases[0] for phrases, _ in defects.missing)])))
-        )
+        yield from self._retokenised(draft, " ".join([text, *(phrases[0] for phrases, _ in defects.missing)]))
 
     def _replaced(self, draft: Draft, span: Span, tokens: Iterable[int]) -> Iterator[_Proposal]:
         """Yield the current sentence with tokens instead of a span, if tokens begin and end there."""

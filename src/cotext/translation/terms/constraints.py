@@ -22,8 +22,13 @@ class Defects(NamedTuple):
     forbidden: list[tuple[int, str]]
 
     @property
+    def miscounted(self) -> int:
+        """The number of missing and surplus phrases."""
+        return len(self.missing) + len(self.surplus)
+
+    @property
     def total(self) -> int:
-        return len(self.missing) + len(self.surplus) + len(self.forbidden)
+        return self.miscounted + len(self.forbidden)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +37,8 @@ class SentenceConstraints:
 
     `required`: for each occurrence of a term in the source, alternatives of which one must appear; a term
     that occurs twice is listed twice. `forbidden` phrases must not appear, except within a required or copied
-    one.
-    `copied` texts must appear exactly as often as they are listed. `places`: for each entry of `required`,
-    then of `copied`, the span of characters in the source that it translates.
+    one. `copied` texts must appear exactly as often as they are listed. `places`: for each entry of
+    `required`, then of `copied`, the span of characters in the source that it translates.
 
     Phrases are exact strings and whole words.
     """
@@ -46,8 +50,7 @@ class SentenceConstraints:
 
     def spelled(self, spell: Callable[[str], str]) -> "SentenceConstraints":
         """Return the constraints in another spelling, without the phrases for which it is empty."""
-        wanted = [*self.required, *((copy,) for copy in self.copied)]
-        spelled = [tuple(filter(None, map(spell, phrases))) for phrases in wanted]
+        spelled = [tuple(filter(None, map(spell, phrases))) for phrases, _ in self.wanted]
         kept = [i for i, phrases in enumerate(spelled) if phrases]
         return SentenceConstraints(
             tuple(spelled[i] for i in kept if i < len(self.required)),
