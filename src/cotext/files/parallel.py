@@ -35,7 +35,7 @@ from cotext.data.languages import (
 from cotext.data.splitting import Splitter, Splitting
 from cotext.files import po, xliff
 from cotext.files.block_sentences import cut
-from cotext.files.blocks import Copied, FileFormat
+from cotext.files.blocks import Copied, FileFormat, shown_text
 from cotext.files.table import GENERIC, format_of, read_file
 from cotext.runtime.errors import CotextError
 
@@ -273,10 +273,7 @@ def _sentences(
     """Return the sentences of each document of a file; `element` is written for each inline element."""
     return [
         tuple(
-            "".join(
-                piece if isinstance(piece, str) else piece.text if isinstance(piece, Copied) else element
-                for piece in pieces
-            )
+            shown_text(piece if isinstance(piece, str | Copied) else element for piece in pieces)
             for block in blocks
             for pieces in cut(block, splitter.spans).parts.sentences
         )

@@ -17,7 +17,7 @@ does, a number per head for each distance d in sentences, back and ahead. From `
 it. It starts at 0.
 
 **Biased.** One softmax over the row, with the same bias. The global attention of G-Transformer has a gate of
-its own (`models/g_transformer.py`). Without the bias, it learns hardly which sentence a pronoun refers to.
+its own (`models/g_transformer.py`). Without the bias, it hardly learns to which sentence a pronoun refers.
 
 **Projected** (long-short term masking; P. Zhang et al. 2020). Attention is computed twice, with the same
 queries, keys and values. With the long mask, a token attends to the whole row; with the short mask, to its

@@ -162,8 +162,8 @@ CATALOGUES = {".json": "JSON", ".arb": "JSON", ".yaml": "YAML", ".yml": "YAML"}
 def detect_format(path: Path) -> str:
     """Return the name of the format, from the first 256 KiB of content; the default is `text`.
 
-    The first matching rule counts: a JSON object on the first line (wmt: with `doc_id` and a text), an XML
-    beginning, a first line `<d>`, a side file, two tabs (or one) in every line.
+    The first matching rule counts: a JSON object on the first line (wmt: with `doc_id` and a text), a first
+    line `<d>`, an XML beginning, a side file, two tabs (or one) in every line.
 
     Raises CotextError if the file is missing or empty, is not a regular file (a pipe can be read only once),
     or is markup, subtitles or a binary file.
