@@ -6,6 +6,7 @@ import random
 from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import sentencepiece
 
@@ -13,6 +14,7 @@ _ENGLISH = "the old house was cold and we saw a river near it don't stop ﬁne �
 _GERMAN = "das alte Haus war kalt und wir sahen einen Fluß Straße über schön naïve dort"
 ENGLISH, GERMAN = _ENGLISH.split(), _GERMAN.split()
 TAGS = (">>deu<<", ">>fra<<", ">>cmn_Hans<<", ">>cmn_Hant<<")
+UNKNOWN_LENGTH = 1000000000000000019884624838656  # as transformers writes it: more than 64 bits
 NLLB_LANGUAGES = ("deu_Latn", "eng_Latn", "zho_Hans", "zho_Hant")
 
 
@@ -66,7 +68,8 @@ def marian_files(
     files = {"source.spm": source, "target.spm": target, "vocab.json": vocabulary(*both, tags=tags)}
     if separate:
         files["target_vocab.json"] = vocabulary(target)
-    config = {"source_lang": "en", "target_lang": "de", "separate_vocabs": separate}
+    config: dict[str, Any] = {"source_lang": "en", "target_lang": "de", "separate_vocabs": separate}
+    config["model_max_length"] = UNKNOWN_LENGTH
     return {**files, "tokenizer_config.json": json.dumps(config).encode()}
 
 
@@ -74,7 +77,8 @@ def m2m100_files() -> dict[str, bytes]:
     """The files of an M2M-100 model's tokenizer, by name."""
     model = spm("both", "bpe")
     names = ["<s>", "<pad>", "</s>", "<unk>", *sorted(pieces(model))]
-    config = {"language_codes": "m2m100", "src_lang": "en", "tgt_lang": "de"}
+    config: dict[str, Any] = {"language_codes": "m2m100", "src_lang": "en", "tgt_lang": "de"}
+    config["model_max_length"] = UNKNOWN_LENGTH
     return {
         "sentencepiece.bpe.model": model,
         "vocab.json": json.dumps({name: row for row, name in enumerate(names)}).encode(),

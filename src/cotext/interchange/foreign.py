@@ -137,7 +137,7 @@ def language_pair(languages: LanguageChoice, config: bytes | None = None) -> str
 
 def _default_languages(config: bytes | None) -> Languages:
     try:
-        content = parse_json((config or b"{}").decode(), "tokenizer_config.json")
+        content = parse_json((config or b"{}").decode(), "tokenizer_config.json", numbers=False)
     except (UnicodeDecodeError, CotextError):
         return Languages()
     if not isinstance(content, dict):

@@ -30,6 +30,7 @@ from cotext.data.tokenizer.sentencepiece import open_model
 from cotext.runtime.errors import CotextError, shown
 
 MODEL, PIECES, LANGUAGES = "sentencepiece.bpe.model", "pieces.json", "languages.json"
+CONFIG = "tokenizer_config.json"
 _BEGIN = "<s>"
 _OTHER: Final = frozenset({_BEGIN, "<mask>"})
 
@@ -163,11 +164,12 @@ def language_symbols(files: Mapping[str, bytes]) -> dict[str, int] | list[str]:
 
     Raises CotextError if a file is not a JSON object.
     """
-    read = {name: read_object(content, name) for name, content in files.items()}
+    # Transformers writes 10^30 as model_max_length if a length is unknown; no number of this file is needed.
+    read = {name: read_object(files[name], name, numbers=name != CONFIG) for name in files}
     symbols = {name: row for name, row in _numbered(read) if _is_language(name)}
     if symbols:
         return symbols
-    for name in ("special_tokens_map.json", "tokenizer_config.json"):
+    for name in ("special_tokens_map.json", CONFIG):
         for key in ("additional_special_tokens", "extra_special_tokens"):
             listed = read.get(name, {}).get(key)
             names = [_content(symbol) for symbol in listed] if isinstance(listed, list) else []
@@ -182,7 +184,7 @@ def _numbered(read: Mapping[str, Any]) -> list[tuple[str, int]]:
     listed = read.get("tokenizer.json", {}).get("added_tokens")
     if isinstance(listed, list):
         rows += [(_content(symbol), symbol.get("id")) for symbol in listed if isinstance(symbol, dict)]
-    by_row = read.get("tokenizer_config.json", {}).get("added_tokens_decoder")
+    by_row = read.get(CONFIG, {}).get("added_tokens_decoder")
     if isinstance(by_row, dict):
         rows += [(_content(symbol), int(row)) for row, symbol in by_row.items() if row.isdecimal()]
     rows += list(read.get("added_tokens.json", {}).items())

@@ -72,12 +72,15 @@ class PieceTable:
         return [self.ids.get(piece, self.unk) for piece in pieces]
 
 
-def read_object(content: bytes, what: str) -> dict[str, Any]:
-    """Parse the JSON object in a file of a tokenizer; raises CotextError if it is invalid or too large."""
+def read_object(content: bytes, what: str, numbers: bool = True) -> dict[str, Any]:
+    """Parse the JSON object in a file of a tokenizer; without `numbers`, every number is read as 0.
+
+    Raises CotextError if it is invalid or too large.
+    """
     if len(content) > MAX_OBJECT_BYTES:
         raise CotextError(f"{what}: has more than {MAX_OBJECT_BYTES:,} bytes, the maximum for such a file")
     try:
-        value = parse_json(content.decode(), what)
+        value = parse_json(content.decode(), what, numbers)
     except UnicodeDecodeError:
         raise CotextError(f"{what}: not a text in UTF-8") from None
     if not isinstance(value, dict):
