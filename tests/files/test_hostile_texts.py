@@ -14,8 +14,8 @@ from cotext.data.splitting import Splitter
 from cotext.data.words import consists_of
 from cotext.files.block_sentences import cut
 from cotext.files.blocks import Block, Close, Copied, Open
-from cotext.files.markdown import MarkdownFile
-from cotext.files.markdown_inline import html_mates
+from cotext.files.markdown import FORMAT as MARKDOWN
+from cotext.files.markdown import html_mates
 from cotext.files.markup import Markup
 from cotext.files.po import FORMAT as PO
 from cotext.files.table import named_format
@@ -58,16 +58,16 @@ def _written(name: str, content: bytes) -> None:
 @loop_over(
     "call",
     [
-        lambda: MarkdownFile(("---\r\n" + "a\r\n" * 1000).encode(), "a.md"),
-        lambda: MarkdownFile(("[^" * (SIZE // 4)).encode(), "a.md"),
-        lambda: MarkdownFile(("[a](" + " " * SIZE + "b((c)))").encode(), "a.md"),
+        lambda: MARKDOWN.open(("---\r\n" + "a\r\n" * 1000).encode(), "a.md"),
+        lambda: MARKDOWN.open(("[^" * (SIZE // 4)).encode(), "a.md"),
+        lambda: MARKDOWN.open(("[a](" + " " * SIZE + "b((c)))").encode(), "a.md"),
         lambda: html_mates(NESTED * (SIZE // 4)),
         lambda: html_mates(NESTED[:1] * SIZE + NESTED[2:3] * SIZE),
         lambda: _all_faults([(SAME, "Siehe die Seite danach.")] * 2000),
         lambda: missing_numbers(NUMBERS, NUMBERS.replace(" ", "7 ")),
         lambda: OWN.fullmatch("a" * SIZE),
         lambda: list(tag_faults(NUMBERED, NUMBERED.replace("a", "b"))),
-        lambda: MarkdownFile(("# a" + " " * SIZE + "b #").encode(), "a.md"),
+        lambda: MARKDOWN.open(("# a" + " " * SIZE + "b #").encode(), "a.md"),
         lambda: fragment(" " * SIZE + "a", "1", TagHandling("xml"), "text 1"),
         lambda: placeholder_spans("%(a)" + "0" * SIZE),
         lambda: placeholder_spans("-" * SIZE),

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from cotext.files.blocks import Close, Copied, Open, Piece, Point
-from cotext.files.markdown import FORMAT, MarkdownFile
+from cotext.files.markdown import FORMAT, MarkdownReader
+from cotext.files.places import SplicedFile
 from cotext.files.table import recognise
 from tests.files.faking import changed
 from tests.loops import loop_over
@@ -60,7 +61,7 @@ html
 """.replace("@@", "  ")
 
 
-def opened(text: str) -> MarkdownFile:
+def opened(text: str) -> SplicedFile:
     return FORMAT.open(text.encode(), "x.md")
 
 
@@ -121,7 +122,7 @@ def rewritten(text: str, *pieces: Piece) -> str:
         ("a\n", ("    b",), "b\n"),
         ("a\n", ("[b]: c",), "[b]\\: c\n"),
         # The mark of a note before a colon stays one.
-        ("[^1] b\n\n[^1]: x\n", (Copied(1, "[^1]"), ": c"), "[^1]\\: c\n\n[^1]: x\n"),
+        ("[^1] b\n\n[^1]: x\n", (Point(1), ": c"), "[^1]\\: c\n\n[^1]: x\n"),
         ("a\n", ("<div",), "\\<div\n"),
         ("a\n", ("***",), "\\***\n"),
         ("a\n", ("b\r\n\r\nc",), "b c\n"),
@@ -174,7 +175,7 @@ def test_a_paragraph_that_no_spelling_makes_keeps_its_elements_and_is_said() -> 
     given = replace(block, pieces=(Point(1), "[c] ", Open(2), "d", Close(2)))
     assert file.written([[given]]) == b"<div>\\[c\\] <em>d</em>\n"
     [message] = file.contents.messages
-    assert message == ("line 1: paragraphs whose translation may contain unintended markup: 1")
+    assert message == "line 1: the translation may contain unintended markup"
     # An empty translation has nothing to say.
     file = opened("a\n")
     assert file.written([[replace(file.contents.documents[0][0], pieces=())]]) == b"\n"
@@ -213,8 +214,8 @@ def test_elements_of_html_lie_within_those_of_markdown() -> None:
 
 def test_a_row_of_a_table_is_taken_out_of_the_text_once(monkeypatch: pytest.MonkeyPatch) -> None:
     taken = []
-    line = MarkdownFile._line
-    monkeypatch.setattr(MarkdownFile, "_line", lambda self, n: taken.append(n) or line(self, n))
+    line = MarkdownReader._line
+    monkeypatch.setattr(MarkdownReader, "_line", lambda self, n: taken.append(n) or line(self, n))
     file = opened("|" + " a |" * 200 + "\n|" + "---|" * 200 + "\n|" + " b |" * 200 + "\n")
     assert len(file.contents.documents[0]) == 400
     assert len(taken) == 2

@@ -13,14 +13,14 @@ The package polib is not used, because it writes files anew, with other line bre
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
 from typing import Final
 
 from cotext.files.blocks import ANY, Block, Copied, FileFormat, Job, Piece
-from cotext.files.places import Edit, Slot, SplicedFile, decoded
+from cotext.files.places import Decoded, Edit, Slot, SplicedFile, decoded
 from cotext.files.strings import CatalogueString, Markers, wrapped
 from cotext.runtime.errors import CotextError, shown
 
@@ -160,8 +160,7 @@ def _open(content: bytes, name: str, job: Job = ANY) -> SplicedFile:
     """Read a catalogue; raise CotextError, with the line, for an invalid line."""
     charset = next((match[1].decode() for match in _CHARSET.finditer(content) if match[1]), "utf-8")
     source = decoded(content, name, "utf-8" if charset == "CHARSET" else charset)
-    entries = list(_entries(source.text, name))
-    return _Catalogue(source.text, name, entries, job).opened(partial(source.encoded, name=name))
+    return _Catalogue(source, list(_entries(source.text, name)), job).opened()
 
 
 def _entries(text: str, name: str) -> Iterator[_Entry]:
@@ -246,13 +245,11 @@ def _unescaped(quoted: str, where: str) -> str:
 class _Catalogue:
     """Reads the entries of a catalogue as slots."""
 
-    def __init__(self, text: str, name: str, entries: list[_Entry], job: Job) -> None:
+    def __init__(self, source: Decoded, entries: list[_Entry], job: Job) -> None:
         if len(entries) > MAX_ENTRIES:
-            raise CotextError(f"{name}: more than {MAX_ENTRIES:,} entries; split the catalogue")
-        self._text = text
-        self._break = "\r\n" if "\r\n" in text else "\n"
-        self._job = job
-        self._entries = entries
+            raise CotextError(f"{source.name}: more than {MAX_ENTRIES:,} entries; split the catalogue")
+        self._source, self._text, self._job, self._entries = source, source.text, job, entries
+        self._break = "\r\n" if "\r\n" in source.text else "\n"
         self._header = next(
             (e for e in entries if not e.texts["msgid"].text and "msgctxt" not in e.texts), None
         )
@@ -262,7 +259,7 @@ class _Catalogue:
         self._forms = self._number_of_forms()
         self._messages: list[str] = []
 
-    def opened(self, encode: Callable[[str], bytes]) -> SplicedFile:
+    def opened(self) -> SplicedFile:
         slots: list[Slot] = []
         kept = fuzzy_kept = 0
         for entry in self._entries:
@@ -289,9 +286,7 @@ class _Catalogue:
             self._messages.append(
                 f"fuzzy entries kept: {fuzzy_kept}; use --entries unfinished to translate them"
             )
-        return SplicedFile(
-            self._text, encode, [slots], self._messages, bilingual=True, once=self._header_edits()
-        )
+        return SplicedFile(self._source, [slots], self._messages, True, self._header_edits())
 
     def _slots(self, entry: _Entry, wanted: bool) -> Iterator[Slot]:
         grammar = grammar_of(entry.flagged())

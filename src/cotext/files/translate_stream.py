@@ -11,13 +11,13 @@ from queue import Queue
 from cotext.data.documents import Document
 from cotext.data.formats.streams import OUTER_SPACE
 from cotext.data.splitting import Splitter
-from cotext.files.text import BYTE_ORDER_MARK
 from cotext.runtime.errors import CotextError
 from cotext.translation.open import OpenedRun
 from cotext.translation.prose import Prose
 from cotext.translation.translator import Translation
 from cotext.translation.wishes import Wishes
 
+BYTE_ORDER_MARK = "\ufeff"
 DOCUMENTS_AHEAD = 256  # maximum that are read while others are translated, or are translated together
 
 

@@ -206,14 +206,7 @@ def _open(content: bytes, name: str, job: Job = ANY) -> SplicedFile:
     reader = _Reader(source.text, name, job, root, version == "2")
     documents = [document for file in root.elements("file") if (document := list(reader.file(file)))]
     reader.check()
-    return SplicedFile(
-        source.text,
-        partial(source.encoded, name=name, errors="xmlcharrefreplace"),
-        documents,
-        reader.messages(),
-        bilingual=True,
-        once=reader.once,
-    )
+    return SplicedFile(source, documents, reader.messages(), bilingual=True, once=reader.once)
 
 
 # Messages about units that are not translated.
