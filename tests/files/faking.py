@@ -6,6 +6,7 @@ import zipfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from typing import Any
 
 from cotext.files.blocks import Block, Close, Copied, FileFormat, Open, OpenedFile, Piece, Point, merged
 from cotext.runtime.errors import CotextError
@@ -31,11 +32,17 @@ def upper(opened: OpenedFile) -> bytes:
     return opened.written(changed(opened.contents.documents, str.upper))
 
 
-def same_again(format: FileFormat, content: bytes) -> OpenedFile:
-    """The file opened, after it has been seen to come back byte for byte."""
+def same_again(format: FileFormat, content: bytes) -> Any:
+    """The file opened, after it has been seen to come back byte for byte; its blocks are well-formed."""
     opened = format.open(content, "file")
     assert opened.written(opened.contents.documents) == content
+    assert_well_formed(opened)
     return opened
+
+
+def reread(format: FileFormat, opened: OpenedFile) -> OpenedFile:
+    """The file written with its text in capitals, and opened."""
+    return format.open(opened.written(shouted(opened.contents.documents)), "written")
 
 
 def shuffled(block: Block, draw: random.Random) -> Block:

@@ -105,23 +105,6 @@ def test_a_character_may_have_a_number_of_any_length(written: str, meant: str) -
     assert block.text == f"x {meant}"
 
 
-@loop_over(
-    ("text", "found"),
-    [
-        ("a-b/c.d", ["a-b/c.d"]),
-        ("//a-b/c.d", ["b/c.d"]),
-        ("-/a/b", ["/a/b"]),
-        ("-/-/-/-", []),
-        ("a-/b-/c", ["/b-/c"]),
-        ("//a-/b/c", ["/b/c"]),
-        ("~/a/b and ../c/d", ["~/a/b", "../c/d"]),
-        ("%00005d %-+d", ["%00005d", "%-+d"]),
-    ],
-)
-def test_paths_and_conversions_are_those_that_they_were(text: str, found: list[str]) -> None:
-    assert [text[slice(*span)] for span in placeholder_spans(text)] == found
-
-
 def test_what_stands_before_a_word_is_seen_behind_several_ends() -> None:
     assert EndRules("en").ends("Was it? no؟ ؟ (No.) It was؟ ؟ there") == [14, 20]
     assert EndRules("en").ends("Da؟ ؟ • item one؟ ؟ ¿The end") == [6, 20]

@@ -6,13 +6,13 @@ from hypothesis import strategies as st
 from cotext.files.blocks import Block, Close, Copied, Open, Point
 from cotext.files.html import FORMAT, HtmlFile
 from cotext.files.table import recognise
-from tests.files.faking import assert_well_formed, changed, shouted, shuffled, texts
+from tests.files.faking import changed, same_again, shouted, shuffled, texts
 from tests.loops import loop_over
 from tests.refusals import must_raise
 
 
 def opened(page: str | bytes) -> HtmlFile:
-    return FORMAT.open(page.encode() if isinstance(page, str) else page, "page.html")
+    return same_again(FORMAT, page.encode() if isinstance(page, str) else page)
 
 
 def shout(page: str | bytes) -> str:
@@ -49,7 +49,6 @@ def test_a_page_is_read_in_blocks() -> None:
             *("12", "Name", "Send it", "two\n lines", "First line", "second line"),
         ]
     ]
-    assert_well_formed(file)
     [blocks] = file.contents.documents
     assert [type(piece) for piece in blocks[3].pieces if not isinstance(piece, str)] == [
         *(Open, Open, Close, Close, Open, Close, Point, Point, Point)
@@ -62,8 +61,6 @@ def test_a_page_is_read_in_blocks() -> None:
 
 
 def test_own_blocks_give_the_page_and_changed_text_leaves_the_rest() -> None:
-    file = opened(PAGE)
-    assert file.written(file.contents.documents) == PAGE.encode()
     assert shout(PAGE) == (
         PAGE.replace("A  page\n &amp; more", "A PAGE &amp; MORE")
         .replace("What it's about", "WHAT IT'S ABOUT")
@@ -121,8 +118,6 @@ def test_elements_may_move() -> None:
 def test_malformed_pages(page: str, expected: list[str]) -> None:
     file = opened(page)
     assert texts(file) == [expected]
-    assert_well_formed(file)
-    assert file.written(file.contents.documents) == page.encode()
     capitals = [block.text for block in shouted(file.contents.documents)[0]]
     assert texts(opened(shout(page))) == [capitals]
 
@@ -144,9 +139,6 @@ WORDS = st.sampled_from(
 @given(st.lists(WORDS, max_size=30).map("".join), st.randoms(use_true_random=False))
 def test_any_page(page: str, draw: random.Random) -> None:
     file = opened(page)
-    content = page.encode()
-    assert_well_formed(file)
-    assert file.written(file.contents.documents) == content
     # Other words of the same kind: the rest of the page is as it was.
     upper = changed(file.contents.documents, str.upper)
     assert texts(opened(file.written(upper))) == [[block.text for block in upper[0]]]
@@ -176,7 +168,6 @@ def test_any_page(page: str, draw: random.Random) -> None:
 def test_encodings(content: bytes, expected: str, written: bytes | None) -> None:
     file = opened(content)
     assert texts(file) == [[expected]]
-    assert file.written(file.contents.documents) == content
     if written:
         assert file.written(changed(file.contents.documents, lambda text: text + " € ☃")).endswith(written)
     else:  # a byte that is no character of the encoding is a point, which comes back
@@ -186,7 +177,7 @@ def test_encodings(content: bytes, expected: str, written: bytes | None) -> None
 def test_guessed_encodings_limits_and_depth() -> None:
     [guessed] = opened("<p>grün</p>".encode("latin-1")).contents.messages
     assert guessed == "no encoding is declared, and the page is not UTF-8: read as windows-1252"
-    must_raise(r"page\.html: 67,108,865 bytes, but the limit is 67,108,864", opened, bytes((64 << 20) + 1))
+    must_raise(r"file: 67,108,865 bytes, but the limit is 67,108,864", opened, bytes((64 << 20) + 1))
     page = f"<p>{'<b>' * 5000}deep{'</b>' * 5000} down"
     assert shout(page) == page.replace("deep", "DEEP").replace("down", "DOWN")
 
@@ -203,6 +194,4 @@ def test_reading_takes_linear_time() -> None:
     """Pages that would take minutes if unclosed marks and elements were searched for again and again."""
     unclosed = ("<b>", "</b>", "<span translate=no>", "<svg>", "<title>", "<p title='a'>")
     for piece in ('<a b="', "<!--", "&", *unclosed):
-        page = piece * (200_000 // len(piece))
-        file = opened(page)
-        assert file.written(file.contents.documents) == page.encode()
+        opened(piece * (200_000 // len(piece)))

@@ -12,7 +12,7 @@ from cotext.files.blocks import Close, Copied, Open, Piece, Point
 from cotext.files.markdown import FORMAT, MarkdownReader
 from cotext.files.places import SplicedFile
 from cotext.files.table import recognise
-from tests.files.faking import changed
+from tests.files.faking import changed, same_again
 from tests.loops import loop_over
 
 PAGE = """---
@@ -62,7 +62,7 @@ html
 
 
 def opened(text: str) -> SplicedFile:
-    return FORMAT.open(text.encode(), "x.md")
+    return same_again(FORMAT, text.encode())
 
 
 def test_every_construct_comes_back_with_other_text() -> None:
@@ -87,9 +87,8 @@ def test_every_construct_comes_back_with_other_text() -> None:
 
 
 def test_identity_and_line_ends() -> None:
-    for text in (PAGE, PAGE.replace("\n", "\r\n"), "\ufeff" + PAGE, PAGE.rstrip(), "", "\n", "# \n"):
-        file = opened(text)
-        assert file.written(file.contents.documents) == text.encode()
+    for text in ("\ufeff" + PAGE, PAGE.rstrip(), "", "\n", "# \n"):
+        opened(text)
     file = opened(PAGE.replace("\n", "\r\n"))
     upper = file.written(changed(file.contents.documents, str.upper)).decode()
     assert upper.replace("\r\n", "").count("\n") == 0
@@ -233,7 +232,6 @@ ALL = [*PARTS.strip().split("|"), *LINES.split("@")]
 @example(r"cat\****_*<b>*")
 def test_any_text_is_reproduced(text: str) -> None:
     file = opened(text)
-    assert file.written(file.contents.documents) == text.encode()
     upper = file.written(changed(file.contents.documents, str.upper)).decode()
     # Escapes may be added, and tags where no marks say the same; letters change their case alone.
     letters, changed_letters = (
@@ -246,7 +244,7 @@ def test_any_text_is_reproduced(text: str) -> None:
 @pytest.mark.parametrize("character", ["\x85", "\u2028"])
 def test_a_mark_before_a_character_that_is_a_space_elsewhere(character: str) -> None:
     """Markdown knows fewer kinds of white space than Python: an underscore must not become text."""
-    file = FORMAT.open(b"_one_ two", "a file")
+    file = opened("_one_ two")
     [[block]] = file.contents.documents
     written = file.written([[replace(block, pieces=(*block.pieces[:3], f"{character}zwei"))]])
     [[again]] = FORMAT.open(written, "a file").contents.documents

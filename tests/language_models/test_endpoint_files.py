@@ -87,7 +87,7 @@ def test_the_same_command_sends_nothing_again(tmp_path: Path, fake: Fake, source
     assert (usage["all"]["requests"], usage["now"]["requests"]) == (2, 0)
 
 
-def test_a_job_that_fails_goes_on(tmp_path: Path, fake: Fake, source: Path) -> None:
+def test_a_job_that_fails_goes_on_and_loses_nothing(tmp_path: Path, fake: Fake, source: Path) -> None:
     fake.misbehave("503", times=None, when=lambda request: "[5]" not in request.text)
     outcome = translated(tmp_path, fake, retries=1, at_once=1)
     assert outcome.code == 2

@@ -10,9 +10,8 @@ from urllib.parse import unquote
 
 from cotext.files.blocks import FileFormat
 from cotext.files.html import Page
-from cotext.files.parts import PartReader, Parts, PartsFile, PlainSlot, Slot
+from cotext.files.parts import PartReader, Parts, PartsFile, PlainSlot, Slot, properties
 from cotext.runtime.errors import CotextError
-from cotext.runtime.xml import local_name
 
 if TYPE_CHECKING:
     from lxml import etree
@@ -21,7 +20,6 @@ _MIMETYPE: Final = b"application/epub+zip"
 _CONTAINER: Final = "META-INF/container.xml"
 _ENCRYPTION: Final = "META-INF/encryption.xml"
 _PAGES: Final = ("application/xhtml+xml", "text/html")
-_PROPERTIES: Final = ("title", "subject", "description")
 
 
 def _recognises(head: bytes) -> bool:
@@ -84,9 +82,7 @@ def _labels(root: "etree._Element") -> Iterator[tuple[str, Slot]]:
 
 
 def _properties(root: "etree._Element") -> Iterator[tuple[str, Slot]]:
-    for element in root.iterfind("{*}metadata//*"):
-        if local_name(element) in _PROPERTIES:
-            yield f"properties, {local_name(element)}", PlainSlot(element)
+    return properties(root.iterfind("{*}metadata//*"))
 
 
 FORMAT: Final = FileFormat("epub", (".epub",), _recognises, lambda content, name: _Book(content, name).file())

@@ -128,6 +128,13 @@ _COMPOUND: Final = bytes.fromhex("d0cf11e0a1b11ae1")
 _PROPERTIES: Final = ("title", "subject", "description", "keywords")
 
 
+def properties(elements: "Iterable[etree._Element]") -> Iterator[tuple[str, Slot]]:
+    """Yield the texts of those elements that are properties of a document, such as its title."""
+    for element in elements:
+        if local_name(element) in _PROPERTIES:
+            yield f"properties, {local_name(element)}", PlainSlot(element)
+
+
 class Parts:
     """The parts of an archive; `name` is its name in messages. Raises the errors of `Archive`."""
 
@@ -184,13 +191,8 @@ class Package(Parts):
     def properties(self) -> list[PartReader]:
         """Return readers of the document properties, such as the title."""
 
-        def slots(root: "etree._Element") -> Iterator[tuple[str, Slot]]:
-            for element in root:
-                if local_name(element) in _PROPERTIES:
-                    yield f"properties, {local_name(element)}", PlainSlot(element)
-
         parts = [part for _, kind, part in self.relations("") if kind == "core-properties"]
-        return [self.reader(part, slots) for part in parts]
+        return [self.reader(part, properties) for part in parts]
 
     def untranslated_content(self, folder: str) -> Iterator[str]:
         """Yield messages about content that is not translated; `folder`: folder of the main part."""

@@ -90,12 +90,9 @@ def with_arguments(
         return kept, True
     if not grammar.numbered or any("*" in copied.text for _, copied in in_source):
         return kept, False
-    numbers = {place: number for number, place in enumerate(in_source, 1)}
-    for paragraph, pieces in enumerate(kept):
-        for at, piece in enumerate(pieces):
-            number = numbers.get((paragraph, piece)) if isinstance(piece, Copied) else None
-            if isinstance(piece, Copied) and number is not None:
-                pieces[at] = Copied(piece.key, f"%{number}${piece.text[1:]}")
+    for number, (paragraph, copied) in enumerate(in_source, 1):
+        at = kept[paragraph].index(copied)
+        kept[paragraph][at] = Copied(copied.key, f"%{number}${copied.text[1:]}")
     return kept, True
 
 

@@ -13,7 +13,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Final
 
 from cotext.data.sentence_ends import UNSPACED_CHARACTER
@@ -268,9 +268,10 @@ def _space(before: str, after: str) -> str:
 # Each cue has at least one word if there are enough.
 
 _WORD = re.compile(r"(?<=\s)\S")
-_UNSPACED_SCRIPT = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff]")  # Thai, Lao, Burmese, Khmer
-_COMBINING = re.compile(
-    "[\u0e31\u0e33-\u0e3a\u0e47-\u0e4e\u0eb1\u0eb4-\u0ebc\u0ec8-\u0ecd\u102b-\u103e\u17b4-\u17d3]"
+# Thai, Lao, Burmese and Khmer, without characters that are combined with the one before.
+_UNSPACED_SCRIPT = re.compile(
+    "(?![\u0e31\u0e33-\u0e3a\u0e47-\u0e4e\u0eb1\u0eb4-\u0ebc\u0ec8-\u0ecd\u102b-\u103e\u17b4-\u17d3])"
+    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff]"
 )
 _NOT_FIRST = frozenset("、。，．：；？！）」』】〉》”’…ー々ぁぃぅぇぉっゃゅょァィゥェォッャュョ,.!?:;)]%")
 _PAUSE = frozenset([*",.;:!?…，、。；：！？"])
@@ -341,19 +342,10 @@ def _nearest(places: Sequence[int], low: int, high: int, aim: float) -> Sequence
 def _places(text: str, wanted: int) -> list[int]:
     """Return the places where a line or cue may begin: words, and characters of unspaced scripts."""
     places = {match.start() for match in _WORD.finditer(text)}
-    unspaced = (
-        UNSPACED_CHARACTER
-        if len(places) >= wanted
-        else re.compile(f"{UNSPACED_CHARACTER.pattern}|{_UNSPACED_SCRIPT.pattern}")
-    )
-    for match in unspaced.finditer(text):
+    scripts = [UNSPACED_CHARACTER] if len(places) >= wanted else [UNSPACED_CHARACTER, _UNSPACED_SCRIPT]
+    for match in chain.from_iterable(script.finditer(text) for script in scripts):
         at = match.start()
-        if (
-            at
-            and match[0] not in _NOT_FIRST
-            and not _COMBINING.match(match[0])
-            and not text[at - 1].isspace()
-        ):
+        if at and match[0] not in _NOT_FIRST and not text[at - 1].isspace():
             places.add(at)
     begins = len(text) - len(text.lstrip())
     return sorted(place for place in places if place > begins)
@@ -395,12 +387,12 @@ def _cut(tokens: Sequence[Piece], cuts: Sequence[int]) -> list[list[Piece]]:
 def _stripped(pieces: Sequence[Piece]) -> list[Piece]:
     """Return the pieces without outer white space and without empty texts."""
     stripped = list(pieces)
-    for numbers, strip in ((range(len(stripped)), str.lstrip), (reversed(range(len(stripped))), str.rstrip)):
-        for number in numbers:
-            if isinstance(piece := stripped[number], str):
-                stripped[number] = strip(piece)
-                if stripped[number]:
-                    break
+    for numbers, strip in ((range(len(stripped)), str.lstrip), (range(len(stripped))[::-1], str.rstrip)):
+        texts = ((number, piece) for number in numbers if isinstance(piece := stripped[number], str))
+        for number, text in texts:
+            stripped[number] = strip(text)
+            if stripped[number]:
+                break
     return [piece for piece in stripped if piece != ""]
 
 

@@ -138,9 +138,6 @@ def published_data(run: Path) -> dict[str, Any]:
 
 
 NOT_RECORDED: Final = "not recorded"
-SOURCES_UNKNOWN: Final = (
-    f"Where the texts come from, their licences and how they were chosen: {NOT_RECORDED}."
-)
 MAX_CELL: Final = 300  # characters of a cell with foreign text
 MAX_CODE: Final = 1000  # characters of a signature
 UNITS: Final = ("documents", "sentences", "source_tokens", "target_tokens")
@@ -189,7 +186,7 @@ def read_scores(path: Path, required: bool = True) -> list[Figure]:
         evaluated = content.get("format") == "cotext-evaluation"
         figures = list(_evaluated(content) if evaluated else _judged(content))
     except (KeyError, TypeError, ValueError, AttributeError):
-        figures = []
+        pass
     except CotextError:
         if required:
             raise
@@ -203,8 +200,9 @@ def read_scores(path: Path, required: bool = True) -> list[Figure]:
 def _evaluated(content: Mapping[str, Any]) -> Iterator[Figure]:
     for system, entry in content["systems"].items():
         for protocol, score in entry["scores"].items():
+            names = (name for name in ("comet", "chrf", "ter", "bleu") if name in protocol.lower())
             title, value = _cell(score["title"]), float(score["value"])
-            yield Figure(_metric(protocol), title, value, _cell(system), str(score["signature"]))
+            yield Figure(next(names, protocol), title, value, _cell(system), str(score["signature"]))
 
 
 def _judged(content: Mapping[str, Any]) -> Iterator[Figure]:
@@ -216,14 +214,6 @@ def _judged(content: Mapping[str, Any]) -> Iterator[Figure]:
             what = f"{_cell(name)}, {int(accuracy['total']):,} examples"
             value = float(accuracy["accuracy_percent"])
             yield Figure("accuracy", _cell(suite), value, what, str(report["signature"]))
-
-
-def _metric(protocol: str) -> str:
-    """Return the metric of a protocol by its name at the hub."""
-    for name in ("comet", "chrf", "ter", "bleu"):
-        if name in protocol.lower():
-            return name
-    return protocol
 
 
 def _cell(text: Any) -> str:
@@ -240,49 +230,30 @@ def _code(text: Any) -> str:
 
 def model_card(facts: CardFacts) -> str:
     """Return the card of a run: Markdown with a head in YAML."""
-    parts = [
-        _head(facts),
-        f"# {facts.name}\n\n{_summary(facts)}",
-        _loading(facts),
-        f"## System\n\n{_table(('', ''), _system(facts))}",
-        f"## Training data\n\n{_data(facts)}",
-        f"## Scores\n\n{_scores(facts)}",
-        f"## Intended use and limits\n\n{_limits(facts)}",
-    ]
-    return "\n\n".join(parts) + "\n"
-
-
-def _head(facts: CardFacts) -> str:
-    languages = Languages.parse(facts.config.languages)
-    head: dict[str, Any] = {}
-    if str(languages):
-        head["language"] = [languages.source, languages.target]
+    languages, decode = Languages.parse(facts.config.languages), facts.config.decode
+    head: dict[str, Any] = {"language": [languages.source, languages.target]} if str(languages) else {}
     if facts.licence:
         head["license"] = facts.licence
-    head["library_name"] = "cotext"
-    head["pipeline_tag"] = "translation"
+    head |= {"library_name": "cotext", "pipeline_tag": "translation"}
     head["tags"] = ["translation", "document-level-translation", "cotext"]
     if metrics := list(dict.fromkeys(figure.metric for figure in facts.figures)):
         head["metrics"] = metrics
-    return f"---\n{yaml.safe_dump(head, sort_keys=False)}---"
-
-
-def _summary(facts: CardFacts) -> str:
-    languages = Languages.parse(facts.config.languages)
     pair = (
         f"from {languages.source} into {languages.target}" if str(languages) else "(languages not recorded)"
     )
-    origin = (
-        f"imported into Cotext from {_origin(facts.imported)}" if facts.imported else "trained with Cotext"
-    )
-    return (
-        f"A translation system {pair}, {origin}. It translates documents sentence by sentence, "
-        "and returns as many sentences as it receives."
-    )
+    origin, longer = "trained with Cotext", "It was trained on rows of up to "
+    longer += f"{facts.config.view.max_tokens} tokens a side; longer"
+    if facts.imported:
+        origin, longer = f"imported into Cotext from {_origin(facts.imported)}", "Longer"
+    return f"""---
+{yaml.safe_dump(head, sort_keys=False)}---
 
+# {facts.name}
 
-def _loading(facts: CardFacts) -> str:
-    return f"""## How to load it
+A translation system {pair}, {origin}. It translates documents sentence by sentence, and returns as many \
+sentences as it receives.
+
+## How to load it
 
 ```python
 import cotext
@@ -291,7 +262,28 @@ print(translator.translate(["The first sentence.", "The second sentence."]))
 ```
 
 Run it where this folder lies, or name the repository (`owner/{facts.name}`) once it is on the hub. Weights
-are safetensors and the rest is text: loading runs no code of this folder."""
+are safetensors and the rest is text: loading runs no code of this folder.
+
+## System
+
+{_table(("", ""), _system(facts))}
+
+## Training data
+
+{_data(facts)}
+
+## Scores
+
+{_scores(facts)}
+
+## Intended use and limits
+
+For documents like those of the training data, in the languages named above.
+
+- {longer} sentences are translated up to {decode.max_source_tokens} tokens, and longer ones refused.
+- Translations may be wrong, leave words out or add some; nothing marks the ones that are.
+- Evaluation by people, and tests for harmful or biased output: {NOT_RECORDED}.
+"""
 
 
 def _system(facts: CardFacts) -> Iterator[tuple[str, str]]:
@@ -335,7 +327,8 @@ def _data(facts: CardFacts) -> str:
     rows.append(("prepared as", _cell(facts.data.get("folder") or NOT_RECORDED)))
     checksums = facts.data.get("checksums", {})
     rows += [(f"SHA-256 of {_cell(name)}", _code(digest)) for name, digest in sorted(checksums.items())]
-    return f"{_table(('', ''), rows)}\n\n{SOURCES_UNKNOWN}"
+    sources = "Where the texts come from, their licences and how they were chosen"
+    return f"{_table(('', ''), rows)}\n\n{sources}: {NOT_RECORDED}."
 
 
 def _scores(facts: CardFacts) -> str:
@@ -343,21 +336,6 @@ def _scores(facts: CardFacts) -> str:
         return f"Test scores and contrastive accuracies: {NOT_RECORDED}."
     rows = [(f.title, f.what, f"{f.value:.2f}", _code(f.signature)) for f in facts.figures]
     return _table(("metric or suite", "of", "value", "signature"), rows)
-
-
-def _limits(facts: CardFacts) -> str:
-    config = facts.config
-    rows = f"It was trained on rows of up to {config.view.max_tokens} tokens a side; longer"
-    return "\n".join(
-        [
-            "For documents like those of the training data, in the languages named above.",
-            "",
-            f"- {'Longer' if facts.imported else rows} sentences are "
-            f"translated up to {config.decode.max_source_tokens} tokens, and longer ones refused.",
-            "- Translations may be wrong, leave words out or add some; nothing marks the ones that are.",
-            f"- Evaluation by people, and tests for harmful or biased output: {NOT_RECORDED}.",
-        ]
-    )
 
 
 def _table(head: Sequence[str], rows: Iterator[tuple[str, ...]] | Sequence[tuple[str, ...]]) -> str:
