@@ -83,9 +83,6 @@ def test_a_changed_member_leaves_the_others_as_they_are(make) -> None:
     assert described(changed) == described(content)
     again = Archive(changed, "y.zip")
     assert {name: again.read(name) for name in again.names} == {**MEMBERS, "a/b.xml": b"<a>other</a>"}
-    first, second = (zipfile.ZipFile(io.BytesIO(each)) for each in (content, changed))
-    for name in ("mimetype", "grün.png"):
-        assert first.getinfo(name).compress_size == second.getinfo(name).compress_size
 
 
 @settings(max_examples=50)

@@ -21,7 +21,7 @@ from typing import Any, Self
 NUMBERED = re.compile(r"\[(\d+)\]\s*(.*)")
 
 # What goes wrong on the way, whatever was asked.
-STATUS = {"400": 400, "401": 401, "403": 403, "404": 404, "429": 429, "500": 500, "502": 502, "503": 503}
+STATUS = ("400", "401", "403", "404", "429", "500", "503")
 TRANSPORT = (*STATUS, "timeout", "drip", "disconnect", "given")
 # Answers of the right form with a wrong content ...
 TYPES: Mapping[str, Callable[[dict[str, Any]], Any]] = {
@@ -227,7 +227,7 @@ class _Handler(BaseHTTPRequestHandler):
             wait = fault.options.get("retry_after")
             headers = {} if wait is None else {"Retry-After": str(wait)}
             message = {"error": {"message": f"status {fault.name}", "type": "fake"}}
-            self._send(STATUS[fault.name], message, headers)
+            self._send(int(fault.name), message, headers)
         elif fault.name == "given":
             options = fault.options
             self._send(options.get("status", 200), options["body"], options.get("headers"))

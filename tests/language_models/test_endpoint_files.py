@@ -77,8 +77,10 @@ def test_a_name_that_the_server_gives_stays_in_its_place(tmp_path: Path, fake: F
 def test_the_same_command_sends_nothing_again(tmp_path: Path, fake: Fake, source: Path) -> None:
     assert translated(tmp_path, fake).code == 0
     first, sent = (tmp_path / "out.de").read_bytes(), len(fake.requests)
+    (tmp_path / "out.de").unlink()
     outcome = translated(tmp_path, fake)
     assert outcome.code == 2
+    assert "out.de.report.json: exists" in outcome.err
     assert "--overwrite" in outcome.err
     outcome = translated(tmp_path, fake, "--overwrite", "--json")
     assert (tmp_path / "out.de").read_bytes() == first
@@ -99,14 +101,6 @@ def test_a_job_that_fails_goes_on_and_loses_nothing(tmp_path: Path, fake: Fake, 
     assert translated(tmp_path, fake, retries=1).code == 0
     assert len(fake.requests) == sent + 1  # the first document is there
     assert (tmp_path / "out.de").read_text() == TARGET
-
-
-def test_a_file_in_the_place_of_the_report_stays(tmp_path: Path, fake: Fake, source: Path) -> None:
-    (tmp_path / "out.de.report.json").write_text("mine")
-    outcome = translated(tmp_path, fake)
-    assert outcome.code == 2
-    assert "out.de.report.json: exists" in outcome.err
-    assert not fake.requests
 
 
 def test_what_is_told_on_the_screen(tmp_path: Path, fake: Fake, source: Path) -> None:

@@ -138,6 +138,9 @@ def published_data(run: Path) -> dict[str, Any]:
 
 
 NOT_RECORDED: Final = "not recorded"
+SOURCES_UNKNOWN: Final = (
+    f"Where the texts come from, their licences and how they were chosen: {NOT_RECORDED}."
+)
 MAX_CELL: Final = 300  # characters of a cell with foreign text
 MAX_CODE: Final = 1000  # characters of a signature
 UNITS: Final = ("documents", "sentences", "source_tokens", "target_tokens")
@@ -327,8 +330,7 @@ def _data(facts: CardFacts) -> str:
     rows.append(("prepared as", _cell(facts.data.get("folder") or NOT_RECORDED)))
     checksums = facts.data.get("checksums", {})
     rows += [(f"SHA-256 of {_cell(name)}", _code(digest)) for name, digest in sorted(checksums.items())]
-    sources = "Where the texts come from, their licences and how they were chosen"
-    return f"{_table(('', ''), rows)}\n\n{sources}: {NOT_RECORDED}."
+    return f"{_table(('', ''), rows)}\n\n{SOURCES_UNKNOWN}"
 
 
 def _scores(facts: CardFacts) -> str:
