@@ -4,7 +4,7 @@ import io
 import random
 import zipfile
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -116,11 +116,17 @@ def members(content: bytes) -> dict[str, bytes]:
         return {name: file.read(name) for name in file.namelist()}
 
 
-def packed(parts: dict[str, bytes | str]) -> bytes:
+def packed(parts: Mapping[str, bytes | str], stored: str = "", comment: bytes = b"") -> bytes:
+    """An archive in which only the part `stored` is not compressed."""
     out = io.BytesIO()
-    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as file:
+    with zipfile.ZipFile(out, "w") as file:
         for name, part in parts.items():
-            file.writestr(zipfile.ZipInfo(name), part)
+            info = zipfile.ZipInfo(name, (2020, 2, 3, 4, 5, 6))
+            info.compress_type = zipfile.ZIP_STORED if name == stored else zipfile.ZIP_DEFLATED
+            info.external_attr = 0o640 << 16
+            info.comment = b"of a member"
+            file.writestr(info, part)
+        file.comment = comment
     return out.getvalue()
 
 

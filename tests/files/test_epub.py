@@ -1,12 +1,10 @@
-import zipfile
-from io import BytesIO
 from pathlib import Path
 
 from lxml import etree
 
 from cotext.files.epub import FORMAT
 from cotext.files.table import recognise
-from tests.files.faking import members, same_again, shouted, texts
+from tests.files.faking import members, packed, same_again, shouted, texts
 from tests.refusals import must_raise
 
 PAGE = """<?xml version="1.0" encoding="utf-8"?>
@@ -41,21 +39,17 @@ def page(body: str) -> str:
 
 
 def book(**parts: str) -> bytes:
-    out = BytesIO()
-    with zipfile.ZipFile(out, "w") as file:
-        file.writestr("mimetype", "application/epub+zip", zipfile.ZIP_STORED)
-        for name, part in {
-            "META-INF/container.xml": CONTAINER,
-            "OEBPS/book.opf": PACKAGE,
-            "OEBPS/text/two 2.xhtml": PAGE.format("Second"),
-            "OEBPS/text/one.xhtml": PAGE.format("First"),
-            "OEBPS/nav.xhtml": NAV,
-            "OEBPS/toc.ncx": NCX,
-            "OEBPS/x.css": "p { }",
-            **parts,
-        }.items():
-            file.writestr(name, part, zipfile.ZIP_DEFLATED)
-    return out.getvalue()
+    usual = {
+        "mimetype": "application/epub+zip",
+        "META-INF/container.xml": CONTAINER,
+        "OEBPS/book.opf": PACKAGE,
+        "OEBPS/text/two 2.xhtml": PAGE.format("Second"),
+        "OEBPS/text/one.xhtml": PAGE.format("First"),
+        "OEBPS/nav.xhtml": NAV,
+        "OEBPS/toc.ncx": NCX,
+        "OEBPS/x.css": "p { }",
+    }
+    return packed({**usual, **parts}, stored="mimetype")
 
 
 def elements(part: bytes) -> list[str]:

@@ -53,7 +53,7 @@ class _Book(Parts):
                 *(self._page(part) for part in contents if part in self.archive and part not in pages),
                 *(self.reader(part, _labels) for part in outline if part in self.archive),
             ],
-            [self.reader(self._package, _properties)],
+            [self.reader(self._package, lambda root: properties(root.iterfind("{*}metadata//*")))],
         ]
         others = [item for item in spine if item.get("media-type") not in _PAGES]
         messages = [f"{len(others)} pages are not XHTML, and not translated"] if others else []
@@ -79,10 +79,6 @@ class _Book(Parts):
 def _labels(root: "etree._Element") -> Iterator[tuple[str, Slot]]:
     for count, element in enumerate(root.iter("{*}text"), 1):
         yield f"table of contents, entry {count}", PlainSlot(element)
-
-
-def _properties(root: "etree._Element") -> Iterator[tuple[str, Slot]]:
-    return properties(root.iterfind("{*}metadata//*"))
 
 
 FORMAT: Final = FileFormat("epub", (".epub",), _recognises, lambda content, name: _Book(content, name).file())

@@ -71,20 +71,16 @@ def export_hub(
         licence = licence or str(imported["licence"])
     facts = CardFacts(
         name=out.resolve().name,
-        config=published_config(loaded.config),
+        loaded=loaded,
         recipe=recipe or loaded.config.paper,
-        signature=loaded.signature,
-        parameters=loaded.parameters,
-        pieces=loaded.tokenizer.pieces,
         data=published_data(run),
         imported=imported,
-        start_imported=noted_import(Path(init)) if (init := loaded.config.train.init) else {},
         licence=licence,
         figures=tuple(dict.fromkeys(figures)),
     )
     with new_or_same(out) as temporary:
         weights = loaded.with_states("cotext export").state_dict()
-        _write_run(temporary, run, loaded, facts.config, weights)
+        _write_run(temporary, run, loaded, published_config(loaded.config), weights)
         write_data(temporary, facts.data)
         (temporary / CARD).write_text(model_card(facts), encoding="utf-8")
 
@@ -162,21 +158,13 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class CardFacts:
-    """The facts about a published run; unknown facts are empty.
-
-    `imported`: content of import.json of the run. `start_imported`: content of import.json of the run from
-    which training started.
-    """
+    """The facts about a published run; unknown facts are empty. `imported`: content of its import.json."""
 
     name: str
-    config: Config
+    loaded: LoadedModel
     recipe: str
-    signature: str
-    parameters: int
-    pieces: int
     data: Mapping[str, Any]
     imported: Mapping[str, Any]
-    start_imported: Mapping[str, Any]
     licence: str
     figures: Sequence[Figure]
 
@@ -233,7 +221,8 @@ def _code(text: Any) -> str:
 
 def model_card(facts: CardFacts) -> str:
     """Return the card of a run: Markdown with a head in YAML."""
-    languages, decode = Languages.parse(facts.config.languages), facts.config.decode
+    config = facts.loaded.config
+    languages = Languages.parse(config.languages)
     head: dict[str, Any] = {"language": [languages.source, languages.target]} if str(languages) else {}
     if facts.licence:
         head["license"] = facts.licence
@@ -245,7 +234,7 @@ def model_card(facts: CardFacts) -> str:
         f"from {languages.source} into {languages.target}" if str(languages) else "(languages not recorded)"
     )
     origin, longer = "trained with Cotext", "It was trained on rows of up to "
-    longer += f"{facts.config.view.max_tokens} tokens a side; longer"
+    longer += f"{config.view.max_tokens} tokens a side; longer"
     if facts.imported:
         origin, longer = f"imported into Cotext from {_origin(facts.imported)}", "Longer"
     return f"""---
@@ -283,36 +272,37 @@ are safetensors and the rest is text: loading runs no code of this folder.
 
 For documents like those of the training data, in the languages named above.
 
-- {longer} sentences are translated up to {decode.max_source_tokens} tokens, and longer ones refused.
+- {longer} sentences are translated up to {config.decode.max_source_tokens} tokens, and longer ones refused.
 - Translations may be wrong, leave words out or add some; nothing marks the ones that are.
 - Evaluation by people, and tests for harmful or biased output: {NOT_RECORDED}.
 """
 
 
 def _system(facts: CardFacts) -> Iterator[tuple[str, str]]:
-    config, model = facts.config, facts.config.model
+    config, model = facts.loaded.config, facts.loaded.config.model
     yield "recipe", _cell(facts.recipe) or NOT_RECORDED
     yield "model", describe_model(model)
     yield "view", describe_cut(config.view, config.view.max_sentences)
     yield "layers", f"{model.encoder_layers} encoder, {model.decoder_layers} decoder"
     yield "dimension", f"{model.dimension:,}, feed-forward {model.feed_forward:,}, {model.heads} heads"
-    yield "parameters", f"{facts.parameters:,}"
-    yield "subwords", f"{facts.pieces:,}"
+    yield "parameters", f"{facts.loaded.parameters:,}"
+    yield "subwords", f"{facts.loaded.tokenizer.pieces:,}"
     yield "started from", _start(facts)
     yield "decoding", f"beam {config.decode.beam}, length penalty {describe_length_penalty(config.decode)}"
     yield "licence", facts.licence or NOT_RECORDED
-    yield "signature", _code(facts.signature)
+    yield "signature", _code(facts.loaded.signature)
 
 
 def _start(facts: CardFacts) -> str:
     if facts.imported:
         return f"{_origin(facts.imported)}, not trained here"
-    if not (init := _cell(facts.config.train.init)):
+    if not facts.loaded.config.train.init:
         return "fresh weights"
-    if not facts.start_imported:
-        return init
-    licence = _cell(facts.start_imported.get("licence") or NOT_RECORDED)
-    return f"{init}, an import of {_origin(facts.start_imported)} (licence {licence})"
+    start = Path(facts.loaded.config.train.init)
+    if not (imported := noted_import(start)):
+        return _cell(start.name)
+    licence = _cell(imported.get("licence") or NOT_RECORDED)
+    return f"{_cell(start.name)}, an import of {_origin(imported)} (licence {licence})"
 
 
 def _origin(imported: Mapping[str, Any]) -> str:
