@@ -83,25 +83,20 @@ class WordDialect(Dialect):
     def _child(self, child: "etree._Element") -> Iterator[Atom]:
         name = local_name(child)
         if not str(child.tag).startswith(self._prefix):
-            yield (
-                _copied((child,), _text(child, "t"))
-                if name.startswith("oMath")
-                else Atom("point", nodes=(child,))
-            )
+            yield _copied((child,), _text(child, "t") if name.startswith("oMath") else "")
         elif name == "r":
             yield from self._run(child)
         elif name in _HOLDERS:
             yield from self._holder(child, child)
-        elif name == "sdt":
-            content = child.find(self._prefix + "sdtContent")
+        elif name in ("sdt", "fldSimple"):
+            holder = child if name == "fldSimple" else child.find(self._prefix + "sdtContent")
             controls = {local_name(node) for node in child.iterfind(f"{self._prefix}sdtPr/*")}
-            if content is None or controls & _BOUND_CONTROLS:
-                yield _copied((child,), _text(child, "t"))
-            else:
-                yield from self._holder(child, content)
-        elif name == "fldSimple":
-            if _field_name(child.get(self._prefix + "instr")) in _TRANSLATED_FIELDS:
-                yield from self._holder(child, child)
+            field = _field_name(child.get(self._prefix + "instr"))
+            is_translated = (
+                field in _TRANSLATED_FIELDS if name == "fldSimple" else not controls & _BOUND_CONTROLS
+            )
+            if holder is not None and is_translated:
+                yield from self._holder(child, holder)
             else:
                 yield _copied((child,), _text(child, "t"))
         elif name.endswith("Start") or name.endswith("End"):

@@ -219,8 +219,3 @@ def recognises(head: bytes, folder: bytes) -> bool:
     if head.startswith(_COMPOUND):
         return True
     return head.startswith(b"PK\3\4") and bool(re.search(rb"PK\x03\x04[\s\S]{26}" + folder, head))
-
-
-def relation_of(node: "etree._Element") -> str:
-    """Return the relationship id of an element: the value of its attribute `id` in any namespace."""
-    return next((str(value) for key, value in node.items() if str(key).endswith("}id")), "")

@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from cotext.files.blocks import FileFormat
-from cotext.files.parts import Package, PartReader, PartsFile, PlainSlot, Slot, recognises, relation_of
+from cotext.files.parts import Package, PartReader, PartsFile, PlainSlot, Slot, recognises
 from cotext.files.runs import Atom, Dialect, Paragraph, look_of
 from cotext.runtime.xml import local_name, lxml_etree, namespace_of, taken
 
@@ -90,7 +90,8 @@ def _slides(package: Package) -> list[str]:
     """Return the slides in the order of the show, each once."""
     targets = {key: part for key, kind, part in package.relations(package.main) if kind == "slide"}
     root = package.root(package.main)
-    keys = [relation_of(node) for node in root.iterfind("{*}sldIdLst/{*}sldId")]
+    nodes = root.iterfind("{*}sldIdLst/{*}sldId")
+    keys = (str(value) for node in nodes for name, value in node.items() if str(name).endswith("}id"))
     return list(dict.fromkeys(targets[key] for key in keys if key in targets))
 
 

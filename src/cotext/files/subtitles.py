@@ -58,13 +58,12 @@ _DOTS = re.compile(r"(?:\.\.\.|…)[\"'”’»)]*\Z")
 class Syntax:
     """The syntax of cues: tags, line breaks and escapes.
 
-    `marks` has the groups "tag" and "break". `enclosing`: names of tags that enclose text. `speaker`: the tag
-    that names the next speaker, or empty. `read` and `write` decode and encode a text.
+    `marks` has the groups "tag" and "break". `enclosing`: names of tags that enclose text; `v` names the next
+    speaker. `read` and `write` decode and encode a text.
     """
 
     marks: re.Pattern[str]
     enclosing: frozenset[str]
-    speaker: str
     read: Callable[[str], str]
     write: Callable[[str], str]
 
@@ -119,7 +118,7 @@ def parts_of(content: str, cue: Cue, syntax: Syntax) -> Iterator[Part]:
     dashes = sum(bool(_DASH.match(_visible(line))) for line in lines) > 1
     for number, line in enumerate(lines):
         dialogue = dashes or (number > 0 and bool(_END.search(_visible(lines[number - 1]).rstrip())))
-        kind = _kind(line, dialogue, syntax)
+        kind = _kind(line, dialogue)
         before = groups[-1][0] if groups else "sound"
         if before != "sound" and (kind == "" or kind == before == "song"):
             groups[-1][1].extend(line)
@@ -153,12 +152,12 @@ def _visible(items: Sequence[Item]) -> str:
     return "".join(item.text for item in items if item.kind == "text")
 
 
-def _kind(line: Sequence[Item], dialogue: bool, syntax: Syntax) -> str:
+def _kind(line: Sequence[Item], dialogue: bool) -> str:
     """Return the kind of part that a line begins (turn, speaker, sound, song); "" if it begins none."""
     text = _visible(line)
     if dialogue and _DASH.match(text):
         return "turn"
-    if line and line[0].kind == "open" and line[0].name == syntax.speaker:
+    if line and line[0].kind == "open" and line[0].name == "v":
         return "speaker"
     if _SOUND.fullmatch(text):
         return "sound"
@@ -190,12 +189,11 @@ def _inner(items: Sequence[Item]) -> tuple[list[Item], bool]:
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """The parts of a block, its tags in the file by key, and the keys of points between parts."""
+    """The parts of a block, and its tags in the file by key; other points are between two parts."""
 
     parts: tuple[Part, ...]
     block: Block
     raw: dict[int, tuple[str, str]]
-    borders: frozenset[int]
 
 
 def flows_of(parts: Sequence[Part], syntax: Syntax) -> Iterator[Flow]:
@@ -227,14 +225,12 @@ def _continues(before: Part, after: Part) -> bool:
 
 def _flow(parts: Sequence[Part], syntax: Syntax) -> Flow:
     raw: dict[int, tuple[str, str]] = {}
-    borders: set[int] = set()
     pieces: list[Piece] = []
     key = 0
     before = ""  # the last character
     for part in parts:
         if pieces:
             pieces += [_space(before, part.text[:1]), Point(key := key + 1)]
-            borders.add(key)
         first = key + 1  # key of the first item
         partners = {first + a: first + b for a, b in mates(part.items).items()}
         for key, item in enumerate(part.items, first):
@@ -251,7 +247,7 @@ def _flow(parts: Sequence[Part], syntax: Syntax) -> Flow:
                 raw[key] = item.text, end
     first_cue, last_cue = parts[0].cue.number, parts[-1].cue.number
     place = f"cue {first_cue}" if first_cue == last_cue else f"cues {first_cue} to {last_cue}"
-    return Flow(tuple(parts), Block(merged(pieces), place), raw, frozenset(borders))
+    return Flow(tuple(parts), Block(merged(pieces), place), raw)
 
 
 def _space(before: str, after: str) -> str:
@@ -283,12 +279,12 @@ def divided(flow: Flow, pieces: Sequence[Piece]) -> list[list[Piece]]:
 
     Elements across a border are closed before it and opened again after it.
     """
-    tokens = [p for p in pieces if not (isinstance(p, Point) and p.key in flow.borders)]
+    tokens = [p for p in pieces if not isinstance(p, Point) or p.key in flow.raw]
     text, marked = "", []
     for piece in pieces:
         if isinstance(piece, str | Copied):
             text += piece if isinstance(piece, str) else piece.text
-        elif isinstance(piece, Point) and piece.key in flow.borders:
+        elif isinstance(piece, Point) and piece.key not in flow.raw:
             marked.append(len(text))
     cuts = _cuts(text, sorted(marked), [max(1, part.cue.end - part.cue.start) for part in flow.parts])
     return _cut(tokens, cuts)
@@ -435,14 +431,12 @@ SRT: Final = Syntax(
         r"(?P<tag></?(?:i|b|u|s|font)(?:\s[^<>\r\n]*)?>|\{\\[^{}\r\n]*\})|(?P<break>\r\n|\n|\r)", re.I
     ),
     enclosing=frozenset({"i", "b", "u", "s", "font"}),
-    speaker="",
     read=str,
     write=lambda text: text.replace("-->", "→"),
 )
 VTT: Final = Syntax(
     marks=re.compile(r"(?P<tag><[^<>\r\n]*>)|(?P<break>\r\n|\n|\r)"),
     enclosing=frozenset({"i", "b", "u", "c", "v", "lang", "ruby", "rt"}),
-    speaker="v",
     read=unescaped,
     write=lambda text: html.escape(text, quote=False),
 )
