@@ -378,17 +378,14 @@ class Markup:
             following = end_of(all_tokens, index)
             self._whole(all_tokens[index:following], kept)
             return following
-        if name in self._rules.blocks or (name == "br" and self._follows_break()):
+        before = (item.name for item in reversed(self._items) if not item.blank)
+        if name in self._rules.blocks or (name == "br" and next(before, "") == "br"):
             self._flush()
         else:
             self._add("open" if token.kind == "start" else "point", token)
         if self._rules.attributes and _MAY_BE_READ.search(self._page, token.start, token.stop):
             self._attributes(token, name)
         return index + 1
-
-    def _follows_break(self) -> bool:
-        last = next((item for item in reversed(self._items) if not item.blank), None)
-        return last is not None and last.name == "br"
 
     def _is_kept(self, token: Token) -> bool:
         """Return whether attributes mark the element as not to be translated."""

@@ -253,7 +253,8 @@ class _Catalogue:
         header = self._header.forms[0].text if self._header else ""
         fields = (line.split(":", 1) for line in header.splitlines() if ":" in line)
         self._fields = {key.strip().lower(): value.strip() for key, value in fields}
-        self._forms = self._number_of_forms()
+        plurals = re.search(r"nplurals\s*=\s*(\d{1,3})", self._fields.get("plural-forms", ""))
+        self._forms = min(max(int(plurals[1]), 1), MAX_FORMS) if plurals else 0  # 0: unknown
         self._messages: list[str] = []
 
     def opened(self) -> SplicedFile:
@@ -358,11 +359,6 @@ class _Catalogue:
             parts = list(wrapped(_escaped(line), _WIDTH - 3))
             written += [f'"{part} "' for part in parts[:-1]] + [f'"{parts[-1]}"']
         return self._break.join(['""', *written])
-
-    def _number_of_forms(self) -> int:
-        """Return the number of plural forms in the header; 0 if it has none."""
-        match = re.search(r"nplurals\s*=\s*(\d{1,3})", self._fields.get("plural-forms", ""))
-        return min(max(int(match[1]), 1), MAX_FORMS) if match else 0
 
     def _header_edits(self) -> list[Edit]:
         """Return the edit that fills in the charset of a template."""

@@ -166,11 +166,6 @@ class Prompt:
     template: str
 
     @property
-    def is_numbered(self) -> bool:
-        """Whether sentences have numbers, in the prompt and in the answer."""
-        return "{sentence}" not in self.template
-
-    @property
     def digest(self) -> str:
         """Hash of the template."""
         return hashlib.sha256(self.template.encode()).hexdigest()[:8]
@@ -190,7 +185,7 @@ class Prompt:
         Raises:
             UnusableError: the answer is not usable.
         """
-        if self.is_numbered:
+        if "{sentence}" not in self.template:
             return read_numbered(answer, len(piece))
         sentence, left_out = read_plain(answer, self.endpoint.languages.target)
         return [sentence], left_out
