@@ -5,14 +5,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cotext.files.blocks import Block, Close, Copied, Open, Point
-from cotext.files.html import FORMAT, HtmlFile
+from cotext.files.html import FORMAT, Page
 from cotext.files.table import recognise
 from tests.files.faking import changed, same_again, shouted, shuffled, texts
 from tests.loops import loop_over
 from tests.refusals import must_raise
 
 
-def opened(page: str | bytes) -> HtmlFile:
+def opened(page: str | bytes) -> Page:
     return same_again(FORMAT, page.encode() if isinstance(page, str) else page)
 
 

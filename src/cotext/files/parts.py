@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from urllib.parse import unquote
 
 from cotext.files.archive import Archive
-from cotext.files.blocks import Block, Contents, Piece, shown_text
+from cotext.files.blocks import Block, Contents, OpenedFile, Piece, shown_text
 from cotext.runtime.errors import CotextError
 from cotext.runtime.xml import local_name, parse, serialised, taken
 
@@ -45,15 +45,6 @@ class PlainSlot:
             self._element.set(self._attribute, text)
 
 
-class ReadPart(Protocol):
-    """A part that has been read; `messages` describe content that is not translated."""
-
-    blocks: list[Block]
-    messages: list[str]
-
-    def written(self, blocks: Sequence[Block]) -> bytes: ...
-
-
 # Yields (location, slot) pairs under the root of a part, in reading order; messages quote the location.
 Slots = Callable[["etree._Element"], Iterable[tuple[str, Slot]]]
 
@@ -62,14 +53,14 @@ class TreePart:
     """An XML part whose text slots are found by the function `slots`."""
 
     def __init__(self, content: bytes, where: str, slots: Slots) -> None:
-        self.messages: list[str] = []
         self._content = content
         self._tree = parse(content, where)
         self._slots = [(place, slot) for place, slot in slots(self._tree.getroot()) if slot.pieces]
-        self.blocks = [Block(slot.pieces, place) for place, slot in self._slots]
+        self.contents = Contents([[Block(slot.pieces, place) for place, slot in self._slots]])
 
-    def written(self, blocks: Sequence[Block]) -> bytes:
+    def written(self, documents: Sequence[Sequence[Block]]) -> bytes:
         """Return the part with its blocks replaced; can be called once, because it changes the tree."""
+        [blocks] = documents
         for (_, slot), block in zip(self._slots, blocks, strict=True):
             if block.pieces != slot.pieces:
                 slot.write(block.pieces)
@@ -78,10 +69,10 @@ class TreePart:
 
 @dataclass(frozen=True, slots=True)
 class PartReader:
-    """The name of a part in the archive, and a function that reads its content."""
+    """The name of a part in the archive, and a function that reads its content as one document."""
 
     name: str
-    read: Callable[[bytes], ReadPart]
+    read: Callable[[bytes], OpenedFile]
 
 
 class PartsFile:
@@ -98,10 +89,10 @@ class PartsFile:
             counts: list[tuple[PartReader, int]] = []
             blocks: list[Block] = []
             for reader in readers:
-                part = self._read(reader)
-                counts.append((reader, len(part.blocks)))
-                blocks += part.blocks
-                self.contents.messages.extend(f"{reader.name}: {message}" for message in part.messages)
+                contents = self._read(reader).contents
+                counts.append((reader, len(contents.documents[0])))
+                blocks += contents.documents[0]
+                self.contents.messages.extend(f"{reader.name}: {message}" for message in contents.messages)
             if blocks:
                 self._parts.append(counts)
                 self.contents.documents.append(blocks)
@@ -114,10 +105,10 @@ class PartsFile:
             for reader, count in parts:
                 given = list(islice(pairs, count))
                 if any(original.pieces != block.pieces for original, block in given):
-                    changed[reader.name] = self._read(reader).written([block for _, block in given])
+                    changed[reader.name] = self._read(reader).written([[block for _, block in given]])
         return self._archive.written(changed)
 
-    def _read(self, reader: PartReader) -> ReadPart:
+    def _read(self, reader: PartReader) -> OpenedFile:
         return reader.read(self._archive.read(reader.name))
 
 
