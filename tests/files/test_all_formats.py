@@ -29,6 +29,26 @@ def test_damage_is_survived(name: str) -> None:
             assert_damage_is_survived(format, content, seed, count=50)
 
 
+@loop_over(
+    ("content", "file_name", "name"),
+    [
+        (test_po.CATALOGUE, "messages", "po"),
+        ("msgid is a keyword of gettext, and msgstr too.\n", "messages", None),
+        *((content, "job", "xliff") for content in (test_xliff.FIRST, test_xliff.SECOND)),
+        *((content.encode("utf-16"), "job", "xliff") for content in (test_xliff.FIRST, test_xliff.SECOND)),
+        ("<p>About <xlif>", "job", "html"),
+        *((head, "x.bin", "html") for head in ("<!doctype html>", "\n<!-- x -->\n<html>", "<p>x")),
+        ("\ufeff<?xml version='1.0'?><html xmlns=x>", "x.bin", "html"),
+        *((head, "x.bin", None) for head in ("<tmx><header/><body>", "text <p>", "")),
+        ("# One\n\n* two\n", "a.MD", "markdown"),
+        ("# One\n\n* two\n", "a.txt", None),
+    ],
+)
+def test_formats_are_recognised(content: str | bytes, file_name: str, name: str | None) -> None:
+    found = recognise(content.encode() if isinstance(content, str) else content, file_name)
+    assert (found and found.name) == name
+
+
 def test_every_format_has_random_structures() -> None:
     assert set(STRUCTURES) == set(file_formats())
 

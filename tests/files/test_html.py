@@ -6,7 +6,6 @@ from hypothesis import strategies as st
 
 from cotext.files.blocks import Block, Close, Copied, Open, Point
 from cotext.files.html import FORMAT, Page
-from cotext.files.table import recognise
 from tests.files.faking import changed, same_again, shouted, shuffled, texts
 from tests.loops import loop_over
 from tests.refusals import must_raise
@@ -182,14 +181,6 @@ def test_guessed_encodings_limits_and_depth() -> None:
     must_raise(r"file: 67,108,865 bytes, but the limit is 67,108,864", opened, bytes((64 << 20) + 1))
     page = f"<p>{'<b>' * 5000}deep{'</b>' * 5000} down"
     assert shout(page) == page.replace("deep", "DEEP").replace("down", "DOWN")
-
-
-def test_pages_are_recognised_by_content() -> None:
-    xhtml = "\ufeff<?xml version='1.0'?><html xmlns=x>"
-    for head in ("<!doctype html>", "\n<!-- x -->\n<html>", xhtml, "<p>x"):
-        assert recognise(head.encode(), "x.bin") is FORMAT, head
-    for head in ("<tmx><header/><body>", "text <p>", "", "<?xml version='1.0'?><xliff>"):
-        assert recognise(head.encode(), "x.bin") is not FORMAT, head
 
 
 def test_reading_takes_linear_time() -> None:

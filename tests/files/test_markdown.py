@@ -11,7 +11,6 @@ from markdown_it import MarkdownIt
 from cotext.files.blocks import Close, Copied, Open, Piece, Point
 from cotext.files.markdown import FORMAT, MarkdownReader
 from cotext.files.places import SplicedFile
-from cotext.files.table import recognise
 from tests.files.faking import changed, same_again
 from tests.loops import loop_over
 
@@ -188,14 +187,6 @@ def test_a_paragraph_of_several_lines_keeps_its_width() -> None:
     assert all(line.startswith("> ") and len(line) <= 26 for line in found)
     assert " ".join(line[2:] for line in found) == long
     assert rewritten("one two three\nsix\n", "one\n- two").splitlines() == ["one", "\\- two"]
-
-
-def test_the_name_alone_tells_that_a_text_is_markdown() -> None:
-    head = b"# One\n\n* two\n"
-    assert recognise(head, "a.txt") is None
-    assert recognise(head, "a.en") is None
-    found = recognise(head, "a.MD")
-    assert found.name == "markdown"
 
 
 def test_elements_of_html_lie_within_those_of_markdown() -> None:

@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from cotext.files.blocks import FileFormat, Piece
-from cotext.files.parts import Package, PartReader, PartsFile, PlainSlot, Slot, recognises
+from cotext.files.parts import Package, PartReader, PartsFile, PlainSlot, TreeSlot, recognises
 from cotext.files.runs import Atom, Dialect, Paragraph, look_of
 from cotext.runtime.xml import local_name, lxml_etree, namespace_of, taken
 
@@ -197,7 +197,7 @@ def _open(content: bytes, name: str) -> PartsFile:
     return PartsFile(package.archive, documents, messages)
 
 
-def _slots(root: "etree._Element", label: str) -> Iterator[tuple[str, Slot]]:
+def _slots(root: "etree._Element", label: str) -> Iterator[tuple[str, TreeSlot]]:
     """Yield paragraphs and descriptions of pictures in a part; `label`: name of the part in messages."""
     namespace = namespace_of(root)
     dialect = WordDialect(namespace)

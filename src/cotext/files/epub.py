@@ -10,7 +10,7 @@ from urllib.parse import unquote
 
 from cotext.files.blocks import FileFormat
 from cotext.files.html import Page
-from cotext.files.parts import PartReader, Parts, PartsFile, PlainSlot, Slot, properties
+from cotext.files.parts import PartReader, Parts, PartsFile, PlainSlot, TreeSlot, properties
 from cotext.runtime.errors import CotextError
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ class _Book(Parts):
                     raise CotextError(f"{self.name}: its pages are encrypted; give a book without protection")
 
 
-def _labels(root: "etree._Element") -> Iterator[tuple[str, Slot]]:
+def _labels(root: "etree._Element") -> Iterator[tuple[str, TreeSlot]]:
     for count, element in enumerate(root.iter("{*}text"), 1):
         yield f"table of contents, entry {count}", PlainSlot(element)
 

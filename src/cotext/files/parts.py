@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from lxml import etree
 
 
-class Slot(Protocol):
+class TreeSlot(Protocol):
     """A position in a tree that may contain text; `pieces` is empty if there is no text."""
 
     pieces: tuple[Piece, ...]
@@ -46,13 +46,13 @@ class PlainSlot:
 
 
 # Yields (location, slot) pairs under the root of a part, in reading order; messages quote the location.
-Slots = Callable[["etree._Element"], Iterable[tuple[str, Slot]]]
+TreeSlots = Callable[["etree._Element"], Iterable[tuple[str, TreeSlot]]]
 
 
 class TreePart:
     """An XML part whose text slots are found by the function `slots`."""
 
-    def __init__(self, content: bytes, where: str, slots: Slots) -> None:
+    def __init__(self, content: bytes, where: str, slots: TreeSlots) -> None:
         self._content = content
         self._tree = parse(content, where)
         self._slots = [(place, slot) for place, slot in slots(self._tree.getroot()) if slot.pieces]
@@ -119,7 +119,7 @@ _COMPOUND: Final = bytes.fromhex("d0cf11e0a1b11ae1")
 _PROPERTIES: Final = ("title", "subject", "description", "keywords")
 
 
-def properties(elements: "Iterable[etree._Element]") -> Iterator[tuple[str, Slot]]:
+def properties(elements: "Iterable[etree._Element]") -> Iterator[tuple[str, TreeSlot]]:
     """Yield the texts of those elements that are properties of a document, such as its title."""
     for element in elements:
         if local_name(element) in _PROPERTIES:
@@ -135,7 +135,7 @@ class Parts:
     def root(self, part: str) -> "etree._Element":
         return parse(self.archive.read(part), f"{self.name}: {part}").getroot()
 
-    def reader(self, part: str, slots: Slots) -> PartReader:
+    def reader(self, part: str, slots: TreeSlots) -> PartReader:
         """Return the reader of a part whose text slots are found by the function `slots`."""
         return PartReader(part, lambda content: TreePart(content, f"{self.name}: {part}", slots))
 

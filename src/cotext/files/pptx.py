@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from cotext.files.blocks import FileFormat
-from cotext.files.parts import Package, PartReader, PartsFile, PlainSlot, Slot, recognises
+from cotext.files.parts import Package, PartReader, PartsFile, PlainSlot, TreeSlot, recognises
 from cotext.files.runs import Atom, Dialect, Paragraph, look_of
 from cotext.runtime.xml import local_name, lxml_etree, namespace_of, taken
 
@@ -61,7 +61,7 @@ class DrawingDialect(Dialect):
                 yield Atom("point", name, nodes=(child,))
 
 
-def drawn_slots(root: "etree._Element", label: str) -> Iterator[tuple[str, Slot]]:
+def drawn_slots(root: "etree._Element", label: str) -> Iterator[tuple[str, TreeSlot]]:
     """Yield the paragraphs of shapes and the descriptions of pictures."""
     count = 0
     for element in root.iter(*(namespace + "p" for namespace in _NAMESPACES), "{*}cNvPr"):
