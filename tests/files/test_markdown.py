@@ -85,8 +85,8 @@ def test_every_construct_comes_back_with_other_text() -> None:
     ]
 
 
-def test_identity_and_line_ends() -> None:
-    for text in ("\ufeff" + PAGE, PAGE.rstrip(), "", "\n", "# \n"):
+def test_line_ends() -> None:
+    for text in ("", "\n", "# \n"):
         opened(text)
     file = opened(PAGE.replace("\n", "\r\n"))
     upper = file.written(changed(file.contents.documents, str.upper)).decode()

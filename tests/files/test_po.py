@@ -73,12 +73,6 @@ def entries(content: bytes) -> dict[str, polib.POEntry]:
     return {entry.msgid: entry for entry in polib.pofile(content.decode())}
 
 
-@pytest.mark.parametrize("ending", ["\n", "\r\n"])
-def test_its_own_blocks_give_the_file_back(ending: str) -> None:
-    same_again(FORMAT, CATALOGUE.replace("\n", ending).encode())
-    same_again(FORMAT, b"\xef\xbb\xbf" + CATALOGUE.rstrip("\n").encode())
-
-
 def test_only_msgstr_changes() -> None:
     opened = FORMAT.open(CATALOGUE.encode(), "file")
     written = upper(opened)

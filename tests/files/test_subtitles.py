@@ -91,16 +91,6 @@ def translated(text: str, table: dict[str, str]) -> str:
     return file.written([blocks]).decode()
 
 
-@loop_over("kind", FILES)
-@loop_over("ends", ["\n", "\r\n"])
-@loop_over("mark", ["", "\ufeff"])
-def test_its_own_blocks_give_the_file(kind: str, ends: str, mark: str) -> None:
-    text = mark + FILES[kind].replace("\n", ends)
-    opened(text)
-    opened(text.rstrip())
-    assert recognise(text.encode(), "file") is FORMAT
-
-
 def test_a_fraction_of_a_second_has_any_number_of_digits() -> None:
     for fraction, milliseconds in (("5", 500), ("05", 50), ("050", 50), (None, 0)):
         assert _milliseconds(("1", "2", "3", fraction)) == 3_723_000 + milliseconds

@@ -72,13 +72,6 @@ SECOND = """<?xml version="1.0"?>
 """
 
 
-@loop_over("content", [FIRST, SECOND])
-@loop_over("ending", ["\n", "\r\n"])
-def test_their_own_blocks_give_the_file_back(content: str, ending: str) -> None:
-    same_again(FORMAT, content.replace("\n", ending).encode())
-    same_again(FORMAT, b"\xef\xbb\xbf" + content.encode())
-
-
 def inner(element: etree._Element) -> str:
     text = etree.tostring(element, encoding="unicode", with_tail=False)
     return text[text.index(">") + 1 : text.rindex("<")]
