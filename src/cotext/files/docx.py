@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from cotext.files.blocks import FileFormat, Piece
+from cotext.files.blocks import FileFormat
 from cotext.files.parts import Package, PartReader, PartsFile, PlainSlot, TreeSlot, recognises
 from cotext.files.runs import Atom, Dialect, Paragraph, look_of
 from cotext.runtime.xml import local_name, lxml_etree, namespace_of, taken
@@ -211,22 +211,11 @@ def _slots(root: "etree._Element", label: str) -> Iterator[tuple[str, TreeSlot]]
                 yield f"{label}, picture {element.get('name') or ''}", PlainSlot(element, attribute)
         elif element not in others:
             count += 1
-            same = [Paragraph(twin, dialect) for twin in (element, *twins.get(element, ()))]
-            is_equal = all(paragraph.pieces == same[0].pieces for paragraph in same)
-            for slot in [_Twins(same)] if is_equal else same:
+            first, *alternatives = (Paragraph(twin, dialect) for twin in (element, *twins.get(element, ())))
+            if all(other.pieces == first.pieces for other in alternatives):
+                first.twins, alternatives = alternatives, []
+            for slot in (first, *alternatives):
                 yield f"{label}, paragraph {count}", slot
-
-
-class _Twins:
-    """Alternative paragraphs with the same text; a program shows the alternative that it supports."""
-
-    def __init__(self, same: Sequence[Paragraph]) -> None:
-        self._same = same
-        self.pieces: tuple[Piece, ...] = same[0].pieces
-
-    def write(self, pieces: Sequence[Piece]) -> None:
-        for paragraph in self._same:
-            paragraph.write(pieces)
 
 
 def _twins(root: "etree._Element", paragraph_tag: str) -> dict["etree._Element", list["etree._Element"]]:

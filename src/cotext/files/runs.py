@@ -85,11 +85,15 @@ class _Base:
 
 
 class Paragraph:
-    """A paragraph that has been read; `pieces` is empty if it has no text."""
+    """A paragraph that has been read; `pieces` is empty if it has no text.
+
+    `twins`: alternatives with the same pieces, which are written too; a program shows one of them.
+    """
 
     def __init__(self, element: "etree._Element", dialect: Dialect) -> None:
         self._element = element
         self._dialect = dialect
+        self.twins: list[Paragraph] = []
         self._atoms = _with_spaces_joined(dialect.atoms(element))
         self._bases = _bases(self._atoms)
         self._sources: dict[Tag, tuple[int, int]] = {}  # ranges of atoms
@@ -114,6 +118,8 @@ class Paragraph:
                 writer.levels.pop()
             writer.add(range(start, stop), self._atoms)
         writer.add(range(behind, len(self._atoms)), self._atoms)
+        for twin in self.twins:
+            twin.write(pieces)
 
     def _items(self) -> Iterator[Item]:
         """Yield the atoms, and elements of no width around text whose look is not the most frequent one."""
