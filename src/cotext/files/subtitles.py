@@ -26,7 +26,6 @@ from cotext.files.blocks import (
     Open,
     Piece,
     Point,
-    inner,
     mates,
     merged,
     piece_of,
@@ -170,21 +169,31 @@ def _inner(items: Sequence[Item]) -> tuple[list[Item], bool]:
     Removed are unpaired tags, pairs of tags around all items, dashes, notes, white space and line breaks. At
     least one item must have a letter or a digit.
     """
-    dashed = False
+    inner, ends, dashed = list(items), mates(items), False
+    low, high = 0, len(inner)
+
+    def outer(index: int) -> bool:
+        item = inner[index]
+        return not item.text.strip(_OUTER) if item.kind == "text" else index not in ends
+
     while True:
-        low, high = inner(items, mates(items))
-        items = list(items[low:high])
-        first, last = items[0], items[-1]
+        while outer(low):
+            low += 1
+        while outer(high - 1):
+            high -= 1
+        first = inner[low]
         if first.kind == "text":
             kept = first.text.lstrip(_OUTER)
-            if not dashed and (dash := _DASH.match(kept)):
+            if dash := _DASH.match(kept):
                 kept, dashed = kept[dash.end() :], True
-            items[0] = Item("text", "", first.stop - len(kept), first.stop, kept)
+            inner[low] = Item("text", "", first.stop - len(kept), first.stop, kept)
+        last = inner[high - 1]
         if last.kind == "text":
-            kept = items[-1].text.rstrip(_OUTER)
-            items[-1] = Item("text", "", items[-1].start, items[-1].start + len(kept), kept)
-        if items[0].text == first.text and items[-1].text == last.text:
-            return items, dashed
+            kept = last.text.rstrip(_OUTER)
+            inner[high - 1] = Item("text", "", last.start, last.start + len(kept), kept)
+        if ends.get(low) != high - 1:
+            return inner[low:high], dashed
+        low, high = low + 1, high - 1
 
 
 @dataclass(frozen=True, slots=True)
