@@ -4,8 +4,9 @@ import io
 import random
 import zipfile
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from cotext.files.blocks import Block, Close, Copied, FileFormat, Open, OpenedFile, Piece, Point, merged
 from cotext.runtime.errors import CotextError
@@ -31,11 +32,18 @@ def upper(opened: OpenedFile) -> bytes:
     return opened.written(changed(opened.contents.documents, str.upper))
 
 
-def same_again(format: FileFormat, content: bytes) -> OpenedFile:
-    """The file opened, after it has been seen to come back byte for byte."""
+def same_again(format: FileFormat, content: bytes) -> Any:
+    """The file opened, after it has been seen to come back byte for byte; its blocks are well-formed."""
     opened = format.open(content, "file")
     assert opened.written(opened.contents.documents) == content
+    if format.name != "markdown":  # whose paragraphs may be pictures alone
+        assert_well_formed(opened)
     return opened
+
+
+def reread(format: FileFormat, opened: OpenedFile) -> OpenedFile:
+    """The file written with its text in capitals, and opened."""
+    return format.open(opened.written(shouted(opened.contents.documents)), "written")
 
 
 def shuffled(block: Block, draw: random.Random) -> Block:
@@ -109,11 +117,17 @@ def members(content: bytes) -> dict[str, bytes]:
         return {name: file.read(name) for name in file.namelist()}
 
 
-def packed(parts: dict[str, bytes | str]) -> bytes:
+def packed(parts: Mapping[str, bytes | str], stored: str = "", comment: bytes = b"") -> bytes:
+    """An archive in which only the part `stored` is not compressed."""
     out = io.BytesIO()
-    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as file:
+    with zipfile.ZipFile(out, "w") as file:
         for name, part in parts.items():
-            file.writestr(zipfile.ZipInfo(name), part)
+            info = zipfile.ZipInfo(name, (2020, 2, 3, 4, 5, 6))
+            info.compress_type = zipfile.ZIP_STORED if name == stored else zipfile.ZIP_DEFLATED
+            info.external_attr = 0o640 << 16
+            info.comment = b"of a member"
+            file.writestr(info, part)
+        file.comment = comment
     return out.getvalue()
 
 

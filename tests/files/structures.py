@@ -93,15 +93,8 @@ def docx(draw: random.Random) -> tuple[bytes, str]:
 def epub(draw: random.Random) -> tuple[bytes, str]:
     def piece(depth: int = 0) -> str:
         inner = words(draw) if depth > 2 else "".join(piece(depth + 1) for _ in range(draw.randint(0, 3)))
-        kinds = [
-            "{}",
-            "<b>{}</b>",
-            "<a href='x'>{}</a>",
-            "<br/>",
-            "<span>{}</span> ",
-            "<img src='x' alt='x'/>",
-        ]
-        return draw.choice([words(draw), " ", *(kind.format(inner) for kind in kinds), "&#160;&amp;"])
+        kinds = "{}|<b>{}</b>|<a href='x'>{}</a>|<br/>|<span>{}</span> |<img src='x' alt='x'/>|&#160;&amp;| "
+        return draw.choice([words(draw), *(kind.format(inner) for kind in kinds.split("|"))])
 
     body = f"<p>{''.join(piece() for _ in range(5))}</p><div>{piece()}<p>{piece()}</p>{piece()}</div>"
     return test_epub.book(**{"OEBPS/text/one.xhtml": test_epub.page(body)}), "a.epub"
@@ -130,20 +123,8 @@ def subtitles(draw: random.Random) -> tuple[bytes, str]:
         line = words(draw) + draw.choice(["", ".", "?", ","])
         if draw.random() < 0.3:
             line = f"{line}{draw.choice(['%', ' '])}{words(draw)}."
-        forms = [
-            "{}",
-            "{}",
-            "<i>{}</i>",
-            "- {}",
-            "(x) {}",
-            "<b>a</b> {}",
-            "♪{}♪",
-            "{{\\an8}}{}",
-            "<i>{}",
-            "[{}",
-            "",
-        ]
-        line = draw.choice(forms).format(line)
+        forms = "{}|{}|<i>{}</i>|- {}|(x) {}|<b>a</b> {}|♪{}♪|{{\\an8}}{}|<i>{}|[{}|"
+        line = draw.choice(forms.split("|")).format(line)
         line = line.replace("%", "\n")
         if kind == "srt":
             cues.append(f"{n}\n00:00:{n:02},000 --> 00:00:{n:02},900\n{line}\n\n")
@@ -197,18 +178,10 @@ def markdown(draw: random.Random) -> tuple[bytes, str]:
 
 
 def text(draw: random.Random) -> tuple[bytes, str]:
-    parts = [
-        "{}\n",
-        "{}. {}. {}.\n",
-        "\n",
-        "* {}\n",
-        "1. {}\n",
-        "> {}\n",
-        "    {}\t{}\n",
-        "-----\n",
-        "{}\r\n",
-    ]
-    return "".join(_filled(draw, draw.choice(parts)) for _ in range(draw.randint(2, 9))).encode(), "a.txt"
+    parts = "{}\n|{}. {}. {}.\n|\n|* {}\n|1. {}\n|> {}\n|    {}\t{}\n|-----\n|{}\r\n"
+    return "".join(
+        _filled(draw, draw.choice(parts.split("|"))) for _ in range(draw.randint(2, 9))
+    ).encode(), "a.txt"
 
 
 STRUCTURES: dict[str, Callable[[random.Random], tuple[bytes, str]]] = {

@@ -7,8 +7,17 @@ import pytest
 
 from cotext.files.blocks import Job
 from cotext.files.table import file_formats, recognise
-from tests.files import enemies, structures, test_po, test_xliff
-from tests.files.faking import assert_damage_is_survived, assert_well_formed, shuffled
+from tests.files import (
+    enemies,
+    structures,
+    test_html,
+    test_markdown,
+    test_po,
+    test_subtitles,
+    test_text,
+    test_xliff,
+)
+from tests.files.faking import assert_damage_is_survived, assert_well_formed, same_again, shuffled
 from tests.files.structures import STRUCTURES
 from tests.loops import loop_over
 from tests.refusals import must_raise
@@ -27,6 +36,40 @@ def test_damage_is_survived(name: str) -> None:
         format = enemies.format_of(content, file_name, name)
         if format is not None and format.name == name:
             assert_damage_is_survived(format, content, seed, count=50)
+
+
+@loop_over(
+    ("content", "file_name", "name"),
+    [
+        (test_po.CATALOGUE, "messages", "po"),
+        ("msgid is a keyword of gettext, and msgstr too.\n", "messages", None),
+        *((content, "job", "xliff") for content in (test_xliff.FIRST, test_xliff.SECOND)),
+        *((content.encode("utf-16"), "job", "xliff") for content in (test_xliff.FIRST, test_xliff.SECOND)),
+        ("<p>About <xlif>", "job", "html"),
+        *((head, "x.bin", "html") for head in ("<!doctype html>", "\n<!-- x -->\n<html>", "<p>x")),
+        ("\ufeff<?xml version='1.0'?><html xmlns=x>", "x.bin", "html"),
+        *((head, "x.bin", None) for head in ("<tmx><header/><body>", "text <p>", "")),
+        ("# One\n\n* two\n", "a.MD", "markdown"),
+        ("# One\n\n* two\n", "a.txt", None),
+    ],
+)
+def test_formats_are_recognised(content: str | bytes, file_name: str, name: str | None) -> None:
+    found = recognise(content.encode() if isinstance(content, str) else content, file_name)
+    assert (found and found.name) == name
+
+
+@loop_over(
+    ("name", "content"),
+    [
+        *(("po", test_po.CATALOGUE), ("xliff", test_xliff.FIRST), ("xliff", test_xliff.SECOND)),
+        *(("subtitles", test_subtitles.SRT), ("subtitles", test_subtitles.VTT)),
+        *(("markdown", test_markdown.PAGE), ("prose", test_text.LETTER), ("html", test_html.PAGE)),
+    ],
+)
+def test_own_blocks_give_the_file_back(name: str, content: str) -> None:
+    for text in (content, content.replace("\n", "\r\n"), "\ufeff" + content, content.rstrip()):
+        opened = same_again(file_formats()[name], text.encode())
+        assert any(opened.contents.documents)
 
 
 def test_every_format_has_random_structures() -> None:

@@ -2,12 +2,11 @@
 
 import re
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from cotext.files.block_sentences import cut
-from cotext.files.blocks import SPACE, Block, Close, Copied, Open, Piece, Point, merged, shown_span
+from cotext.files.blocks import Block, Close, Copied, Open, Piece, Point, merged
 from cotext.files.translate_blocks import without_added_stop
 from tests.files.faking import assert_nested, elements
 from tests.files.test_tags import structures
@@ -82,15 +81,6 @@ def test_white_space_between_sentences(
 ) -> None:
     found = cut(Block(pieces), lambda t: [m.span() for m in re.finditer(r"\w+[.。]", t)])
     assert found.joined([(each,) for each in translated], language).text == text
-
-
-@given(st.text(st.sampled_from(" \t\n\f\ra\u00a0"), max_size=20))
-def test_visible_span_of_a_text_read_in_parts(text: str) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("cotext.files.blocks.PART", 4)
-        start, stop = shown_span(text)
-    assert text[start:stop] == text.strip(SPACE)
-    assert text[start:] == text.lstrip(SPACE) or not text.strip(SPACE)
 
 
 # --- Full stops that a translation has and its source has not.

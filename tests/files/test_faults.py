@@ -49,18 +49,21 @@ def test_tags(source: str, target: str, notes: list[str]) -> None:
     assert [fault.note for fault in tag_faults(source, target)] == notes
 
 
-def test_what_is_told_after_a_translation() -> None:
-    pairs = [*PAIRS, ("The garden is closed today.", "The garden is closed today."), ("Hi {0}", "Hallo")]
-    assert _message(PAIRS) == ""
-    assert _message(pairs) == "untranslated: 1 sentence (d:4); tag: 1 sentence (d:5)"
-
-
 def test_equal_lines_are_untranslated_only_if_their_words_are_translated_elsewhere() -> None:
+    assert _message(PAIRS) == ""
+    pairs = [*PAIRS, ("The garden is closed today.", "The garden is closed today."), ("Hi {0}", "Hallo")]
+    assert _message(pairs) == "untranslated: 1 sentence (d:4); tag: 1 sentence (d:5)"
     same = [("Type image jpeg", "Type image jpeg"), ("Type image png", "Type image png")]
     assert _message([*PAIRS, *same]) == ""
     # If most of the text is equal, there is no other evidence.
     left = [*((source, source) for source, _ in PAIRS), ("The shop is open.", "Der Laden ist offen.")]
     assert _message(left) == "untranslated: 3 sentences (d:1, d:2, d:3)"
+
+
+def kinds(*pairs: tuple[str, str], languages: tuple[str, str] = ("", "de")) -> list[list[str]]:
+    """The kinds of faults of pairs among others."""
+    checks = Checks([*PAIRS, *pairs], languages)
+    return [[fault.kind for fault in checks.faults(len(PAIRS) + n)] for n in range(len(pairs))]
 
 
 def test_one_long_sentence_is_too_little_to_tell_languages_apart() -> None:
@@ -71,23 +74,23 @@ def test_one_long_sentence_is_too_little_to_tell_languages_apart() -> None:
     assert Checks([pair], ("", "de")).faults(0) == []
 
 
-def test_code_that_stays_as_it_is_is_no_fault() -> None:
+def test_what_may_stay_as_it_is_is_no_fault() -> None:
     # "mv", "cp" and names of files are kept everywhere.
-    pairs = [(f"mv a{n}.txt cp target", f"mv a{n}.txt cp target") for n in range(4)]
-    checks = Checks([*PAIRS, *pairs], ("", "de"))
+    code = [(f"mv a{n}.txt cp target", f"mv a{n}.txt cp target") for n in range(4)]
+    checks = Checks([*PAIRS, *code], ("", "de"))
     assert not any(checks.faults(number) for number in range(len(PAIRS)))
-
-
-def test_lists_of_names_have_nothing_to_translate() -> None:
+    # Lists of names have nothing to translate.
     names = "Aban, Abbas, Bart, Borg, Chamil, Delphine, Electra and Galatea"
-    assert Checks([*PAIRS, (names, names)], ("", "de")).faults(3) == []
     text = "On Monday Abbas and his brother never came to our lovely village."
-    assert [fault.kind for fault in Checks([*PAIRS, (text, text)], ("", "de")).faults(3)] == ["untranslated"]
-
-
-def test_texts_that_differ_in_what_is_copied_are_not_equal() -> None:
-    pairs = [(f"see the picture images/{n}.png there", f"siehe das Bild bilder/{n}.png dort") for n in "ab"]
-    assert [Checks([*PAIRS, *pairs], ("", "de")).faults(n) for n in (3, 4)] == [[], []]
+    assert kinds((names, names), (text, text)) == [[], ["untranslated"]]
+    # Texts that differ only in what is copied are not equal.
+    pictures = [
+        (f"see the picture images/{n}.png there", f"siehe das Bild bilder/{n}.png dort") for n in "ab"
+    ]
+    assert kinds(*pictures) == [[], []]
+    # Sentences of one language.
+    pair = PAIRS[0][0], "The church is open today."
+    assert kinds(pair, languages=("en", "en")) == [[]]
 
 
 def test_of_two_equal_translations_the_one_that_fits_less_is_the_copy() -> None:
@@ -96,12 +99,6 @@ def test_of_two_equal_translations_the_one_that_fits_less_is_the_copy() -> None:
     assert kinds == [[], [], [], ["copied"]]
     checks = Checks([same, *PAIRS], ("", "de"), [-5.0, 9.0, 9.0, 9.0])
     assert [[f.kind for f in checks.faults(n)] for n in range(4)] == [["copied"], [], [], []]
-
-
-def test_sentences_of_one_language_may_stay_as_they_are() -> None:
-    pairs = [*PAIRS[1:], (PAIRS[0][0], PAIRS[0][0])]
-    kinds = [[f.kind for f in Checks(pairs, pair).faults(2)] for pair in (("en", "de"), ("en", "en"))]
-    assert kinds == [["untranslated"], []]
 
 
 def test_content_that_a_translation_lacks() -> None:
@@ -132,14 +129,14 @@ def test_places_are_counted_by_sentence_and_those_of_links_by_link() -> None:
 
 
 def test_a_small_number_that_became_another_is_a_fault() -> None:
-    def notes(source: str, target: str) -> list[str]:
-        checks = Checks([*PAIRS, (source, target)], ("", "de"))
-        return [fault.note for fault in checks.faults(len(PAIRS)) if fault.kind == "number"]
-
-    assert notes("Take 2 of the 5 pills.", "Nimm 3 der 5 Tabletten.") == ["2 has become 3"]
-    assert notes("Take 2 of the 5 pills.", "Nimm zwei der 5 Tabletten.") == []
-    assert notes("Chapter 2, page 5.", "Seite 5, Kapitel 2.") == []
-    assert notes("At 5:30 in room 07.", "Um 5.30 Uhr in Raum 7.") == []
+    pills = ("Take 2 of the 5 pills.", "Nimm 3 der 5 Tabletten.")
+    assert [fault.note for fault in Checks([*PAIRS, pills], ("", "de")).faults(3)] == ["2 has become 3"]
+    for source, target in (
+        ("Take 2 of the 5 pills.", "Nimm zwei der 5 Tabletten."),
+        ("Chapter 2, page 5.", "Seite 5, Kapitel 2."),
+        ("At 5:30 in room 07.", "Um 5.30 Uhr in Raum 7."),
+    ):
+        assert kinds((source, target)) == [[]]
 
 
 def test_links_without_text() -> None:

@@ -14,8 +14,8 @@ from cotext.data.splitting import Splitter
 from cotext.data.words import consists_of
 from cotext.files.block_sentences import cut
 from cotext.files.blocks import Block, Close, Copied, Open
-from cotext.files.markdown import MarkdownFile
-from cotext.files.markdown_inline import html_mates
+from cotext.files.markdown import FORMAT as MARKDOWN
+from cotext.files.markdown import html_mates
 from cotext.files.markup import Markup
 from cotext.files.po import FORMAT as PO
 from cotext.files.table import named_format
@@ -58,16 +58,16 @@ def _written(name: str, content: bytes) -> None:
 @loop_over(
     "call",
     [
-        lambda: MarkdownFile(("---\r\n" + "a\r\n" * 1000).encode(), "a.md"),
-        lambda: MarkdownFile(("[^" * (SIZE // 4)).encode(), "a.md"),
-        lambda: MarkdownFile(("[a](" + " " * SIZE + "b((c)))").encode(), "a.md"),
+        lambda: MARKDOWN.open(("---\r\n" + "a\r\n" * 1000).encode(), "a.md"),
+        lambda: MARKDOWN.open(("[^" * (SIZE // 4)).encode(), "a.md"),
+        lambda: MARKDOWN.open(("[a](" + " " * SIZE + "b((c)))").encode(), "a.md"),
         lambda: html_mates(NESTED * (SIZE // 4)),
         lambda: html_mates(NESTED[:1] * SIZE + NESTED[2:3] * SIZE),
         lambda: _all_faults([(SAME, "Siehe die Seite danach.")] * 2000),
         lambda: missing_numbers(NUMBERS, NUMBERS.replace(" ", "7 ")),
         lambda: OWN.fullmatch("a" * SIZE),
         lambda: list(tag_faults(NUMBERED, NUMBERED.replace("a", "b"))),
-        lambda: MarkdownFile(("# a" + " " * SIZE + "b #").encode(), "a.md"),
+        lambda: MARKDOWN.open(("# a" + " " * SIZE + "b #").encode(), "a.md"),
         lambda: fragment(" " * SIZE + "a", "1", TagHandling("xml"), "text 1"),
         lambda: placeholder_spans("%(a)" + "0" * SIZE),
         lambda: placeholder_spans("-" * SIZE),
@@ -103,23 +103,6 @@ def test_time_goes_by_the_length_of_a_text(call: Callable[[], object]) -> None:
 def test_a_character_may_have_a_number_of_any_length(written: str, meant: str) -> None:
     [block] = Markup(f"<p>x {written}</p>").blocks
     assert block.text == f"x {meant}"
-
-
-@loop_over(
-    ("text", "found"),
-    [
-        ("a-b/c.d", ["a-b/c.d"]),
-        ("//a-b/c.d", ["b/c.d"]),
-        ("-/a/b", ["/a/b"]),
-        ("-/-/-/-", []),
-        ("a-/b-/c", ["/b-/c"]),
-        ("//a-/b/c", ["/b/c"]),
-        ("~/a/b and ../c/d", ["~/a/b", "../c/d"]),
-        ("%00005d %-+d", ["%00005d", "%-+d"]),
-    ],
-)
-def test_paths_and_conversions_are_those_that_they_were(text: str, found: list[str]) -> None:
-    assert [text[slice(*span)] for span in placeholder_spans(text)] == found
 
 
 def test_what_stands_before_a_word_is_seen_behind_several_ends() -> None:

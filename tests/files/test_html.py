@@ -1,18 +1,18 @@
 import random
+import re
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cotext.files.blocks import Block, Close, Copied, Open, Point
-from cotext.files.html import FORMAT, HtmlFile
-from cotext.files.table import recognise
-from tests.files.faking import assert_well_formed, changed, shouted, shuffled, texts
+from cotext.files.html import FORMAT, Page
+from tests.files.faking import changed, same_again, shouted, shuffled, texts
 from tests.loops import loop_over
 from tests.refusals import must_raise
 
 
-def opened(page: str | bytes) -> HtmlFile:
-    return FORMAT.open(page.encode() if isinstance(page, str) else page, "page.html")
+def opened(page: str | bytes) -> Page:
+    return same_again(FORMAT, page.encode() if isinstance(page, str) else page)
 
 
 def shout(page: str | bytes) -> str:
@@ -49,7 +49,6 @@ def test_a_page_is_read_in_blocks() -> None:
             *("12", "Name", "Send it", "two\n lines", "First line", "second line"),
         ]
     ]
-    assert_well_formed(file)
     [blocks] = file.contents.documents
     assert [type(piece) for piece in blocks[3].pieces if not isinstance(piece, str)] == [
         *(Open, Open, Close, Close, Open, Close, Point, Point, Point)
@@ -61,27 +60,26 @@ def test_a_page_is_read_in_blocks() -> None:
     assert file.contents.messages == said
 
 
-def test_own_blocks_give_the_page_and_changed_text_leaves_the_rest() -> None:
-    file = opened(PAGE)
-    assert file.written(file.contents.documents) == PAGE.encode()
-    assert shout(PAGE) == (
-        PAGE.replace("A  page\n &amp; more", "A PAGE &amp; MORE")
-        .replace("What it's about", "WHAT IT'S ABOUT")
-        .replace("Title&nbsp;one", "TITLE\xa0ONE")
-        .replace("She <b>sold   <i>it</i>", "SHE <b>SOLD <i>IT</i>")
-        .replace("""title='Go "on"'>here""", """title='GO "ON"'>HERE""")
-        .replace("<br>\nNext", "<br>NEXT")
-        .replace('A picture"> one', 'A PICTURE"> ONE')
-        .replace("ends &lt;here&gt;", "ENDS &lt;HERE>")
-        .replace("Unclosed <b>bold, <em>both</b> one", "UNCLOSED <b>BOLD, <em>BOTH</b> ONE")
-        .replace("<li>One", "<li>ONE")
-        .replace("Three <code>f(x)</code> is", "THREE <code>f(x)</code> IS")
-        .replace("<td>Cell", "<td>CELL")
-        .replace("placeholder=Name", 'placeholder="NAME"')
-        .replace("Send it", "SEND IT")
-        .replace("two\n lines", "TWO\n LINES")
-        .replace("First line<br><br>second line", "FIRST LINE<br><br>SECOND LINE")
+def test_changed_text_leaves_the_rest() -> None:
+    expected = PAGE
+    for before, after in (
+        ("A  page\n &amp;", "A page &amp;"),
+        ("Title&nbsp;one", "Title\xa0one"),
+        ("sold   <i>", "sold <i>"),
+        ("<br>\nNext", "<br>Next"),
+        ("here&gt;.", "here>."),
+        ("=Name", '="Name"'),
+    ):
+        expected = expected.replace(before, after)
+    written = shout(PAGE)
+    assert written.lower() == expected.lower()
+    kept = re.findall(
+        r"<!--.*-->|<style.*</head>|<li translate.*?Two|<code.*?>|notranslate.*Cotext|<pre.*", PAGE
     )
+    for part in (*kept, "<!DOCTYPE html>", "content=nobody", 'href="a?b=1&c=2"', "value=kept"):
+        assert part in written
+    for part in ("<b>SOLD <i>IT</i></b>", """title='GO "ON"'>HERE""", 'alt="A PICTURE"> ONE', '="SEND IT"'):
+        assert part in written
 
 
 def test_elements_may_move() -> None:
@@ -121,8 +119,6 @@ def test_elements_may_move() -> None:
 def test_malformed_pages(page: str, expected: list[str]) -> None:
     file = opened(page)
     assert texts(file) == [expected]
-    assert_well_formed(file)
-    assert file.written(file.contents.documents) == page.encode()
     capitals = [block.text for block in shouted(file.contents.documents)[0]]
     assert texts(opened(shout(page))) == [capitals]
 
@@ -144,9 +140,6 @@ WORDS = st.sampled_from(
 @given(st.lists(WORDS, max_size=30).map("".join), st.randoms(use_true_random=False))
 def test_any_page(page: str, draw: random.Random) -> None:
     file = opened(page)
-    content = page.encode()
-    assert_well_formed(file)
-    assert file.written(file.contents.documents) == content
     # Other words of the same kind: the rest of the page is as it was.
     upper = changed(file.contents.documents, str.upper)
     assert texts(opened(file.written(upper))) == [[block.text for block in upper[0]]]
@@ -176,7 +169,6 @@ def test_any_page(page: str, draw: random.Random) -> None:
 def test_encodings(content: bytes, expected: str, written: bytes | None) -> None:
     file = opened(content)
     assert texts(file) == [[expected]]
-    assert file.written(file.contents.documents) == content
     if written:
         assert file.written(changed(file.contents.documents, lambda text: text + " € ☃")).endswith(written)
     else:  # a byte that is no character of the encoding is a point, which comes back
@@ -186,23 +178,13 @@ def test_encodings(content: bytes, expected: str, written: bytes | None) -> None
 def test_guessed_encodings_limits_and_depth() -> None:
     [guessed] = opened("<p>grün</p>".encode("latin-1")).contents.messages
     assert guessed == "no encoding is declared, and the page is not UTF-8: read as windows-1252"
-    must_raise(r"page\.html: 67,108,865 bytes, but the limit is 67,108,864", opened, bytes((64 << 20) + 1))
+    must_raise(r"file: 67,108,865 bytes, but the limit is 67,108,864", opened, bytes((64 << 20) + 1))
     page = f"<p>{'<b>' * 5000}deep{'</b>' * 5000} down"
     assert shout(page) == page.replace("deep", "DEEP").replace("down", "DOWN")
-
-
-def test_pages_are_recognised_by_content() -> None:
-    xhtml = "\ufeff<?xml version='1.0'?><html xmlns=x>"
-    for head in ("<!doctype html>", "\n<!-- x -->\n<html>", xhtml, "<p>x"):
-        assert recognise(head.encode(), "x.bin") is FORMAT, head
-    for head in ("<tmx><header/><body>", "text <p>", "", "<?xml version='1.0'?><xliff>"):
-        assert recognise(head.encode(), "x.bin") is not FORMAT, head
 
 
 def test_reading_takes_linear_time() -> None:
     """Pages that would take minutes if unclosed marks and elements were searched for again and again."""
     unclosed = ("<b>", "</b>", "<span translate=no>", "<svg>", "<title>", "<p title='a'>")
     for piece in ('<a b="', "<!--", "&", *unclosed):
-        page = piece * (200_000 // len(piece))
-        file = opened(page)
-        assert file.written(file.contents.documents) == page.encode()
+        opened(piece * (200_000 // len(piece)))

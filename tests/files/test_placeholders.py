@@ -16,10 +16,7 @@ from tests.loops import loop_over
 from tests.tiny import PlainWordTokenizer
 
 FOUND = {
-    "See https://a.example/c?d=1&e=%20f, or www.b.example.": [
-        "https://a.example/c?d=1&e=%20f",
-        "www.b.example",
-    ],
+    "See https://a.example/c?d=1&e=%20f, or www.b.com.": ["https://a.example/c?d=1&e=%20f", "www.b.com"],
     "(see https://x.org/y_(z)).": ["https://x.org/y_(z)"],
     "Write to ann.b@mail.example.org!": ["ann.b@mail.example.org"],
     "{0} of {name}, {price:.2f} and {{x}}": ["{0}", "{name}", "{price:.2f}", "{{x}}"],
@@ -31,6 +28,9 @@ FOUND = {
     '<x id="1"/> is <b>bold</b> &amp; &#160;': ['<x id="1"/>', "<b>", "</b>", "&amp;", "&#160;"],
     r"In /etc/hosts, C:\Users\x and src/a_b/c.py": ["/etc/hosts", r"C:\Users\x", "src/a_b/c.py"],
     "%PATH% and __INIT__": ["%PATH%", "__INIT__"],
+    "a-b/c.d //a-b/c.e -/a/b -/-/-/-": ["a-b/c.d", "b/c.e", "/a/b"],
+    "a-/b-/c //a-/b/c ~/a/b and ../c/d": ["/b-/c", "/b/c", "~/a/b", "../c/d"],
+    "%00005d %-+d": ["%00005d", "%-+d"],
 }
 TRAPS = [
     "50 % der Leute",
@@ -77,15 +77,8 @@ def test_a_stand_in_is_what_the_tokenizer_can_write_and_the_sentence_does_not_ho
     tokenizer = SentencePieceTokenizer.train(
         ["a neu X1 X2 X3 haus"] * 3, TokenizerSettings(byte_fallback=False)
     )
-    pieces: list[Piece] = [
-        "X1 ",
-        Copied(0, "{0}"),
-        " neu ",
-        Copied(1, "haus"),
-        Copied(2, "{1}"),
-        Copied(3, "{0}"),
-    ]
-    found = shown(pieces, tokenizer)
+    copied = [Copied(key, text) for key, text in enumerate(("{0}", "haus", "{1}", "{0}"))]
+    found = shown(["X1 ", copied[0], " neu ", *copied[1:]], tokenizer)
     assert found[1] == "haus"
     assert found[0] == found[3]
     assert found[0] != found[2]

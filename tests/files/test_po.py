@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from cotext.files.blocks import Block, Copied, Job, OpenedFile, Point
 from cotext.files.po import FORMAT
-from cotext.files.table import recognise
 from tests.files.faking import changed, same_again, texts, upper
 from tests.loops import loop_over
 from tests.refusals import must_raise
@@ -72,19 +71,6 @@ msgstr ""
 
 def entries(content: bytes) -> dict[str, polib.POEntry]:
     return {entry.msgid: entry for entry in polib.pofile(content.decode())}
-
-
-def test_it_is_recognised_by_content() -> None:
-    found = recognise(CATALOGUE.encode(), "messages")
-    assert found.name == "po"
-    assert found.bilingual
-    assert not FORMAT.recognises(b"msgid is a keyword of gettext, and msgstr too.\n")
-
-
-@pytest.mark.parametrize("ending", ["\n", "\r\n"])
-def test_its_own_blocks_give_the_file_back(ending: str) -> None:
-    same_again(FORMAT, CATALOGUE.replace("\n", ending).encode())
-    same_again(FORMAT, b"\xef\xbb\xbf" + CATALOGUE.rstrip("\n").encode())
 
 
 def test_only_msgstr_changes() -> None:

@@ -5,7 +5,7 @@ from pptx.util import Inches
 
 from cotext.files.pptx import FORMAT
 from cotext.files.table import recognise
-from tests.files.faking import assert_well_formed, packed, shape, shouted, texts
+from tests.files.faking import packed, reread, same_again, shape, shouted, texts
 from tests.files.test_docx import relations
 from tests.loops import loop_over
 from tests.refusals import must_raise
@@ -53,15 +53,10 @@ NUMBER = '<a:fld type="slidenum"><a:rPr/><a:t>7</a:t></a:fld>'
     ],
 )
 def test_what_a_paragraph_holds(body: str, expected: str) -> None:
-    content = presentation(body)
-    file = FORMAT.open(content, "a.pptx")
-    assert_well_formed(file)
+    file = same_again(FORMAT, presentation(body))
     assert [shape(block) for block in file.contents.documents[0]] == [expected]
-    assert file.written(file.contents.documents) == content
-    again = FORMAT.open(file.written(shouted(file.contents.documents)), "b.pptx")
-    assert list(map(shape, again.contents.documents[0])) == list(
-        map(shape, shouted(file.contents.documents)[0])
-    )
+    again, loud = reread(FORMAT, file).contents.documents[0], shouted(file.contents.documents)[0]
+    assert list(map(shape, again)) == list(map(shape, loud))
 
 
 def real() -> bytes:
@@ -85,7 +80,7 @@ def real() -> bytes:
 def test_a_presentation_of_another_library_opens_there_again() -> None:
     content = real()
     assert recognise(content[: 256 << 10], "a.bin") is FORMAT
-    file = FORMAT.open(content, "a.pptx")
+    file = same_again(FORMAT, content)
     assert texts(file) == [
         [
             *("Slide number 1", "A point in bold", "A cell", "Say it 1 times"),
@@ -93,7 +88,6 @@ def test_a_presentation_of_another_library_opens_there_again() -> None:
         ],
         ["A talk", "generated using python-pptx"],
     ]
-    assert file.written(file.contents.documents) == content
     again = pptx.Presentation(BytesIO(file.written(shouted(file.contents.documents))))
     paragraph = again.slides[1].placeholders[1].text_frame.paragraphs[0]
     assert [(run.text, run.font.bold) for run in paragraph.runs] == [("A POINT ", None), ("IN BOLD", True)]

@@ -7,7 +7,6 @@ from lxml import etree
 
 from cotext.files.blocks import Block, Close, Copied, Job, Open, Point
 from cotext.files.places import Element
-from cotext.files.table import recognise
 from cotext.files.xliff import FORMAT
 from tests.files.faking import changed, same_again, texts, upper
 from tests.loops import loop_over
@@ -71,21 +70,6 @@ SECOND = """<?xml version="1.0"?>
  </file>
 </xliff>
 """
-
-
-def test_they_are_recognised_by_content() -> None:
-    for content in (FIRST, SECOND):
-        for encoding in ("utf-8", "utf-16"):
-            found = recognise(content.encode(encoding), "job")
-            assert found.name == "xliff"
-    assert not FORMAT.recognises(b"<p>About <xlif>")
-
-
-@loop_over("content", [FIRST, SECOND])
-@loop_over("ending", ["\n", "\r\n"])
-def test_their_own_blocks_give_the_file_back(content: str, ending: str) -> None:
-    same_again(FORMAT, content.replace("\n", ending).encode())
-    same_again(FORMAT, b"\xef\xbb\xbf" + content.encode())
 
 
 def inner(element: etree._Element) -> str:

@@ -68,8 +68,6 @@ def test_a_document_type_is_not_read(tmp_path) -> None:
     ("content", "reason"),
     [
         (b"", "not well-formed"),
-        (b"<a>", "not well-formed"),
-        (b"<a/><b/>", "not well-formed"),
         (b"<a>\x00</a>", "not well-formed"),
         (b'<?xml version="1.0" encoding="nonsense"?><a/>', "not well-formed"),
         (300 * b"<a>" + 300 * b"</a>", "not well-formed"),

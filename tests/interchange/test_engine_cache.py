@@ -11,7 +11,6 @@ import torch
 from safetensors import safe_open
 
 import cotext as face
-from cotext.config.recipe import parse_config
 from cotext.data.documents import Document
 from cotext.data.formats import write_documents
 from cotext.data.tokenizer import Tokenizer
@@ -26,7 +25,15 @@ from cotext.runtime.version import __version__
 from cotext.translation.open import OpenedRun, open_run
 from cotext.translation.signature import scoring_signature, signature_entries
 from tests.command_line import cotext, must_refuse, succeed
-from tests.interchange.test_engines import ENDING, SIZES, VIEWS, documents, tokenizer, translations, write
+from tests.interchange.test_engines import (
+    ENDING,
+    VIEWS,
+    config_of,
+    documents,
+    tokenizer,
+    translations,
+    write,
+)
 from tests.killing import Moment, run_killed
 from tests.loops import loop_over
 from tests.refusals import must_raise
@@ -52,14 +59,9 @@ def of_any_size(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 @pytest.fixture
 def make(tokenizer: Tokenizer, tmp_path: Path) -> Make:
     def made(view: str = "sentence", name: str = "run", **sections: dict[str, Any]) -> Path:
-        content: dict[str, Any] = {
-            "view": VIEWS[view],
-            "model": {**SIZES, **sections.get("model", {})},
-            "train": {"threads": 1},
-            "decode": {"beam": 1, "max_ratio": 1.0, "max_extra": 6, **sections.get("decode", {})},
-        }
-        write(tmp_path / name, parse_config(content, "test"), tokenizer, ENDING)
-        return tmp_path / name
+        decode = {"beam": 1, "max_extra": 6, **sections.get("decode", {})}
+        config = config_of(view, sections.get("model", {}), decode)
+        return write(tmp_path / name, config, tokenizer, ENDING)
 
     return made
 

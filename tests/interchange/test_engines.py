@@ -109,19 +109,23 @@ def make(tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> Make
         run = folder / f"{view}-{pre_norm}-{ending}-{kind}"
         if run.exists():
             return run
-        content = {
-            "view": VIEWS[view],
-            "model": {**SIZES, "pre_norm": pre_norm, **KINDS[kind]},
-            "train": {"threads": 1},
-            "decode": {"beam": 1, "max_ratio": 1.0, "max_extra": 6},
-        }
-        write(run, parse_config(content, "test"), tokenizer, ending)
-        return run
+        config = config_of(view, {"pre_norm": pre_norm, **KINDS[kind]}, {"beam": 1, "max_extra": 6})
+        return write(run, config, tokenizer, ending)
 
     return made
 
 
-def write(run: Path, config: Config, tokenizer: Tokenizer, ending: float) -> None:
+def config_of(view: str, model: Any = {}, decode: Any = {}, **train: Any) -> Config:  # noqa: B006
+    content = {
+        "view": VIEWS[view],
+        "model": {**SIZES, **model},
+        "train": {"threads": 1, **train},
+        "decode": {"max_ratio": 1.0, **decode},
+    }
+    return parse_config(content, "test")
+
+
+def write(run: Path, config: Config, tokenizer: Tokenizer, ending: float = 0.0) -> Path:
     torch.manual_seed(0)
     model: Any = build_model(config, tokenizer.vocabulary_size, tokenizer.source_vocabulary_size)
     shake(model)
@@ -136,6 +140,7 @@ def write(run: Path, config: Config, tokenizer: Tokenizer, ending: float) -> Non
     (run / "config.yaml").write_text(dump_config(config))
     weights = model.state_dict()
     checkpoint.save_model(run / "model.safetensors", weights, config, tokenizer.fingerprint, [7])
+    return run
 
 
 @pytest.fixture(scope="module")
@@ -210,14 +215,9 @@ def test_tokenizers_of_pretrained_models(tmp_path: Path, kind: str) -> None:
         assert tokenizer.source_vocabulary_size > tokenizer.vocabulary_size
     documents = [Document(str(i), tuple(sentences(ENGLISH, 3, i))) for i in range(3)]
     for view in ("s2to2", "doc2doc"):
-        content = {
-            "view": {**VIEWS[view], "max_tokens": 200},
-            "model": {**SIZES, "separate_embeddings": kind != "languages"},
-            "train": {"threads": 1},
-            "decode": {"beam": 1, "max_ratio": 0.5, "max_extra": 6},
-        }
-        run, engine = tmp_path / view, tmp_path / f"{view}-engine"
-        write(run, parse_config(content, "test"), tokenizer, ENDING)
+        decode = {"beam": 1, "max_ratio": 0.5, "max_extra": 6}
+        config = config_of(view, {"separate_embeddings": kind != "languages"}, decode)
+        run, engine = write(tmp_path / view, config, tokenizer, ENDING), tmp_path / f"{view}-engine"
         export_engine(run, engine)
         pair = Pair(open_run(run, "cpu"), open_run(engine, "cpu"))
         assert_same(pair, documents)
@@ -394,8 +394,7 @@ def test_18_recipes_are_expressible() -> None:
 
 def test_what_cannot_be_exported_is_refused(make: Make, tokenizer: Tokenizer, tmp_path: Path) -> None:
     run = make("s2to2")
-    config = parse_config({"model": {"dimension": 16, "heads": 2, "positions": "reset"}}, "test")
-    write(tmp_path / "reset", config, tokenizer, 0)
+    write(tmp_path / "reset", config_of("sentence", {"positions": "reset"}), tokenizer)
     out = tmp_path / "engine"
     to = ("--to", "ctranslate2", "--out", out)
     must_refuse("does not support model.positions = reset", "export", tmp_path / "reset", *to)
@@ -479,13 +478,8 @@ def test_what_looks_into_a_model_refuses_an_engine(both: Both, tmp_path: Path) -
 
 
 def test_no_path_of_the_machine_is_in_a_folder(make: Make, tokenizer: Tokenizer, tmp_path: Path) -> None:
-    content = {
-        "view": VIEWS["s2to2"],
-        "model": SIZES,
-        "train": {"threads": 1, "init": "/home/someone/runs/base"},
-    }
-    run, engine = tmp_path / "run", tmp_path / "engine"
-    write(run, parse_config(content, "test"), tokenizer, 0)
+    config, engine = config_of("s2to2", init="/home/someone/runs/base"), tmp_path / "engine"
+    run = write(tmp_path / "run", config, tokenizer)
     noted = {"folder": "/home/someone/data/mix", "checksums": {"train.arrow": "0"}}
     (run / "data.json").write_text(sealed(noted) + "\n")
     export_engine(run, engine)
@@ -496,13 +490,9 @@ def test_no_path_of_the_machine_is_in_a_folder(make: Make, tokenizer: Tokenizer,
 
 
 def test_a_first_pass_is_still_found(tokenizer: Tokenizer, tmp_path: Path) -> None:
-    first, run = tmp_path / "first", tmp_path / "run"
-    content: dict[str, Any] = {"view": VIEWS["sentence"], "model": SIZES, "train": {"threads": 1}}
-    write(first, parse_config(content, "test"), tokenizer, ENDING)
-    content["view"], content["decode"] = VIEWS["s2to2"], {"first_pass": "init"}
-    content["train"]["init"] = str(first)
-    write(run, parse_config(content, "test"), tokenizer, ENDING)
-    export_engine(run, tmp_path / "engine")
+    first = write(tmp_path / "first", config_of("sentence"), tokenizer, ENDING)
+    config = config_of("s2to2", decode={"first_pass": "init"}, init=str(first))
+    export_engine(write(tmp_path / "run", config, tokenizer, ENDING), tmp_path / "engine")
     opened = open_run(tmp_path / "engine", "cpu")
     assert opened.first_pass is not None
     assert opened.first_pass.folder == first
@@ -511,12 +501,9 @@ def test_a_first_pass_is_still_found(tokenizer: Tokenizer, tmp_path: Path) -> No
 def test_how_a_run_computes_is_not_asked_of_its_engine(
     tokenizer: Tokenizer, tmp_path: Path, documents: list[Document]
 ) -> None:
-    decode = {"precision": "bfloat16", "shortlist": 5}
-    content: dict[str, Any] = {"view": VIEWS["sentence"], "model": SIZES, "train": {"threads": 1}}
-    run, engine = tmp_path / "run", tmp_path / "engine"
-    write(run, parse_config({**content, "decode": decode}, "test"), tokenizer, ENDING)
-    export_engine(run, engine)
-    assert len(translations(open_run(engine, "cpu"), documents)) == len(documents)
+    config = config_of("sentence", decode={"precision": "bfloat16", "shortlist": 5})
+    export_engine(write(tmp_path / "run", config, tokenizer, ENDING), tmp_path / "engine")
+    assert len(translations(open_run(tmp_path / "engine", "cpu"), documents)) == len(documents)
 
 
 def test_info_tells_what_an_engine_is(make: Make, tmp_path: Path) -> None:

@@ -200,19 +200,6 @@ def test_what_the_other_never_writes_has_no_probability(name: str, imports: Get)
     assert torch.equal(weight, matrix[list(foreign.symbol_rows)])
 
 
-def test_a_source_vocabulary_of_its_own(imports: Get) -> None:
-    folder, run, _ = imports("two vocabularies")
-    loaded = load_run(run)
-    named = dict(loaded.model.named_parameters())
-    own, source = loaded.tokenizer, named["embedding.source_weight"]
-    assert len(source) == own.source_vocabulary_size != own.vocabulary_size == len(named["embedding.weight"])
-    rows = json.loads((folder / "vocab.json").read_text())
-    matrix = load_file(folder / "model.safetensors")["model.encoder.embed_tokens.weight"]
-    assert torch.equal(source[own.eos], matrix[0])
-    [first, *_] = own.encode(ENGLISH[1])
-    assert any(torch.equal(source[first], matrix[row]) for row in rows.values())
-
-
 def test_without_transformers_the_import_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = marian_model(tmp_path / "there")
     monkeypatch.setattr(importing, "find_spec", lambda name: None)

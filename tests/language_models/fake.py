@@ -12,18 +12,16 @@ import json
 import re
 import threading
 import time
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from types import TracebackType
 from typing import Any, Self
 
-NUMBERED = re.compile(r"^\s*(?P<open>[\[(<#]?)(?P<number>\d+)(?P<close>[\])>.:|]+)\s*(?P<text>.*)$")
-TOKEN = re.compile(r" ?\w+| ?[^\w\s]|\s")
+NUMBERED = re.compile(r"\[(\d+)\]\s*(.*)")
 
 # What goes wrong on the way, whatever was asked.
-STATUS = {"400": 400, "401": 401, "403": 403, "404": 404, "429": 429, "500": 500, "502": 502, "503": 503}
+STATUS = ("400", "401", "403", "404", "429", "500", "503")
 TRANSPORT = (*STATUS, "timeout", "drip", "disconnect", "given")
 # Answers of the right form with a wrong content ...
 TYPES: Mapping[str, Callable[[dict[str, Any]], Any]] = {
@@ -42,15 +40,13 @@ TEXTS: Mapping[str, Callable[[Lines, Lines], str]] = {
     "merge": lambda lines, asked: (
         "\n".join([*lines[:-2], " ".join([lines[-2], _bare(lines[-1])])]) if len(lines) > 1 else lines[0]
     ),
-    "split": lambda lines, asked: "\n".join([*lines[:-1], *_halves(lines[-1])]),
+    "split": lambda lines, asked: _numbered([*map(_bare, lines[:-1]), *_halves(_bare(lines[-1]))]),
     "drop": lambda lines, asked: "\n".join(lines[1:]),
     "reorder": lambda lines, asked: "\n".join(reversed(lines)),
-    "shift": lambda lines, asked: "\n".join(
-        _numbered(line, _bare(other)) for line, other in zip(lines, [*lines[1:], lines[0]], strict=True)
-    ),
+    "shift": lambda lines, asked: _numbered(map(_bare, [*lines[1:], lines[0]])),
     "twice": lambda lines, asked: "\n".join([*lines, lines[0]]),
-    "more": lambda lines, asked: "\n".join([*lines, _numbered(lines[-1], "Noch etwas.", step=1)]),
-    "blank": lambda lines, asked: "\n".join([_numbered(lines[0], ""), *lines[1:]]),
+    "more": lambda lines, asked: "\n".join([*lines, f"[{len(lines) + 1}] Noch etwas."]),
+    "blank": lambda lines, asked: "\n".join(["[1]", *lines[1:]]),
     "bare": lambda lines, asked: "\n".join(_bare(line) for line in lines),
     "refuse": lambda lines, asked: "I'm sorry, but I can't help with translating this text.",
     "empty": lambda lines, asked: "",
@@ -93,26 +89,16 @@ class Fault:
 
 
 def asked_for(request: Request) -> Lines:
-    """The lines to translate: the last numbered lines of the question, or else its last line.
-
-    Numbers count up by one; where they do not, other lines begin.
-    """
+    """The lines to translate: those from the last line [1] of the question on, or else its last line."""
     lines = [line for line in request.question.splitlines() if line.strip()]
-    block: Lines = []
-    for line in reversed(lines):
-        found = NUMBERED.match(line)
-        if found and (not block or int(found["number"]) + 1 == _number(block[0])):
-            block.insert(0, line)
-        elif block:
-            break
-    return block or lines[-1:]
+    starts = [n for n, line in enumerate(lines) if line.startswith("[1] ")]
+    return lines[starts[-1] :] if starts else lines[-1:]
 
 
 class Fake:
-    """The server, from `with` to the end of it; the log of what it was asked; what it is to do wrong.
+    """The server; `requests` logs what it was asked.
 
-    `words` is the dictionary of sentences; what it does not know stays. With a `key`, every request has to
-    show it.
+    `words` is the dictionary of sentences; others stay. With a `key`, every request has to show it.
     """
 
     def __init__(self, words: Mapping[str, str], key: str | None = None) -> None:
@@ -133,10 +119,7 @@ class Fake:
         self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """End, and whatever waits in it."""
+    def __exit__(self, *error: object) -> None:
         self.closing.set()
         self._server.shutdown()
         self._server.server_close()
@@ -144,7 +127,6 @@ class Fake:
 
     @property
     def url(self) -> str:
-        """The address that clients of such APIs are given."""
         return f"http://127.0.0.1:{self._server.server_address[1]}/v1"
 
     def misbehave(
@@ -179,31 +161,32 @@ class Fake:
                     return fault
         return None
 
-    def begins(self, step: int) -> None:
-        """Count a request in (1) or out (-1)."""
+    @contextmanager
+    def counted(self) -> Iterator[None]:
         with self._lock:
-            self._at_once += step
+            self._at_once += 1
             self.most_at_once = max(self.most_at_once, self._at_once)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._at_once -= 1
 
     def answer(self, request: Request, fault: str | None) -> Any:
-        """The body of an answer."""
-        made = self._chat(request, fault)
-        return TYPES[fault](made) if fault in TYPES else made
-
-    def _text(self, request: Request, fault: str | None) -> str:
-        asked = asked_for(request)
-        lines = [_numbered(line, self.words.get(_bare(line), _bare(line))) for line in asked]
-        return TEXTS[fault](lines, asked) if fault in TEXTS else "\n".join(lines)
-
-    def _chat(self, request: Request, fault: str | None) -> dict[str, Any]:
         written = self._text(request, fault)
-        read, wrote = len(TOKEN.findall(request.text)), len(TOKEN.findall(written))
+        read, wrote = len(request.text.split()), len(written.split())
         message = {"role": "assistant", "content": written}
-        return {
+        made = {
             "model": request.payload.get("model", "fake"),
             "choices": [{"index": 0, "finish_reason": "stop", "message": message}],
             "usage": {"prompt_tokens": read, "completion_tokens": wrote, "total_tokens": read + wrote},
         }
+        return TYPES[fault](made) if fault in TYPES else made
+
+    def _text(self, request: Request, fault: str | None) -> str:
+        asked = asked_for(request)
+        lines = [line.removesuffix(_bare(line)) + self.words.get(_bare(line), _bare(line)) for line in asked]
+        return TEXTS[fault](lines, asked) if fault in TEXTS else "\n".join(lines)
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -215,19 +198,14 @@ class _Handler(BaseHTTPRequestHandler):
         """Answer a request, rightly or wrongly."""
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
         request = Request(self.path, dict(self.headers.items()), json.loads(body), time.monotonic())
-        self.fake.begins(1)
-        try:
+        with self.fake.counted():
             fault = self.fake.noted(request)
             if fault is not None and fault.name in TRANSPORT:
                 self._fail(fault)
             elif self.fake.key and self.headers.get("Authorization") != f"Bearer {self.fake.key}":
                 self._send(401, {"error": {"message": "Incorrect API key", "code": "invalid_api_key"}})
-            elif not self.path.startswith("/v1/"):
-                self._send(404, {"error": {"message": f"no {self.path}"}})
             else:
                 self._send(200, self.fake.answer(request, fault.name if fault else None))
-        finally:
-            self.fake.begins(-1)
 
     def log_message(self, format: str, *args: Any) -> None:
         """Nothing is printed."""
@@ -249,7 +227,7 @@ class _Handler(BaseHTTPRequestHandler):
             wait = fault.options.get("retry_after")
             headers = {} if wait is None else {"Retry-After": str(wait)}
             message = {"error": {"message": f"status {fault.name}", "type": "fake"}}
-            self._send(STATUS[fault.name], message, headers)
+            self._send(int(fault.name), message, headers)
         elif fault.name == "given":
             options = fault.options
             self._send(options.get("status", 200), options["body"], options.get("headers"))
@@ -276,32 +254,19 @@ class _Handler(BaseHTTPRequestHandler):
         self.close_connection = True
 
 
-def _number(line: str) -> int | None:
-    found = NUMBERED.match(line)
-    return int(found["number"]) if found else None
-
-
 def _bare(line: str) -> str:
-    found = NUMBERED.match(line)
-    return found["text"] if found else line
+    found = NUMBERED.fullmatch(line)
+    return found[2] if found else line
 
 
-def _numbered(like: str, text: str, step: int = 0) -> str:
-    """A text with the number of a line, or of one `step` lines further, if it has one."""
-    found = NUMBERED.match(like)
-    if not found:
-        return text
-    return f"{found['open']}{int(found['number']) + step}{found['close']} {text}"
+def _numbered(texts: Iterable[str]) -> str:
+    return "\n".join(f"[{number}] {text}" for number, text in enumerate(texts, 1))
 
 
-def _halves(line: str) -> Lines:
-    """A line as two, the second with the next number."""
-    words = _bare(line).split(" ")
+def _halves(text: str) -> Lines:
+    words = text.split(" ")
     middle = (len(words) + 1) // 2
-    return [
-        _numbered(line, " ".join(words[:middle])),
-        _numbered(line, " ".join(words[middle:]), step=1),
-    ]
+    return [" ".join(words[:middle]), " ".join(words[middle:])]
 
 
 def _with_content(answer: dict[str, Any], content: Any) -> dict[str, Any]:

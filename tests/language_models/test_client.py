@@ -1,6 +1,5 @@
 """The client: answers are kept, passing failures are waited for, and the key is seen by nobody."""
 
-import gzip
 import json
 import threading
 import time
@@ -80,35 +79,17 @@ def test_a_damaged_answer_is_asked_for_again(tmp_path: Path, fake: Fake, damage:
     assert len(fake.requests) == 2
 
 
-@pytest.mark.parametrize("fault", ["429", "500", "502", "503", "disconnect"])
+@pytest.mark.parametrize("fault", ["429", "500", "disconnect"])
 def test_passing_failures_are_waited_for(tmp_path: Path, fake: Fake, fault: str) -> None:
-    fake.misbehave(fault, times=2)
+    fake.misbehave(fault, times=1)
+    fake.misbehave("429", retry_after=0.3)
     with opened(tmp_path, fake) as client:
         assert said(client.post(asking())) == "Die Katze schläft."
         assert client.counts.sent_again == 2
         assert client.counts.all.requests == 1
     assert len(fake.requests) == 3
-
-
-def test_a_server_that_names_a_time_is_given_it(tmp_path: Path, fake: Fake) -> None:
-    fake.misbehave("429", retry_after=0.3)
-    with opened(tmp_path, fake) as client:
-        client.post(asking())
-    assert 0.3 <= fake.requests[1].at - fake.requests[0].at < 3
-
-
-def test_no_answer_loses_none(tmp_path: Path, fake: Fake) -> None:
-    with opened(tmp_path, fake) as client:
-        client.post(asking())
-        fake.misbehave("500", times=None)
-        with pytest.raises(CotextError, match="no answer after 3 attempts: status 500") as error:
-            client.post(asking("A dog barks."))
-        assert str(client.answers.folder) in str(error.value)
-        fake.behave()
-        sent = len(fake.requests)
-        client.post(asking())
-        client.post(asking("A dog barks."))
-    assert len(fake.requests) == sent + 1
+    # The server names a time, and is given it.
+    assert 0.3 <= fake.requests[2].at - fake.requests[1].at < 3
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404])
@@ -143,15 +124,6 @@ def test_an_answer_without_end_is_cut(tmp_path: Path, fake: Fake, monkeypatch: p
     monkeypatch.setattr(client_module, "MAX_ANSWER_BYTES", 100_000)
     fake.misbehave("given", times=None, body=b" " * 5_000_000)
     refused(tmp_path, fake, "an answer of more than 100,000 bytes", retries=0)
-
-
-def test_an_answer_packed_several_times_is_not_unpacked(tmp_path: Path, fake: Fake) -> None:
-    packed = gzip.compress(gzip.compress(b"{}" + b" " * 1_000_000))
-    fake.misbehave("given", body=packed, headers={"Content-Encoding": "gzip, gzip"})
-    refused(tmp_path, fake, "an unrequested encoding: 'gzip, gzip'", retries=0)
-    fake.misbehave("given", body=gzip.compress(b'{"a": 1}'), headers={"Content-Encoding": "gzip"})
-    with opened(tmp_path, fake) as client:
-        assert client.post(asking()) == {"a": 1}
 
 
 def test_a_redirection_is_not_followed(tmp_path: Path, fake: Fake) -> None:
@@ -199,20 +171,14 @@ def test_the_key_is_sent_and_shown_nowhere(tmp_path: Path, fake: Fake) -> None:
         # The model says the key, as a server that writes headers into its prompts makes it.
         fake.words["The cat sleeps."] = f"Bearer {KEY}"
         assert said(client.post(asking())) == "Bearer [key]"
-        body = json.dumps({"error": {"message": f"bad request with header Bearer {KEY}"}}).encode()
+        body = json.dumps({"error": {"message": f"bad request\n\x1b[31m with header Bearer {KEY}"}}).encode()
         fake.misbehave("given", status=400, body=body)
         with pytest.raises(RefusedRequestError) as error:
             client.post(asking("A dog barks."))
-    assert "bad request with header Bearer [key]" in str(error.value)
+    assert "bad request [31m with header Bearer [key]" in str(error.value)
     assert KEY not in f"{error.value.said} {client.endpoint!r} {client.counts!r}"
     assert all(fake.headers["Authorization"] == f"Bearer {KEY}" for fake in fake.requests)
     assert all(KEY.encode() not in path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
-
-
-def test_an_error_is_one_line(tmp_path: Path, fake: Fake) -> None:
-    body = json.dumps({"error": {"message": "busy\n\x1b[31mcotext: done\x07"}}).encode()
-    fake.misbehave("given", status=400, body=body)
-    refused(tmp_path, fake, r": status 400: busy \[31mcotext: done$")
 
 
 @pytest.mark.parametrize("status", [200, 400])
@@ -231,24 +197,6 @@ def test_a_key_that_json_writes_otherwise_is_not_kept(
     fake.misbehave("given", body=json.dumps({"a": [f"Bearer {key}"]}).encode())
     with opened(tmp_path, fake) as client:
         assert client.post(asking()) == {"a": ["Bearer [key]"]}
-
-
-def test_a_key_is_hidden_however_deep_it_is_nested(tmp_path: Path, fake: Fake) -> None:
-    """How deep is too deep differs between versions of Python."""
-    refused = []
-    for depth in (10, 900, 990, 5000, 200_000):
-        fake.misbehave("given", body=f'{{"a": {"[" * depth}"{KEY}"{"]" * depth}}}'.encode())
-        with opened(tmp_path, fake, retries=0) as client:
-            try:
-                value = client.post(asking(f"{depth}."))["a"]
-            except CotextError as error:
-                refused.append((depth, "nested too deep" in str(error)))
-                continue
-        while isinstance(value, list):
-            (value,) = value
-        assert value == "[key]"
-    assert refused[-1][0] == 200_000
-    assert all(depth >= 900 and told for depth, told in refused)
 
 
 def test_a_placeholder_for_a_key_is_a_word_like_others(
@@ -288,15 +236,6 @@ def test_an_answer_as_large_as_it_may_be_is_found_again(
     assert found.content == content
     # The first answer of two processes stays.
     assert answers.keep(request, {"a": 2}).content == content
-
-
-def test_requests_keep_to_their_pace(tmp_path: Path, fake: Fake) -> None:
-    with opened(tmp_path, fake, requests_per_minute=1200) as client:  # one in 0.05 seconds
-        began = time.monotonic()
-        for number in range(5):
-            client.post(asking(f"{number}."))
-    assert time.monotonic() - began >= 4 * 0.05
-    assert len(fake.requests) == 5
 
 
 def test_waiting_ends_when_the_job_is_given_up() -> None:

@@ -32,11 +32,8 @@ def test_other_values_lie_over_those_of_the_file(tmp_path: Path) -> None:
         ({"mdoel": 1}, "unknown key 'mdoel'; the nearest known one is 'model'"),
         ({"model": ...}, "model is missing"),
         ({"mode": "paragraph"}, "mode = 'paragraph'"),
-        ({"temperature": 3}, "temperature = 3"),
-        ({"at_once": 0}, "at_once = 0"),
         ({"endpoint": "api.example.com/v1"}, "give the address of an API"),
         ({"endpoint": "http://[::1/v1"}, "give the address of an API"),
-        ({"endpoint": "http://api..example.com/v1"}, "give the address of an API"),
         ({"endpoint": "https://user:word@example.com/v1"}, "remove them"),
         ({"endpoint": "https://example.com/v1?key=abc"}, "remove them"),
         ({"mode": "sentence", "context": 2}, "context applies only to the modes context and chunk"),
@@ -51,7 +48,6 @@ def test_other_values_lie_over_those_of_the_file(tmp_path: Path) -> None:
         ({"timeout": 400}, "timeout = 400 is longer than total_timeout = 300"),
         ({"parameters": {"stream": True}}, "parameters: stream"),
         ({"parameters": {"top_p": {1: 2}}}, "parameters"),
-        ({"parameters": {"top_p": float("inf")}}, "parameters"),
     ],
 )
 def test_what_is_wrong_is_told(tmp_path: Path, settings: dict[str, Any], message: str) -> None:

@@ -26,15 +26,18 @@ def source(tmp_path: Path) -> Path:
     return path
 
 
-def translated(folder: Path, fake: Fake, *arguments: Any, **settings: Any) -> Outcome:
+def translated(folder: Path, fake: Fake, *arguments: Any, refused: str = "", **settings: Any) -> Outcome:
+    """Translate the file, or be refused with a message."""
     endpoint = described(folder, fake.url, key=VARIABLE, **settings)
-    return cotext("translate", endpoint, folder / "test.en", "--out", folder / "out.de", *arguments)
+    outcome = cotext("translate", endpoint, folder / "test.en", "--out", folder / "out.de", *arguments)
+    assert outcome.code == (2 if refused else 0), outcome.err
+    assert refused in outcome.err
+    return outcome
 
 
 def test_a_file_and_its_report(tmp_path: Path, fake: Fake, source: Path) -> None:
     fake.misbehave("merge", when=lambda request: "dog" in request.text)
     outcome = translated(tmp_path, fake, "--json", mode="chunk", chunk=3, context=0, at_once=1)
-    assert outcome.code == 0, outcome.err
     out = tmp_path / "out.de"
     assert out.read_text() == TARGET
     told = json.loads(outcome.out)
@@ -75,10 +78,10 @@ def test_a_name_that_the_server_gives_stays_in_its_place(tmp_path: Path, fake: F
 
 
 def test_the_same_command_sends_nothing_again(tmp_path: Path, fake: Fake, source: Path) -> None:
-    assert translated(tmp_path, fake).code == 0
+    translated(tmp_path, fake)
     first, sent = (tmp_path / "out.de").read_bytes(), len(fake.requests)
-    outcome = translated(tmp_path, fake)
-    assert outcome.code == 2
+    (tmp_path / "out.de").unlink()
+    outcome = translated(tmp_path, fake, refused="out.de.report.json: exists")
     assert "--overwrite" in outcome.err
     outcome = translated(tmp_path, fake, "--overwrite", "--json")
     assert (tmp_path / "out.de").read_bytes() == first
@@ -87,26 +90,15 @@ def test_the_same_command_sends_nothing_again(tmp_path: Path, fake: Fake, source
     assert (usage["all"]["requests"], usage["now"]["requests"]) == (2, 0)
 
 
-def test_a_job_that_fails_goes_on(tmp_path: Path, fake: Fake, source: Path) -> None:
+def test_a_job_that_fails_goes_on_and_loses_nothing(tmp_path: Path, fake: Fake, source: Path) -> None:
     fake.misbehave("503", times=None, when=lambda request: "[5]" not in request.text)
-    outcome = translated(tmp_path, fake, retries=1, at_once=1)
-    assert outcome.code == 2
-    assert "no answer after 2 attempts" in outcome.err
-    assert not (tmp_path / "out.de").exists()
+    translated(tmp_path, fake, retries=1, at_once=1, refused="no answer after 2 attempts")
     assert not list(tmp_path.glob("out.de*"))
     fake.behave()
     sent = len(fake.requests)
-    assert translated(tmp_path, fake, retries=1).code == 0
+    translated(tmp_path, fake, retries=1)
     assert len(fake.requests) == sent + 1  # the first document is there
     assert (tmp_path / "out.de").read_text() == TARGET
-
-
-def test_a_file_in_the_place_of_the_report_stays(tmp_path: Path, fake: Fake, source: Path) -> None:
-    (tmp_path / "out.de.report.json").write_text("mine")
-    outcome = translated(tmp_path, fake)
-    assert outcome.code == 2
-    assert "out.de.report.json: exists" in outcome.err
-    assert not fake.requests
 
 
 def test_what_is_told_on_the_screen(tmp_path: Path, fake: Fake, source: Path) -> None:
@@ -152,8 +144,7 @@ def test_every_format_of_documents(tmp_path: Path, fake: Fake, format: str) -> N
         write_parallel(source, None, documents, format, ("en", "de"))
     else:
         write_documents(source, [Document(name, sentences) for name in "ab"], format)
-    outcome = translated(tmp_path, fake, "--format", format)
-    assert outcome.code == 0, outcome.err
+    translated(tmp_path, fake, "--format", format)
     found = [document.sentences for document in read_documents(out, format, "target")]
     assert found == [tuple(WORDS.values())] * 2
 
@@ -168,9 +159,7 @@ def test_lines_of_wmt_hand_on_instructions(tmp_path: Path, fake: Fake) -> None:
         line["instruction"] = f"Be formal in {line['doc_id']}.\n100% of it."
     source, out = tmp_path / "test.en", tmp_path / "out.de"
     source.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    outcome = translated(tmp_path, fake)
-    assert outcome.code == 0, outcome.err
-    assert "|instructions:2|" in outcome.out
+    assert "|instructions:2|" in translated(tmp_path, fake).out
     found = [json.loads(line) for line in out.read_text().splitlines()]
     assert [(line["doc_id"], line["hypothesis"]) for line in found] == [
         ("a", "<p>Er ist laut.</p>\n<p></p>"),
@@ -179,8 +168,7 @@ def test_lines_of_wmt_hand_on_instructions(tmp_path: Path, fake: Fake) -> None:
     instructed = {request.question.split("Be formal in ")[1][:14] for request in fake.requests}
     assert instructed == {"a.\n100% of it.", "c.\n100% of it."}
     source.write_text(source.read_text() + json.dumps(lines[0]) + "\n")
-    outcome = translated(tmp_path, fake, "--overwrite")
-    assert (outcome.code, "has two documents 'a'" in outcome.err) == (2, True)
+    translated(tmp_path, fake, "--overwrite", refused="has two documents 'a'")
     assert len(fake.requests) == 2
 
 
@@ -199,9 +187,7 @@ def test_lines_of_wmt_hand_on_instructions(tmp_path: Path, fake: Fake) -> None:
 def test_what_is_refused_before_anything_is_sent(
     tmp_path: Path, fake: Fake, source: Path, arguments: tuple[str, str], message: str
 ) -> None:
-    outcome = translated(tmp_path, fake, *arguments)
-    assert outcome.code == 2
-    assert message in outcome.err
+    translated(tmp_path, fake, *arguments, refused=message)
     assert not fake.requests
     assert sorted(path.name for path in tmp_path.iterdir()) == ["model.yaml", "test.en"]
 
@@ -211,9 +197,6 @@ def test_a_key_that_is_missing_or_wrong(
 ) -> None:
     fake.key = KEY
     monkeypatch.setenv(VARIABLE, "sk-another-0123456789")
-    outcome = translated(tmp_path, fake)
-    assert outcome.code == 2
-    assert f"is the key in {VARIABLE} right?" in outcome.err
+    translated(tmp_path, fake, refused=f"is the key in {VARIABLE} right?")
     monkeypatch.delenv(VARIABLE)
-    outcome = translated(tmp_path, fake)
-    assert f"{VARIABLE} is not set" in outcome.err
+    translated(tmp_path, fake, refused=f"{VARIABLE} is not set")

@@ -141,10 +141,12 @@ def test_an_answer_that_is_cut_off_is_halved_at_once(tmp_path: Path, fake: Fake)
     assert [len(lines_of(request)) for request in fake.requests] == [5, 3, 2]
 
 
-def test_a_repeat_says_what_was_wrong(tmp_path: Path, fake: Fake) -> None:
+def test_a_repeat_says_what_was_wrong_and_what_is_left_out_is_told(tmp_path: Path, fake: Fake) -> None:
     fake.misbehave("merge")
+    fake.misbehave("note")
     [found] = translated(tmp_path, fake)
-    assert found.repairs == (Repair(1, 5, "has 4 numbered lines, where 5 were asked for", AGAIN),)
+    wrong = "has 4 numbered lines, where 5 were asked for"
+    assert found.repairs == (Repair(1, 5, wrong, AGAIN), Repair(1, 5, "has a remark", LEFT_OUT))
     assert "as it has 4 numbered lines, where 5 were asked for." in fake.requests[1].question
 
 
@@ -219,12 +221,6 @@ def test_sentences_that_moved_are_asked_for_again(tmp_path: Path, fake: Fake) ->
     assert found.repairs == (Repair(1, 5, MOVED, KEPT), Repair(1, 5, MOVED, AGAIN))
 
 
-def test_what_is_left_out_is_told(tmp_path: Path, fake: Fake) -> None:
-    fake.misbehave("note")
-    [found] = translated(tmp_path, fake)
-    assert found.repairs == (Repair(1, 5, "has a remark", LEFT_OUT),)
-
-
 def test_sentences_without_a_character_are_copied_and_not_asked_for(tmp_path: Path, fake: Fake) -> None:
     document = Document("a", ("", SOURCE[0], "\u00a0", SOURCE[1], ""))
     for mode in ("document", "context"):
@@ -286,16 +282,3 @@ def test_a_refused_request_ends_the_job(tmp_path: Path, fake: Fake, monkeypatch:
     refusing(monkeypatch, 0, "", "temperature is not supported")
     with pytest.raises(RefusedRequestError):
         translated(tmp_path, fake)
-
-
-def test_a_failure_ends_the_job_and_loses_nothing(tmp_path: Path, fake: Fake) -> None:
-    documents = [Document(str(number), (f"{number} cats.", *SOURCE)) for number in range(8)]
-    fake.misbehave("500", times=None, when=lambda request: "5 cats." in request.text)
-    must_raise("no answer after 1 attempt:", translated, tmp_path, fake, *documents, retries=0, at_once=2)
-    fake.behave()
-    answered = len(list((tmp_path / "model.answers").rglob("*.json")))
-    sent = len(fake.requests)
-    found = translated(tmp_path, fake, *documents, retries=0, at_once=2)
-    assert [each.document.sentences[1:] for each in found] == [TARGET] * 8
-    assert len(fake.requests) - sent == 8 - answered
-    assert answered >= 4

@@ -18,7 +18,6 @@ GOOD = "[1] Eins.\n[2] Zwei."
         (GOOD, []),
         ("\n[1]   Eins. \n\n  [2]\tZwei.  \n\n", []),
         ("[1]: Eins.\r\n[2]: Zwei.\r\n", []),
-        (f"```\n{GOOD}\n```", ["a fence"]),
         (f"```text\n{GOOD}\n```\n", ["a fence"]),
         (f"Here is the translation:\n\n{GOOD}", ["an introduction"]),
         (f"{GOOD}\n\nNote: [2] may be “Deux”.", ["a remark"]),
@@ -35,15 +34,12 @@ def test_what_is_an_answer(answer: str, left_out: list[str]) -> None:
     [
         ("", "has no numbered lines"),
         ("I'm sorry, but I can't help with that.", "has no numbered lines"),
-        ("Eins.\nZwei.", "has no numbered lines"),
         ("1. Eins.\n2. Zwei.", "has no numbered lines"),
         ("[1] Eins. Zwei.", "has 1 numbered lines, where 2 were asked for"),
         ("[1] Eins. [2] Zwei.", "has 1 numbered lines"),
         (f"{GOOD}\n[3] Drei.", "has 3 numbered lines"),
-        (f"{GOOD}\n{GOOD}", "has 4 numbered lines"),
         ("[2] Zwei.\n[1] Eins.", "not 1, 2, 3"),
         ("[1] Eins.\n[1] Zwei.", "not 1, 2, 3"),
-        ("[0] Eins.\n[1] Zwei.", "not 1, 2, 3"),
         ("[1] Eins\nund eins.\n[2] Zwei.", "text between the numbered lines"),
         ("[1] Eins.\n```\n[2] Zwei.", "text between the numbered lines"),
         ("[1] Eins.\n[2] Zwei\nund zwei.", "text right behind"),
@@ -162,9 +158,8 @@ def test_what_a_text_holds_is_no_place_of_a_template() -> None:
 def test_the_own_prompt_says_all_of_it() -> None:
     prompt = Prompt(ENDPOINT, TEMPLATE)
     [message] = prompt.messages(PIECE)
-    assert "from English into German" in message["content"]
-    assert "[1] to [2]" in message["content"]
-    assert message["content"].endswith("\n[1] He {count}s.\n[2] {sentences}")
+    for words in ("from English into German", "[1] to [2]", "\n[1] He {count}s.\n[2] {sentences}"):
+        assert words in message["content"]
     [again] = prompt.messages(PIECE, "has no numbered lines")
     assert again["content"].endswith(message["content"])
     assert "as it has no numbered lines." in again["content"]

@@ -13,7 +13,7 @@ from cotext.cli import translate
 from cotext.data.formats import FORMATS
 from cotext.data.splitting import Splitting
 from cotext.files.blocks import Block, Close, Contents, Copied, Open, Piece, Point, merged
-from cotext.files.markdown import MarkdownFile
+from cotext.files.markdown import MarkdownReader
 from cotext.files.table import format_of, require_fitting_name
 from cotext.files.text import FORMAT
 from cotext.runtime.errors import CotextError
@@ -102,9 +102,9 @@ def test_a_report_for_each_file(world: World, folder: Path) -> None:
 def test_what_cannot_be_written_as_it_should_be_is_said(
     world: World, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(MarkdownFile, "_parsed", lambda self, place, lines: None)
+    monkeypatch.setattr(MarkdownReader, "_parsed", lambda self, place, lines: None)
     done = succeed("translate", world.run, folder / "page.md", "--out", folder / "a", "--json")
-    said = "paragraphs whose translation may contain unintended markup"
+    said = "the translation may contain unintended markup"
     assert said in done.err
     assert any(said in message for message in json.loads(done.out)["messages"])
 
@@ -133,7 +133,7 @@ def test_nothing_is_overwritten_unasked(world: World, folder: Path) -> None:
         (["notes.txt", "--out", "x", "--format", "markdwn"], "did you mean markdown?"),
         (["notes.txt", "--out", "x", "--scores", "s"], "--scores can be used only with a single corpus"),
         (["bad.txt", "none.txt", "notes.txt", "--out-dir", "y"], "none.txt: no such file"),
-        (["bad.txt", "--out", "x", "--format", "prose"], "bad.txt:1: invalid UTF-8, byte 5"),
+        (["bad.txt", "--out", "x", "--format", "prose"], "bad.txt:1: invalid utf-8, byte 5"),
         (["bad.md", "notes.txt", "--out-dir", "y"], "bad.md:1: contains a NUL character"),
         (
             ["big.txt", "--out", "x", "--format", "prose"],

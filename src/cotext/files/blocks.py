@@ -13,7 +13,6 @@ from itertools import groupby
 from types import MappingProxyType
 from typing import Final, Literal, NamedTuple, Protocol
 
-from cotext.runtime.reading import PART
 from cotext.runtime.xml import taken
 
 
@@ -219,17 +218,10 @@ class Item(NamedTuple):
 
 
 def shown_span(text: str) -> tuple[int, int]:
-    """Return start and end of the text without outer white space; (0, 0) if nothing is left.
-
-    Works in parts, because one call for megabytes of spaces blocks all other threads.
-    """
-    starts = range(0, len(text), PART)
-    shown = (at for at in starts if text[at : at + PART].strip(SPACE))
-    if (first := next(shown, None)) is None:
-        return 0, 0
-    last = next(at for at in reversed(starts) if text[at : at + PART].strip(SPACE))
-    head, tail = text[first : first + PART], text[last : last + PART]
-    return first + len(head) - len(head.lstrip(SPACE)), last + len(tail.rstrip(SPACE))
+    """Return start and end of the text without outer white space; (0, 0) if nothing is left."""
+    shown = text.strip(SPACE)
+    start = len(text) - len(text.lstrip(SPACE)) if shown else 0
+    return start, start + len(shown)
 
 
 def mates(items: Sequence[Item]) -> dict[int, int]:

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from cotext.files.blocks import FileFormat, Piece
-from cotext.files.parts import Package, PartReader, PartsFile, PlainSlot, Slot, recognises
+from cotext.files.blocks import FileFormat
+from cotext.files.parts import Package, PartReader, PartsFile, PlainSlot, TreeSlot, recognises
 from cotext.files.runs import Atom, Dialect, Paragraph, look_of
 from cotext.runtime.xml import local_name, lxml_etree, namespace_of, taken
 
@@ -83,25 +83,20 @@ class WordDialect(Dialect):
     def _child(self, child: "etree._Element") -> Iterator[Atom]:
         name = local_name(child)
         if not str(child.tag).startswith(self._prefix):
-            yield (
-                _copied((child,), _text(child, "t"))
-                if name.startswith("oMath")
-                else Atom("point", nodes=(child,))
-            )
+            yield _copied((child,), _text(child, "t") if name.startswith("oMath") else "")
         elif name == "r":
             yield from self._run(child)
         elif name in _HOLDERS:
             yield from self._holder(child, child)
-        elif name == "sdt":
-            content = child.find(self._prefix + "sdtContent")
+        elif name in ("sdt", "fldSimple"):
+            holder = child if name == "fldSimple" else child.find(self._prefix + "sdtContent")
             controls = {local_name(node) for node in child.iterfind(f"{self._prefix}sdtPr/*")}
-            if content is None or controls & _BOUND_CONTROLS:
-                yield _copied((child,), _text(child, "t"))
-            else:
-                yield from self._holder(child, content)
-        elif name == "fldSimple":
-            if _field_name(child.get(self._prefix + "instr")) in _TRANSLATED_FIELDS:
-                yield from self._holder(child, child)
+            field = _field_name(child.get(self._prefix + "instr"))
+            is_translated = (
+                field in _TRANSLATED_FIELDS if name == "fldSimple" else not controls & _BOUND_CONTROLS
+            )
+            if holder is not None and is_translated:
+                yield from self._holder(child, holder)
             else:
                 yield _copied((child,), _text(child, "t"))
         elif name.endswith("Start") or name.endswith("End"):
@@ -202,7 +197,7 @@ def _open(content: bytes, name: str) -> PartsFile:
     return PartsFile(package.archive, documents, messages)
 
 
-def _slots(root: "etree._Element", label: str) -> Iterator[tuple[str, Slot]]:
+def _slots(root: "etree._Element", label: str) -> Iterator[tuple[str, TreeSlot]]:
     """Yield paragraphs and descriptions of pictures in a part; `label`: name of the part in messages."""
     namespace = namespace_of(root)
     dialect = WordDialect(namespace)
@@ -216,22 +211,11 @@ def _slots(root: "etree._Element", label: str) -> Iterator[tuple[str, Slot]]:
                 yield f"{label}, picture {element.get('name') or ''}", PlainSlot(element, attribute)
         elif element not in others:
             count += 1
-            same = [Paragraph(twin, dialect) for twin in (element, *twins.get(element, ()))]
-            is_equal = all(paragraph.pieces == same[0].pieces for paragraph in same)
-            for slot in [_Twins(same)] if is_equal else same:
+            first, *alternatives = (Paragraph(twin, dialect) for twin in (element, *twins.get(element, ())))
+            if all(other.pieces == first.pieces for other in alternatives):
+                first.twins, alternatives = alternatives, []
+            for slot in (first, *alternatives):
                 yield f"{label}, paragraph {count}", slot
-
-
-class _Twins:
-    """Alternative paragraphs with the same text; a program shows the alternative that it supports."""
-
-    def __init__(self, same: Sequence[Paragraph]) -> None:
-        self._same = same
-        self.pieces: tuple[Piece, ...] = same[0].pieces
-
-    def write(self, pieces: Sequence[Piece]) -> None:
-        for paragraph in self._same:
-            paragraph.write(pieces)
 
 
 def _twins(root: "etree._Element", paragraph_tag: str) -> dict["etree._Element", list["etree._Element"]]:

@@ -10,9 +10,8 @@ from urllib.parse import unquote
 
 from cotext.files.blocks import FileFormat
 from cotext.files.html import Page
-from cotext.files.parts import PartReader, Parts, PartsFile, PlainSlot, Slot
+from cotext.files.parts import PartReader, Parts, PartsFile, PlainSlot, TreeSlot, properties
 from cotext.runtime.errors import CotextError
-from cotext.runtime.xml import local_name
 
 if TYPE_CHECKING:
     from lxml import etree
@@ -21,7 +20,6 @@ _MIMETYPE: Final = b"application/epub+zip"
 _CONTAINER: Final = "META-INF/container.xml"
 _ENCRYPTION: Final = "META-INF/encryption.xml"
 _PAGES: Final = ("application/xhtml+xml", "text/html")
-_PROPERTIES: Final = ("title", "subject", "description")
 
 
 def _recognises(head: bytes) -> bool:
@@ -55,7 +53,7 @@ class _Book(Parts):
                 *(self._page(part) for part in contents if part in self.archive and part not in pages),
                 *(self.reader(part, _labels) for part in outline if part in self.archive),
             ],
-            [self.reader(self._package, _properties)],
+            [self.reader(self._package, lambda root: properties(root.iterfind("{*}metadata//*")))],
         ]
         others = [item for item in spine if item.get("media-type") not in _PAGES]
         messages = [f"{len(others)} pages are not XHTML, and not translated"] if others else []
@@ -78,15 +76,9 @@ class _Book(Parts):
                     raise CotextError(f"{self.name}: its pages are encrypted; give a book without protection")
 
 
-def _labels(root: "etree._Element") -> Iterator[tuple[str, Slot]]:
+def _labels(root: "etree._Element") -> Iterator[tuple[str, TreeSlot]]:
     for count, element in enumerate(root.iter("{*}text"), 1):
         yield f"table of contents, entry {count}", PlainSlot(element)
-
-
-def _properties(root: "etree._Element") -> Iterator[tuple[str, Slot]]:
-    for element in root.iterfind("{*}metadata//*"):
-        if local_name(element) in _PROPERTIES:
-            yield f"properties, {local_name(element)}", PlainSlot(element)
 
 
 FORMAT: Final = FileFormat("epub", (".epub",), _recognises, lambda content, name: _Book(content, name).file())

@@ -48,20 +48,8 @@ def _recognises(head: bytes) -> bool:
     return bool(_PAGE.match(text, at) or _FRAGMENT.match(text, at))
 
 
-class HtmlFile:
-    """A page that has been read, as one document."""
-
-    def __init__(self, content: bytes, name: str) -> None:
-        self._page = Page(content, name, xml=content.lstrip(b"\xef\xbb\xbf \r\n\t").startswith(b"<?xml"))
-        self.contents = Contents([self._page.blocks], self._page.messages)
-
-    def written(self, documents: Sequence[Sequence[Block]]) -> bytes:
-        [blocks] = documents
-        return self._page.written(blocks)
-
-
 class Page:
-    """An HTML or XHTML page: blocks, and messages about elements that are not translated.
+    """An HTML or XHTML page as one document, with messages about elements that are not translated.
 
     Raises:
         CotextError: the page is too large, or its bytes do not fit its encoding.
@@ -72,9 +60,9 @@ class Page:
             raise CotextError(
                 f"{name}: {len(content):,} bytes, but the limit is {MAX_PAGE_BYTES:,}; split it"
             )
-        self.messages: list[str] = []
+        messages: list[str] = []
         mark, encoding = marked_encoding(content)
-        encoding = encoding or _declared(content) or _guessed(content, self.messages)
+        encoding = encoding or _declared(content) or _guessed(content, messages)
         try:
             page = content[len(mark) :].decode(encoding, "surrogateescape")
             same = page.encode(encoding, _WRITTEN) == content[len(mark) :]
@@ -84,12 +72,13 @@ class Page:
             raise CotextError(f"{name}: cannot be decoded as {encoding} without loss; save it as UTF-8")
         self._mark, self._encoding = mark, encoding
         self._markup = Markup(page, xml)
-        self.blocks = self._markup.blocks
+        self.contents = Contents([self._markup.blocks], messages)
         for element, lines in self._markup.left.items():
             times = f"{len(lines)} times, first on line {lines[0]}" if len(lines) > 1 else f"line {lines[0]}"
-            self.messages.append(f"<{element}> is not translated ({times})")
+            messages.append(f"<{element}> is not translated ({times})")
 
-    def written(self, blocks: Sequence[Block]) -> bytes:
+    def written(self, documents: Sequence[Sequence[Block]]) -> bytes:
+        [blocks] = documents
         return self._mark + self._markup.written(blocks).encode(self._encoding, _WRITTEN)
 
 
@@ -126,5 +115,10 @@ def _byte_or_reference(error: UnicodeError) -> tuple[bytes, int]:
 
 codecs.register_error(_WRITTEN, _byte_or_reference)
 
+
+def _open(content: bytes, name: str) -> Page:
+    return Page(content, name, xml=content.lstrip(b"\xef\xbb\xbf \r\n\t").startswith(b"<?xml"))
+
+
 # Pages may be malformed, and may be fragments.
-FORMAT: Final = FileFormat("html", (".html", ".htm", ".xhtml", ".xht"), _recognises, HtmlFile)
+FORMAT: Final = FileFormat("html", (".html", ".htm", ".xhtml", ".xht"), _recognises, _open)

@@ -8,30 +8,289 @@ wider.
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from importlib import import_module
-from itertools import islice
+from itertools import count
 from typing import Any, Final
 
-from cotext.files.blocks import Block, Close, Contents, FileFormat, Open
-from cotext.files.markdown_inline import (
-    FOOTNOTE,
-    NotFoundError,
-    Paragraph,
-    Scanner,
-    content_of,
-    element_key,
-    inside_an_element,
-    spelled,
-    unlike_a_block,
-    visible,
-)
-from cotext.files.places import Edit, spliced
-from cotext.files.text import BYTE_ORDER_MARK, decoded, wrapped
+from cotext.files.blocks import Block, Close, Copied, FileFormat, Item, Open, Piece, Point, Tag, mates, merged
+from cotext.files.places import Decoded, Edit, Slot, SplicedFile, decoded
+from cotext.files.text import wrapped
 from cotext.runtime.errors import CotextError
 from cotext.runtime.reading import substituted
 from cotext.runtime.xml import taken
+
+# --- Inline elements of a paragraph with their spelling, and the source of a translated paragraph.
+#
+# The tokens of the parser have no positions, so each token is searched for in the source after the previous
+# one. If this fails, the paragraph is kept unchanged.
+
+FOOTNOTE = re.compile(r"\[\^[^\]\s]+\]")
+_INSIDE = r"(?:[^()\s\\]|\\.|\((?:[^()\s\\]|\\.)*\))*"
+_TITLE = r"\"(?:\\.|[^\"\\])*\"|'(?:\\.|[^'\\])*'|\((?:\\.|[^()\\])*\)"
+_TARGET = re.compile(rf"\]\(\s*+(?:<(?:\\.|[^<>\n\\])*>|{_INSIDE})(\s+(?P<title>{_TITLE}))?\s*\)")
+_REFERENCE = re.compile(r"\](?:\[(?:\\.|[^\[\]\\])*\])?")
+_HTML_NAME = re.compile(r"<(/?)([A-Za-z][\w-]*)")
+_SPECIAL = re.compile(r"[\\`*_\[\]<>&~|!^]")
+_MARKUP = re.compile(rf"{_SPECIAL.pattern}|[\n\"]")
+_SPECIAL_INSIDE = re.compile(r"[\\`*_\[\]<&~|!^\"'()]")
+_BLOCK_START = re.compile(
+    r"[-+*](?=\s|$)|[#>|:]|=+\s*$|`{3,}[^`]*$|~{3,}|(?:-[\s-]*|(?:\*\s*){3,}|(?:_\s*){3,})$"
+)
+_DEFINITION_START = re.compile(r"\[(?:\\.|[^\[\]\\])*\](?=:)")
+_MARKS: Final = {"*": "em", "_": "em", "**": "strong", "__": "strong", "~~": "s"}
+_TAGS: Final = {"em": "em", "strong": "strong", "s": "del"}
+_NUMBER_START = re.compile(r"(\d{1,9})([.)])(?=\s|$)")
+
+Template = list[str | int]  # source text, and numbers of further blocks whose text is inserted
+
+
+class NotFoundError(Exception):
+    """A token of the parser was not found in the source."""
+
+
+@dataclass(slots=True)
+class Paragraph:
+    """The pieces of a paragraph, and their `sources`.
+
+    `spelled`: spelling of characters that were escaped or written as entities. `further`: kind and content of
+    texts inside elements, such as link titles.
+    """
+
+    pieces: list[Piece] = field(default_factory=list)
+    sources: dict[Tag, Template] = field(default_factory=dict)
+    spelled: dict[str, str] = field(default_factory=dict)
+    further: list[tuple[str, str]] = field(default_factory=list)
+
+
+class Scanner:
+    """Search for the tokens of a paragraph in its source."""
+
+    def __init__(self, source: str) -> None:
+        self.source, self.at = source, 0
+        self.found = Paragraph()
+        self._open: list[tuple[str, int, int]] = []  # kind, key, start of the text inside
+        self._key = count(1).__next__
+
+    def scan(self, tokens: Sequence[Any]) -> Paragraph:
+        """Return the paragraph of these tokens; raise NotFoundError if the source does not contain them."""
+        mates = html_mates(tokens)
+        waiting = iter(enumerate(tokens))
+        for number, token in waiting:
+            if token.type == "html_inline" and number in mates:
+                self._element(token.content, mates[number] > number, "html")
+            elif token.type == "link_open" and token.info == "auto":
+                content, _ = next(waiting)[1].content, next(waiting)
+                self._add(Copied(self._key(), content), [self._taken(f"<{content}>")])
+            else:
+                self._token(token)
+        if self.at != len(self.source) or self._open:
+            raise NotFoundError
+        self.found.pieces = list(merged(self.found.pieces))
+        return self.found
+
+    def _token(self, token: Any) -> None:
+        kind = token.type
+        if kind == "text":
+            self.found.pieces.append(self._taken(token.content))
+        elif kind == "text_special":
+            self.found.spelled[token.content] = self._taken(token.markup)
+            self.found.pieces.append(token.content)
+        elif kind == "softbreak":
+            self._matched(re.compile(r" *\n[ \t]*"))
+            self.found.pieces.append("\n")
+        elif kind == "hardbreak":
+            self._add(Point(self._key(), True), [self._matched(re.compile(r"(?: {2,}|\\)\n[ \t]*"))])
+        elif kind == "code_inline":
+            mark = re.escape(token.markup)
+            whole = self._matched(re.compile(rf"{mark}(?!`).*?(?<!`){mark}(?!`)", re.DOTALL))
+            self._add(Copied(self._key(), token.content), [whole])
+        elif kind in ("footnote", "html_inline"):
+            breaks = token.content[:3].lower() == "<br"
+            self._add(Point(self._key(), breaks), [self._taken(token.content)])
+        elif kind == "image":
+            self._add(Point(self._key()), self._image(token))
+        elif kind == "link_open":
+            self._element("[", True, "link")
+        elif kind == "link_close":
+            begins = next((at for kind, _, at in reversed(self._open) if kind == "link"), self.at)
+            self._element(self._target(self.source[begins : self.at]), False, "link")
+        elif (name := kind.rpartition("_")[0]) in _TAGS:
+            self._element(token.markup, token.nesting > 0, name)
+        else:
+            raise NotFoundError
+
+    def _taken(self, text: str) -> str:
+        if not self.source.startswith(text, self.at):
+            raise NotFoundError
+        self.at += len(text)
+        return text
+
+    def _matched(self, pattern: re.Pattern[str]) -> str:
+        match = pattern.match(self.source, self.at)
+        if match is None:
+            raise NotFoundError
+        self.at = match.end()
+        return match[0]
+
+    def _add(self, piece: Tag, template: Template) -> None:
+        self.found.pieces.append(piece)
+        self.found.sources[piece] = template
+
+    def _element(self, source: str | Template, begins: bool, kind: str) -> None:
+        template: Template = source if isinstance(source, list) else [self._taken(source)]
+        if begins:
+            self._open.append((kind, self._key(), self.at))
+            self._add(Open(self._open[-1][1], kind == "link"), template)
+            return
+        if not self._open or self._open[-1][0] != kind:
+            raise NotFoundError
+        self._add(Close(self._open.pop()[1]), template)
+
+    def _target(self, label: str) -> Template:
+        """Return the end of a link: its target, in which the title is translated.
+
+        A reference without a label gets its source text as label, because the text changes.
+        """
+        match = _TARGET.match(self.source, self.at) or _REFERENCE.match(self.source, self.at)
+        if match is None:
+            raise NotFoundError
+        self.at = match.end()
+        if match[0] in ("]", "][]"):
+            return [f"][{label}]"]
+        title = (match.groupdict().get("title") or "")[1:-1]
+        if not title:
+            return [match[0]]
+        before, _, after = match[0].rpartition(title)
+        return [before, self._inside("title of a link", title), after]
+
+    def _image(self, token: Any) -> Template:
+        alt = token.content
+        start = self._taken(f"![{alt}")[:2]
+        return [start, self._inside("text of an image", alt), *self._target(alt)]
+
+    def _inside(self, what: str, text: str) -> str | int:
+        """Add a text inside an element if it can be translated: if it has letters, and no markup."""
+        if not any(map(str.isalpha, text)) or _MARKUP.search(text):
+            return text
+        self.found.further.append((what, text))
+        return len(self.found.further) - 1
+
+
+def html_mates(tokens: Sequence[Any]) -> dict[int, int]:
+    """Map the number of the start token of each HTML element to that of its end token, and vice versa.
+
+    Both tokens are in the same Markdown element, so that elements are nested.
+    """
+    numbers: list[int] = []
+    tags: list[Item] = []
+    around = [-1]
+    for number, token in enumerate(tokens):
+        if token.nesting > 0:
+            around.append(number)
+        elif token.nesting < 0:
+            around.pop()
+        elif token.type == "html_inline" and (match := _HTML_NAME.match(token.content)):
+            numbers.append(number)
+            kind = "close" if match[1] else "open"
+            tags.append(Item(kind, f"{match[2].lower()} in {around[-1]}", number, number + 1))
+    return {numbers[a]: numbers[b] for a, b in mates(tags).items()}
+
+
+def visible(paragraph: Paragraph, pieces: Iterable[Piece]) -> tuple[Piece, ...]:
+    """Remove emphasis without text: Markdown would show its marks as text."""
+    kept: list[Piece] = []
+    empty: list[int] = []  # start of emphasis without text so far
+    for piece in pieces:
+        if isinstance(piece, Open) and _mark(paragraph, piece) in _MARKS:
+            empty.append(len(kept))
+        elif isinstance(piece, Close) and empty and kept[empty[-1]] == Open(piece.key):
+            del kept[empty.pop()]
+            continue
+        elif not isinstance(piece, str) or piece.strip():
+            empty = []
+        kept.append(piece)
+    return merged(kept)
+
+
+def _mark(paragraph: Paragraph, piece: Open | Close) -> str | int:
+    return paragraph.sources[Open(piece.key)][0]
+
+
+def spelled(paragraph: Paragraph, block: Block, further: Sequence[str], how: int) -> str:
+    """Return the source of a block with the elements of a paragraph.
+
+    `how`: 0: escape what the source escapes; 1: escape all special characters; 2: also write emphasis with
+    stars, not underscores; 3: write emphasis as HTML tags.
+    """
+    parts: list[str] = []
+    after_code = False
+    for piece in block.pieces:
+        if isinstance(piece, str):
+            parts.append(_text(piece, paragraph, how))
+            after_code = False
+            continue
+        template = paragraph.sources[piece]
+        source = "".join(part if isinstance(part, str) else further[part] for part in template)
+        if isinstance(piece, Open | Close) and source in _MARKS:
+            if how == 2:
+                source = source.replace("_", "*")
+            elif how == 3:
+                source = f"<{'/' * isinstance(piece, Close)}{_TAGS[_MARKS[source]]}>"
+        is_code = source.startswith("`")
+        parts.append(f" {source}" if is_code and after_code else source)  # adjacent code would be joined
+        after_code = is_code
+    return "".join(parts)
+
+
+def _text(text: str, paragraph: Paragraph, how: int) -> str:
+    if not how:
+        return "".join(paragraph.spelled.get(character, character) for character in text)
+    return _SPECIAL.sub(lambda match: paragraph.spelled.get(match[0], f"\\{match[0]}"), text)
+
+
+def unlike_a_block(line: str) -> str:
+    """Escape the start of a line if it would begin another kind of block."""
+    if _BLOCK_START.match(line):
+        return f"\\{line}"
+    if name := _DEFINITION_START.match(line):  # footnote marks are kept
+        return f"{name[0]}\\{line[name.end() :]}"
+    return _NUMBER_START.sub(r"\1\\\2", line, count=1)
+
+
+def content_of(tokens: Sequence[Any]) -> tuple[str, Counter[str]]:
+    """Return the content of tokens, independent of spelling: the text and the counts of elements.
+
+    The text has no white space, because the parser removes it at the start of lines.
+    """
+    text = ""
+    elements: Counter[str] = Counter()
+    automatic = False
+    for token in tokens:
+        if token.type in ("text", "text_special"):
+            text += "" if automatic else token.content
+        elif token.type == "softbreak":
+            text += " "
+        else:
+            automatic = token.type == "link_open" and token.info == "auto"
+            elements[_key_of(token)] += 1
+    return "".join(text.split()), elements
+
+
+def _key_of(token: Any) -> str:
+    for kind, name in _TAGS.items():
+        if token.type == f"{kind}_open" or token.content == f"<{name}>":
+            return f"{kind}_open"
+        if token.type == f"{kind}_close" or token.content == f"</{name}>":
+            return f"{kind}_close"
+    if token.type in ("hardbreak", "image"):
+        return str(token.type) + str(token.attrs.get("src", ""))
+    return f"{token.type} {token.attrs.get('href', '')} {token.content}"
+
+
+# --- Paragraphs of a file.
 
 _LINE = re.compile(r"[^\r\n]*(?:\r\n|\n|\r|\Z)")
 # The lookbehinds below prevent new searches inside a run of spaces (quadratic time).
@@ -66,48 +325,40 @@ class _Place:
     width: int = 0
     in_table: bool = False
     in_heading: bool = False  # a heading with #
-    blocks: list[Block] = field(default_factory=list)  # the paragraph, then texts inside its elements
+    elements: Counter[str] = field(default_factory=Counter)  # see `content_of`
 
 
-class MarkdownFile:
-    """A Markdown text that has been read."""
+class MarkdownReader:
+    """Reads the paragraphs of a Markdown text as slots."""
 
-    def __init__(self, content: bytes, name: str) -> None:
-        self._text = decoded(content, name)
-        self._parser = _parser()
-        begin = len(BYTE_ORDER_MARK) if self._text.startswith(BYTE_ORDER_MARK) else 0
-        self.contents = Contents()
-        front = _FRONT_MATTER.match(self._text, begin)
-        if front is not None:
-            begin = front.end()
-            self.contents.messages.append(
-                f"line 1: front matter of {_lines_in(front[0])} lines is not translated"
-            )
-        self._first_line = _lines_in(self._text[:begin])
-        self._lines = [match.span() for match in _LINE.finditer(self._text, begin) if match[0]]
-        self._environment: dict[str, Any] = {}
-        tokens = self._parser.parse(substituted(_RETURNS, "\n", self._text[begin:]), self._environment)
+    def __init__(self, source: Decoded) -> None:
+        self._source, self._text, self._parser = source, source.text, _parser()
         self._kept: dict[str, list[int]] = {}
-        self._unlike: list[str] = []  # places of paragraphs whose markup is not parsed as intended
-        self._places = list(self._paragraphs(tokens))
-        blocks = [block for place in self._places for block in place.blocks]
-        self.contents.documents = [blocks] if blocks else []
-        self.contents.messages += [
+        self._environment: dict[str, Any] = {}
+        self.messages: list[str] = []
+
+    def opened(self) -> SplicedFile:
+        front = _FRONT_MATTER.match(self._text)
+        begin = front.end() if front else 0
+        self._first_line = _lines_in(self._text[:begin])
+        if front:
+            self.messages.append(f"line 1: front matter of {self._first_line} lines is not translated")
+        self._lines = [match.span() for match in _LINE.finditer(self._text, begin) if match[0]]
+        tokens = self._parser.parse(substituted(_RETURNS, "\n", self._text[begin:]), self._environment)
+        slots = list(self._slots(tokens))
+        self.messages += [
             f"line {lines[0]}: {len(lines):,} {what} are kept unchanged" for what, lines in self._kept.items()
         ]
-
-    def _number(self, line: int) -> int:
-        """Return the line number in the file of a line that the parser counts from 0."""
-        return self._first_line + line + 1
+        return SplicedFile(self._source, [slots] if slots else [], self.messages)
 
     def _keep(self, what: str, line: int) -> None:
-        self._kept.setdefault(what, []).append(self._number(line))
+        self._kept.setdefault(what, []).append(self._first_line + line + 1)
 
     def _line(self, number: int) -> str:
         start, stop = self._lines[number]
         return self._text[start:stop].rstrip("\r\n")
 
-    def _paragraphs(self, tokens: Sequence[Any]) -> Iterator[_Place]:
+    def _slots(self, tokens: Sequence[Any]) -> Iterator[Slot]:
         row, text, cell_end = -1, "", 0
         for before, token in zip([None, *tokens], tokens, strict=False):
             if token.type in _KEPT:
@@ -126,9 +377,12 @@ class MarkdownFile:
                     spans = [(start, cell_end, first)]
                 else:
                     spans = list(self._spans(token.content.split("\n"), range(first, last)))
-                place = self._place(token, spans, first, in_table)
+                place = self._place(token, spans, in_table)
                 place.in_heading = before is not None and before.markup.startswith("#")
-                yield place
+                where = f"line {self._first_line + first + 1}"
+                inner = [Block((text,), f"{where}, {what}") for what, text in place.paragraph.further]
+                blocks = (Block(tuple(place.paragraph.pieces), where), *inner)
+                yield Slot(blocks, partial(self._edits, place))
             except NotFoundError:
                 if any(map(str.isalpha, token.content)):
                     self._keep("paragraphs whose markup cannot be parsed", first)
@@ -147,41 +401,23 @@ class MarkdownFile:
                 raise NotFoundError
             yield len(text) - len(content), len(text), number
 
-    def _place(self, token: Any, spans: list[tuple[int, int, int]], line: int, in_table: bool) -> _Place:
+    def _place(self, token: Any, spans: list[tuple[int, int, int]], in_table: bool) -> _Place:
         low, high = spans[0], spans[-1]
         start, stop = self._lines[low[2]][0] + low[0], self._lines[high[2]][0] + high[1]
         if in_table and "|" in token.content:
             raise NotFoundError
-        paragraph = Scanner(token.content).scan(token.children)
-        place = _Place(start, stop, token.content, paragraph, in_table=in_table)
+        paragraph, elements = Scanner(token.content).scan(token.children), content_of(token.children)[1]
+        place = _Place(start, stop, token.content, paragraph, in_table=in_table, elements=elements)
         if len(spans) > 1:
             place.before = [self._line(number)[:at] for at, _, number in spans[1:]]
             place.width = max(end for _, end, _ in spans)
             first = self._text[slice(*self._lines[low[2]])]
             place.ending = first[len(first.rstrip("\r\n")) :]
-        where = f"line {self._number(line)}"
-        place.blocks = [Block(tuple(place.paragraph.pieces), where)]
-        place.blocks += [Block((text,), f"{where}, {what}") for what, text in place.paragraph.further]
         return place
 
-    def written(self, documents: Sequence[Sequence[Block]]) -> bytes:
-        blocks = iter([block for document in documents for block in document])
-        edits: list[Edit] = []
-        self._unlike = []
-        for place in self._places:
-            given = list(islice(blocks, len(place.blocks)))
-            if given != place.blocks:
-                edits.append((place.start, place.stop, self._written(place, given)))
-        if self._unlike:
-            self.contents.messages.append(
-                f"{self._unlike[0]}: paragraphs whose translation may contain unintended markup: "
-                f"{len(self._unlike):,}"
-            )
-        return "".join(spliced(self._text, edits)).encode()
-
-    def _written(self, place: _Place, given: Sequence[Block]) -> str:
+    def _edits(self, place: _Place, given: Sequence[Block]) -> Iterator[Edit]:
         block, *inner = given
-        further = [inside_an_element(text) for text in inner]
+        further = [_SPECIAL_INSIDE.sub(r"\\\g<0>", " ".join(taken(each.text).split())) for each in inner]
         space = "\n" if place.width else " "
         pieces = (_LINE_BREAKS.sub(space, taken(p)) if isinstance(p, str) else p for p in block.pieces)
         lines = self._spelled(place, replace(block, pieces=visible(place.paragraph, pieces)), further)
@@ -190,7 +426,7 @@ class MarkdownFile:
             f"{place.ending}{before[min(number, len(before) - 1)]}{line}"
             for number, line in enumerate(lines[1:])
         )
-        return "".join([lines[0], *rest])
+        yield place.start, place.stop, "".join([lines[0], *rest])
 
     def _lines_of(self, place: _Place, source: str) -> list[str]:
         """Return the lines of a paragraph, escaped so that no line begins another kind of block."""
@@ -223,10 +459,15 @@ class MarkdownFile:
     def _spelled(self, place: _Place, block: Block, further: Sequence[str]) -> list[str]:
         """Return the lines of a block in the first spelling that is parsed as intended.
 
-        If there is none, use the spelling with tags and escapes, which has all elements, and record the place
-        for a message.
+        If there is none, use the spelling with tags and escapes, which has all elements, and add a message.
         """
-        text, elements = self._expected(place, block)
+        text = "".join("".join(piece for piece in block.pieces if isinstance(piece, str)).split())
+        removed = set(place.paragraph.pieces) - set(block.pieces)
+        elements = place.elements - Counter(
+            f"{_MARKS[str(_mark(place.paragraph, p))]}_{'open' if isinstance(p, Open) else 'close'}"
+            for p in removed
+            if isinstance(p, Open | Close)
+        )
         second: list[str] | None = None
         for how in range(4):
             lines = self._lines_of(place, spelled(place.paragraph, block, further, how))
@@ -238,7 +479,7 @@ class MarkdownFile:
             if second is None and parsed and is_complete and set(elements - parsed[1]) <= _MAY_GO:
                 second = lines
         if second is None:
-            self._unlike.append(block.place)
+            self.messages.append(f"{block.place}: the translation may contain unintended markup")
         return second or lines
 
     def _parsed(self, place: _Place, lines: Sequence[str]) -> tuple[str, Counter[str]] | None:
@@ -252,14 +493,6 @@ class MarkdownFile:
         if [token.type for token in tokens] != ["paragraph_open", "inline", "paragraph_close"]:
             return None
         return content_of(tokens[1].children)
-
-    def _expected(self, place: _Place, block: Block) -> tuple[str, Counter[str]]:
-        """Return the expected text of a block, and the elements of its paragraph that are still in it."""
-        [token] = self._parser.parseInline(place.source, self._environment)
-        elements = content_of(token.children)[1]
-        removed = set(place.paragraph.pieces) - set(block.pieces)
-        elements.subtract(element_key(place.paragraph, p) for p in removed if isinstance(p, Open | Close))
-        return "".join("".join(piece for piece in block.pieces if isinstance(piece, str)).split()), +elements
 
 
 def _cell(content: str, line: str, start: int) -> tuple[int, int]:
@@ -317,7 +550,11 @@ def _footnote_mark(state: Any, silent: bool) -> bool:
     return True
 
 
+def _open(content: bytes, name: str) -> SplicedFile:
+    return MarkdownReader(decoded(content, name)).opened()
+
+
 # Any text may be Markdown, so only the suffix decides (`cotext.files.table.BY_NAME`).
 FORMAT: Final = FileFormat(
-    "markdown", (".md", ".markdown", ".mdown", ".mkd"), lambda head: b"\0" not in head, MarkdownFile
+    "markdown", (".md", ".markdown", ".mdown", ".mkd"), lambda head: b"\0" not in head, _open
 )

@@ -19,11 +19,11 @@ from typing import Final, NamedTuple
 from cotext.files.blocks import (
     SPACE,
     Block,
-    Close,
     Copied,
     Item,
     Piece,
     Point,
+    Tag,
     inner,
     mates,
     merged,
@@ -186,7 +186,7 @@ _SHOWN: Final = _names("cdata img input svg math iframe object applet canvas aud
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The range of a block in the page, and of its elements by key; `ends`: ranges of end tags.
+    """The range of a block in the page, and of its elements.
 
     `quoted`: the quote of an attribute value; it is part of the range.
     """
@@ -194,8 +194,7 @@ class Place:
     start: int
     stop: int
     quoted: str = ""
-    sources: dict[int, tuple[int, int]] = field(default_factory=dict)
-    ends: dict[int, tuple[int, int]] = field(default_factory=dict)
+    sources: dict[Tag, tuple[int, int]] = field(default_factory=dict)
 
 
 def collapsed(text: str) -> str:
@@ -236,7 +235,7 @@ def paragraph(items: Sequence[Item], spaced: bool = False) -> tuple[tuple[Piece,
             pieces.append(text)
             continue
         pieces.append(piece := piece_of(key, item, ends, ("br",)))
-        (place.ends if isinstance(piece, Close) else place.sources)[piece.key] = (item.start, item.stop)
+        place.sources[piece] = item.start, item.stop
         if isinstance(piece, Copied):
             after_space = item.text.endswith(" ")
         elif isinstance(piece, Point):
@@ -326,22 +325,30 @@ class Markup:
             for place, block, original in zip(self._places, blocks, self.blocks, strict=True)
             if block.pieces != original.pieces
         ]
-        values = _Values(self._page, [pair for pair in changed if pair[0].quoted])
+        values = sorted((pair for pair in changed if pair[0].quoted), key=lambda pair: pair[0].start)
+        starts = [place.start for place, _ in values]
+
+        def source(start: int, stop: int) -> Iterator[str]:
+            """Yield a range of the page; it contains each attribute value completely or not at all."""
+            for place, block in values[bisect_left(starts, start) : bisect_left(starts, stop)]:
+                mark = place.quoted
+                yield self._page[start : place.start]
+                yield mark + _spelled(block.text).replace(mark, _MARKS[mark]) + mark
+                start = place.stop
+            yield self._page[start:stop]
+
         parts: list[str] = []
         end = 0
         for place, block in changed:
-            if place.quoted:
-                continue
-            parts.extend(values.source(end, place.start))
-            for piece in block.pieces:
-                if isinstance(piece, str):
-                    parts.append(_spelled(piece))
-                else:
-                    ranges = place.ends if isinstance(piece, Close) else place.sources
-                    parts.extend(values.source(*ranges[piece.key]))
-            end = place.stop
-        parts.extend(values.source(end, len(self._page)))
-        return "".join(parts)
+            if not place.quoted:
+                parts.extend(source(end, place.start))
+                for piece in block.pieces:
+                    if isinstance(piece, str):
+                        parts.append(_spelled(piece))
+                    else:
+                        parts.extend(source(*place.sources[piece]))
+                end = place.stop
+        return "".join([*parts, *source(end, len(self._page))])
 
     def _read(self, all_tokens: list[Token]) -> None:
         index = 0
@@ -371,17 +378,14 @@ class Markup:
             following = end_of(all_tokens, index)
             self._whole(all_tokens[index:following], kept)
             return following
-        if name in self._rules.blocks or (name == "br" and self._follows_break()):
+        before = (item.name for item in reversed(self._items) if not item.blank)
+        if name in self._rules.blocks or (name == "br" and next(before, "") == "br"):
             self._flush()
         else:
             self._add("open" if token.kind == "start" else "point", token)
         if self._rules.attributes and _MAY_BE_READ.search(self._page, token.start, token.stop):
             self._attributes(token, name)
         return index + 1
-
-    def _follows_break(self) -> bool:
-        last = next((item for item in reversed(self._items) if not item.blank), None)
-        return last is not None and last.name == "br"
 
     def _is_kept(self, token: Token) -> bool:
         """Return whether attributes mark the element as not to be translated."""
@@ -462,26 +466,6 @@ class Markup:
         self._line += lines if offset >= self._counted else -lines
         self._counted = offset
         return self._line
-
-
-class _Values:
-    """Returns ranges of a page with some attribute values replaced."""
-
-    def __init__(self, page: str, changed: Sequence[tuple[Place, Block]]) -> None:
-        self._page = page
-        self._changed = sorted(changed, key=lambda pair: pair[0].start)
-        self._starts = [place.start for place, _ in self._changed]
-
-    def source(self, start: int, stop: int) -> Iterator[str]:
-        """Yield a range of the page; it contains each attribute value completely or not at all."""
-        first, last = bisect_left(self._starts, start), bisect_left(self._starts, stop)
-        for place, block in self._changed[first:last]:
-            yield self._page[start : place.start]
-            yield (
-                place.quoted + _spelled(block.text).replace(place.quoted, _MARKS[place.quoted]) + place.quoted
-            )
-            start = place.stop
-        yield self._page[start:stop]
 
 
 _MARKS: Final = {'"': "&quot;", "'": "&#39;"}

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from urllib.parse import unquote
 
 from cotext.files.archive import Archive
-from cotext.files.blocks import Block, Contents, Piece, shown_text
+from cotext.files.blocks import Block, Contents, OpenedFile, Piece, shown_text
 from cotext.runtime.errors import CotextError
 from cotext.runtime.xml import local_name, parse, serialised, taken
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from lxml import etree
 
 
-class Slot(Protocol):
+class TreeSlot(Protocol):
     """A position in a tree that may contain text; `pieces` is empty if there is no text."""
 
     pieces: tuple[Piece, ...]
@@ -45,31 +45,22 @@ class PlainSlot:
             self._element.set(self._attribute, text)
 
 
-class ReadPart(Protocol):
-    """A part that has been read; `messages` describe content that is not translated."""
-
-    blocks: list[Block]
-    messages: list[str]
-
-    def written(self, blocks: Sequence[Block]) -> bytes: ...
-
-
 # Yields (location, slot) pairs under the root of a part, in reading order; messages quote the location.
-Slots = Callable[["etree._Element"], Iterable[tuple[str, Slot]]]
+TreeSlots = Callable[["etree._Element"], Iterable[tuple[str, TreeSlot]]]
 
 
 class TreePart:
     """An XML part whose text slots are found by the function `slots`."""
 
-    def __init__(self, content: bytes, where: str, slots: Slots) -> None:
-        self.messages: list[str] = []
+    def __init__(self, content: bytes, where: str, slots: TreeSlots) -> None:
         self._content = content
         self._tree = parse(content, where)
         self._slots = [(place, slot) for place, slot in slots(self._tree.getroot()) if slot.pieces]
-        self.blocks = [Block(slot.pieces, place) for place, slot in self._slots]
+        self.contents = Contents([[Block(slot.pieces, place) for place, slot in self._slots]])
 
-    def written(self, blocks: Sequence[Block]) -> bytes:
+    def written(self, documents: Sequence[Sequence[Block]]) -> bytes:
         """Return the part with its blocks replaced; can be called once, because it changes the tree."""
+        [blocks] = documents
         for (_, slot), block in zip(self._slots, blocks, strict=True):
             if block.pieces != slot.pieces:
                 slot.write(block.pieces)
@@ -78,10 +69,10 @@ class TreePart:
 
 @dataclass(frozen=True, slots=True)
 class PartReader:
-    """The name of a part in the archive, and a function that reads its content."""
+    """The name of a part in the archive, and a function that reads its content as one document."""
 
     name: str
-    read: Callable[[bytes], ReadPart]
+    read: Callable[[bytes], OpenedFile]
 
 
 class PartsFile:
@@ -98,10 +89,10 @@ class PartsFile:
             counts: list[tuple[PartReader, int]] = []
             blocks: list[Block] = []
             for reader in readers:
-                part = self._read(reader)
-                counts.append((reader, len(part.blocks)))
-                blocks += part.blocks
-                self.contents.messages.extend(f"{reader.name}: {message}" for message in part.messages)
+                contents = self._read(reader).contents
+                counts.append((reader, len(contents.documents[0])))
+                blocks += contents.documents[0]
+                self.contents.messages.extend(f"{reader.name}: {message}" for message in contents.messages)
             if blocks:
                 self._parts.append(counts)
                 self.contents.documents.append(blocks)
@@ -114,10 +105,10 @@ class PartsFile:
             for reader, count in parts:
                 given = list(islice(pairs, count))
                 if any(original.pieces != block.pieces for original, block in given):
-                    changed[reader.name] = self._read(reader).written([block for _, block in given])
+                    changed[reader.name] = self._read(reader).written([[block for _, block in given]])
         return self._archive.written(changed)
 
-    def _read(self, reader: PartReader) -> ReadPart:
+    def _read(self, reader: PartReader) -> OpenedFile:
         return reader.read(self._archive.read(reader.name))
 
 
@@ -126,6 +117,13 @@ class PartsFile:
 # The first bytes of encrypted Office files, and of the binary formats before Office 2007.
 _COMPOUND: Final = bytes.fromhex("d0cf11e0a1b11ae1")
 _PROPERTIES: Final = ("title", "subject", "description", "keywords")
+
+
+def properties(elements: "Iterable[etree._Element]") -> Iterator[tuple[str, TreeSlot]]:
+    """Yield the texts of those elements that are properties of a document, such as its title."""
+    for element in elements:
+        if local_name(element) in _PROPERTIES:
+            yield f"properties, {local_name(element)}", PlainSlot(element)
 
 
 class Parts:
@@ -137,7 +135,7 @@ class Parts:
     def root(self, part: str) -> "etree._Element":
         return parse(self.archive.read(part), f"{self.name}: {part}").getroot()
 
-    def reader(self, part: str, slots: Slots) -> PartReader:
+    def reader(self, part: str, slots: TreeSlots) -> PartReader:
         """Return the reader of a part whose text slots are found by the function `slots`."""
         return PartReader(part, lambda content: TreePart(content, f"{self.name}: {part}", slots))
 
@@ -184,13 +182,8 @@ class Package(Parts):
     def properties(self) -> list[PartReader]:
         """Return readers of the document properties, such as the title."""
 
-        def slots(root: "etree._Element") -> Iterator[tuple[str, Slot]]:
-            for element in root:
-                if local_name(element) in _PROPERTIES:
-                    yield f"properties, {local_name(element)}", PlainSlot(element)
-
         parts = [part for _, kind, part in self.relations("") if kind == "core-properties"]
-        return [self.reader(part, slots) for part in parts]
+        return [self.reader(part, properties) for part in parts]
 
     def untranslated_content(self, folder: str) -> Iterator[str]:
         """Yield messages about content that is not translated; `folder`: folder of the main part."""
@@ -217,8 +210,3 @@ def recognises(head: bytes, folder: bytes) -> bool:
     if head.startswith(_COMPOUND):
         return True
     return head.startswith(b"PK\3\4") and bool(re.search(rb"PK\x03\x04[\s\S]{26}" + folder, head))
-
-
-def relation_of(node: "etree._Element") -> str:
-    """Return the relationship id of an element: the value of its attribute `id` in any namespace."""
-    return next((str(value) for key, value in node.items() if str(key).endswith("}id")), "")

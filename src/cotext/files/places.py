@@ -30,19 +30,21 @@ _NOT_OF_FILES = frozenset(("punycode", "idna", "unicode-escape", "raw-unicode-es
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """The text of a file and its encoding."""
+    """The text of a file without byte order mark; `errors` is what encoding does with missing characters."""
 
     text: str
-    encoding: str
+    name: str
+    encoding: str = "utf-8"
     byte_order_mark: bytes = b""
+    errors: str = "strict"
 
-    def encoded(self, text: str, name: str, errors: str = "strict") -> bytes:
+    def encoded(self, text: str) -> bytes:
         """Encode a text; raise CotextError for a character that the encoding cannot represent."""
         try:
-            return self.byte_order_mark + text.encode(self.encoding, errors)
+            return self.byte_order_mark + text.encode(self.encoding, self.errors)
         except UnicodeEncodeError as error:
             raise CotextError(
-                f"{name}: the translation contains {shown(text[error.start])}, which the encoding "
+                f"{self.name}: the translation contains {shown(text[error.start])}, which the encoding "
                 f"{self.encoding} of the file cannot represent; convert the file to UTF-8 first"
             ) from None
 
@@ -52,11 +54,12 @@ def marked_encoding(content: bytes) -> tuple[bytes, str | None]:
     return next((pair for pair in _BYTE_ORDER_MARKS if content.startswith(pair[0])), (b"", None))
 
 
-def decoded(content: bytes, name: str, encoding: str = "utf-8") -> Decoded:
+def decoded(content: bytes, name: str, encoding: str = "utf-8", errors: str = "strict") -> Decoded:
     """Decode a file: as UTF-8 or UTF-16 if it has a byte order mark, otherwise as `encoding`.
 
     Raises:
-        CotextError: the encoding is wrong or unknown, or decoding and encoding changes the bytes.
+        CotextError: the encoding is wrong or unknown, decoding and encoding changes the bytes, or the text
+            contains a NUL character.
     """
     mark, marked = marked_encoding(content)
     encoding = marked or encoding
@@ -68,14 +71,20 @@ def decoded(content: bytes, name: str, encoding: str = "utf-8") -> Decoded:
     except LookupError:
         raise CotextError(f"{name}: unknown encoding {shown(encoding)}; convert the file to UTF-8") from None
     except UnicodeError as error:
-        where = f" at byte {error.start + len(mark)}" if isinstance(error, UnicodeDecodeError) else ""
-        raise CotextError(f"{name}: not {shown(encoding)}{where}; convert the file to UTF-8") from None
+        at = error.start + len(mark) if isinstance(error, UnicodeDecodeError) else 0
+        line = content.count(b"\n", 0, at) + 1
+        raise CotextError(
+            f"{name}:{line}: invalid {encoding}, byte {at + 1}; convert the file to UTF-8"
+        ) from None
     if not is_lossless:
         raise CotextError(
             f"{name}: decoding and encoding the file as {shown(encoding)} does not reproduce its bytes; "
             "convert the file to UTF-8"
         )
-    return Decoded(text, encoding, mark)
+    if (at := text.find("\0")) >= 0:
+        line = text.count("\n", 0, at) + 1
+        raise CotextError(f"{name}:{line}: contains a NUL character; remove it")
+    return Decoded(text, name, encoding, mark, errors)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,12 +102,11 @@ class Slot:
 class SplicedFile:
     """A text file whose translatable ranges (slots) are grouped by document.
 
-    `encode` encodes the text. `bilingual`: see `cotext.files.blocks.FileFormat`. `once`: additional
-    edits that are made if any block changes.
+    `bilingual`: see `cotext.files.blocks.FileFormat`. `once`: additional edits that are made if any block
+    changes.
     """
 
-    text: str
-    encode: Callable[[str], bytes]
+    source: Decoded
     documents: list[list[Slot]]
     messages: list[str] = field(default_factory=list)
     bilingual: bool = False
@@ -120,7 +128,7 @@ class SplicedFile:
                     edits += slot.edits([writable(b, partial(substituted, _REMOVED, "")) for b in blocks])
         if edits:
             edits += self.once
-        return self.encode("".join(spliced(self.text, edits)))
+        return self.source.encoded("".join(spliced(self.source.text, edits)))
 
     def _changed(self, slot: Slot, blocks: Sequence[Block]) -> bool:
         pairs = [pair for pair in zip(slot.blocks, blocks, strict=True) if pair[0].translate]
@@ -200,7 +208,7 @@ def has_root(head: bytes, root: re.Pattern[bytes]) -> bool:
 def decoded_xml(content: bytes, name: str) -> Decoded:
     """Decode an XML file in its declared encoding; raise the errors of `decoded`."""
     declared = _DECLARED.match(content[:200])
-    return decoded(content, name, declared[1].decode() if declared else "utf-8")
+    return decoded(content, name, declared[1].decode() if declared else "utf-8", "xmlcharrefreplace")
 
 
 def read_markup(text: str, name: str) -> Element:

@@ -13,14 +13,14 @@ The package polib is not used, because it writes files anew, with other line bre
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
 from typing import Final
 
 from cotext.files.blocks import ANY, Block, Copied, FileFormat, Job, Piece
-from cotext.files.places import Edit, Slot, SplicedFile, decoded
+from cotext.files.places import Decoded, Edit, Slot, SplicedFile, decoded
 from cotext.files.strings import CatalogueString, Markers, wrapped
 from cotext.runtime.errors import CotextError, shown
 
@@ -90,12 +90,9 @@ def with_arguments(
         return kept, True
     if not grammar.numbered or any("*" in copied.text for _, copied in in_source):
         return kept, False
-    numbers = {place: number for number, place in enumerate(in_source, 1)}
-    for paragraph, pieces in enumerate(kept):
-        for at, piece in enumerate(pieces):
-            number = numbers.get((paragraph, piece)) if isinstance(piece, Copied) else None
-            if isinstance(piece, Copied) and number is not None:
-                pieces[at] = Copied(piece.key, f"%{number}${piece.text[1:]}")
+    for number, (paragraph, copied) in enumerate(in_source, 1):
+        at = kept[paragraph].index(copied)
+        kept[paragraph][at] = Copied(copied.key, f"%{number}${copied.text[1:]}")
     return kept, True
 
 
@@ -160,8 +157,7 @@ def _open(content: bytes, name: str, job: Job = ANY) -> SplicedFile:
     """Read a catalogue; raise CotextError, with the line, for an invalid line."""
     charset = next((match[1].decode() for match in _CHARSET.finditer(content) if match[1]), "utf-8")
     source = decoded(content, name, "utf-8" if charset == "CHARSET" else charset)
-    entries = list(_entries(source.text, name))
-    return _Catalogue(source.text, name, entries, job).opened(partial(source.encoded, name=name))
+    return _Catalogue(source, list(_entries(source.text, name)), job).opened()
 
 
 def _entries(text: str, name: str) -> Iterator[_Entry]:
@@ -246,23 +242,22 @@ def _unescaped(quoted: str, where: str) -> str:
 class _Catalogue:
     """Reads the entries of a catalogue as slots."""
 
-    def __init__(self, text: str, name: str, entries: list[_Entry], job: Job) -> None:
+    def __init__(self, source: Decoded, entries: list[_Entry], job: Job) -> None:
         if len(entries) > MAX_ENTRIES:
-            raise CotextError(f"{name}: more than {MAX_ENTRIES:,} entries; split the catalogue")
-        self._text = text
-        self._break = "\r\n" if "\r\n" in text else "\n"
-        self._job = job
-        self._entries = entries
+            raise CotextError(f"{source.name}: more than {MAX_ENTRIES:,} entries; split the catalogue")
+        self._source, self._text, self._job, self._entries = source, source.text, job, entries
+        self._break = "\r\n" if "\r\n" in source.text else "\n"
         self._header = next(
             (e for e in entries if not e.texts["msgid"].text and "msgctxt" not in e.texts), None
         )
         header = self._header.forms[0].text if self._header else ""
         fields = (line.split(":", 1) for line in header.splitlines() if ":" in line)
         self._fields = {key.strip().lower(): value.strip() for key, value in fields}
-        self._forms = self._number_of_forms()
+        plurals = re.search(r"nplurals\s*=\s*(\d{1,3})", self._fields.get("plural-forms", ""))
+        self._forms = min(max(int(plurals[1]), 1), MAX_FORMS) if plurals else 0  # 0: unknown
         self._messages: list[str] = []
 
-    def opened(self, encode: Callable[[str], bytes]) -> SplicedFile:
+    def opened(self) -> SplicedFile:
         slots: list[Slot] = []
         kept = fuzzy_kept = 0
         for entry in self._entries:
@@ -289,9 +284,7 @@ class _Catalogue:
             self._messages.append(
                 f"fuzzy entries kept: {fuzzy_kept}; use --entries unfinished to translate them"
             )
-        return SplicedFile(
-            self._text, encode, [slots], self._messages, bilingual=True, once=self._header_edits()
-        )
+        return SplicedFile(self._source, [slots], self._messages, True, self._header_edits())
 
     def _slots(self, entry: _Entry, wanted: bool) -> Iterator[Slot]:
         grammar = grammar_of(entry.flagged())
@@ -366,11 +359,6 @@ class _Catalogue:
             parts = list(wrapped(_escaped(line), _WIDTH - 3))
             written += [f'"{part} "' for part in parts[:-1]] + [f'"{parts[-1]}"']
         return self._break.join(['""', *written])
-
-    def _number_of_forms(self) -> int:
-        """Return the number of plural forms in the header; 0 if it has none."""
-        match = re.search(r"nplurals\s*=\s*(\d{1,3})", self._fields.get("plural-forms", ""))
-        return min(max(int(match[1]), 1), MAX_FORMS) if match else 0
 
     def _header_edits(self) -> list[Edit]:
         """Return the edit that fills in the charset of a template."""

@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from cotext.files.blocks import FileFormat
-from cotext.files.parts import Package, PartReader, PartsFile, PlainSlot, Slot, recognises, relation_of
+from cotext.files.parts import Package, PartReader, PartsFile, PlainSlot, TreeSlot, recognises
 from cotext.files.runs import Atom, Dialect, Paragraph, look_of
 from cotext.runtime.xml import local_name, lxml_etree, namespace_of, taken
 
@@ -61,7 +61,7 @@ class DrawingDialect(Dialect):
                 yield Atom("point", name, nodes=(child,))
 
 
-def drawn_slots(root: "etree._Element", label: str) -> Iterator[tuple[str, Slot]]:
+def drawn_slots(root: "etree._Element", label: str) -> Iterator[tuple[str, TreeSlot]]:
     """Yield the paragraphs of shapes and the descriptions of pictures."""
     count = 0
     for element in root.iter(*(namespace + "p" for namespace in _NAMESPACES), "{*}cNvPr"):
@@ -76,7 +76,12 @@ def drawn_slots(root: "etree._Element", label: str) -> Iterator[tuple[str, Slot]
 def _open(content: bytes, name: str) -> PartsFile:
     package = Package(content, name)
     readers: list[PartReader] = []
-    for number, slide in enumerate(_slides(package), 1):
+    # Slides in the order of the show, each once.
+    targets = {key: part for key, kind, part in package.relations(package.main) if kind == "slide"}
+    nodes = package.root(package.main).iterfind("{*}sldIdLst/{*}sldId")
+    keys = (str(value) for node in nodes for key, value in node.items() if str(key).endswith("}id"))
+    slides = dict.fromkeys(targets[key] for key in keys if key in targets)
+    for number, slide in enumerate(slides, 1):
         readers.append(package.reader(slide, partial(drawn_slots, label=f"slide {number}")))
         notes = [part for _, kind, part in package.relations(slide) if kind == "notesSlide"]
         readers += [package.reader(part, partial(drawn_slots, label=f"notes {number}")) for part in notes]
@@ -84,14 +89,6 @@ def _open(content: bytes, name: str) -> PartsFile:
     if any(part.startswith("ppt/comments/") for part in package.archive.names):
         messages.append("comments are not translated")
     return PartsFile(package.archive, [readers, package.properties()], messages)
-
-
-def _slides(package: Package) -> list[str]:
-    """Return the slides in the order of the show, each once."""
-    targets = {key: part for key, kind, part in package.relations(package.main) if kind == "slide"}
-    root = package.root(package.main)
-    keys = [relation_of(node) for node in root.iterfind("{*}sldIdLst/{*}sldId")]
-    return list(dict.fromkeys(targets[key] for key in keys if key in targets))
 
 
 FORMAT: Final = FileFormat(

@@ -12,7 +12,7 @@ from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from cotext.files.blocks import Close, Item, Open, Piece, Point, inner, mates, merged, piece_of, without_empty
+from cotext.files.blocks import Item, Open, Piece, Point, Tag, inner, mates, merged, piece_of, without_empty
 from cotext.runtime.xml import local_name, lxml_etree
 
 if TYPE_CHECKING:
@@ -85,15 +85,18 @@ class _Base:
 
 
 class Paragraph:
-    """A paragraph that has been read; `pieces` is empty if it has no text."""
+    """A paragraph that has been read; `pieces` is empty if it has no text.
+
+    `twins`: alternatives with the same pieces, which are written too; a program shows one of them.
+    """
 
     def __init__(self, element: "etree._Element", dialect: Dialect) -> None:
         self._element = element
         self._dialect = dialect
+        self.twins: list[Paragraph] = []
         self._atoms = _with_spaces_joined(dialect.atoms(element))
         self._bases = _bases(self._atoms)
-        self._sources: dict[int, tuple[int, int]] = {}
-        self._ends: dict[int, tuple[int, int]] = {}
+        self._sources: dict[Tag, tuple[int, int]] = {}  # ranges of atoms
         self._inside = (0, 0)
         items = without_empty(list(self._items()))
         shown = any(item.kind == "text" and item.text.strip() for item in items)
@@ -108,13 +111,15 @@ class Paragraph:
             if isinstance(piece, str):
                 writer.text(piece)
                 continue
-            start, stop = (self._ends if isinstance(piece, Close) else self._sources)[piece.key]
+            start, stop = self._sources[piece]
             if start == stop and isinstance(piece, Open):  # an element around text with another look
                 writer.levels.append((writer.levels[-1][0], self._atoms[start].properties))
             elif start == stop:
                 writer.levels.pop()
             writer.add(range(start, stop), self._atoms)
         writer.add(range(behind, len(self._atoms)), self._atoms)
+        for twin in self.twins:
+            twin.write(pieces)
 
     def _items(self) -> Iterator[Item]:
         """Yield the atoms, and elements of no width around text whose look is not the most frequent one."""
@@ -143,16 +148,15 @@ class Paragraph:
         pieces: list[Piece] = []
         for key in range(low, high):
             item, last = items[key], pieces[-1] if pieces else ""
-            piece = item.text if item.kind == "text" else piece_of(key, item, ends, _BREAKS)
-            if isinstance(piece, Point) and isinstance(last, Point):
-                # Adjacent points become one.
-                self._sources[last.key] = (self._sources[last.key][0], item.stop)
-                pieces[-1] = Point(last.key, last.breaks or piece.breaks)
+            if item.kind == "text":
+                pieces.append(item.text)
                 continue
+            piece, start = piece_of(key, item, ends, _BREAKS), item.start
+            if isinstance(piece, Point) and isinstance(last, Point):  # adjacent points become one
+                piece, start = Point(last.key, last.breaks or piece.breaks), self._sources[last][0]
+                pieces.pop()
             pieces.append(piece)
-            if not isinstance(piece, str):
-                ranges = self._ends if isinstance(piece, Close) else self._sources
-                ranges[piece.key] = (item.start, item.stop)
+            self._sources[piece] = start, item.stop
         return pieces
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from cotext.files.blocks import Copied, Item, Piece, Point, mates, merged, piece_of
+from cotext.files.blocks import Copied, Item, Piece, Point, Tag, mates, merged, piece_of
 
 _SHORT_LINE: Final = 30  # characters; a shorter line was not wrapped
 _SENTENCE_END: Final = re.compile(r"[.!?:;…。！？：；][\"'”’»)\]]*$")
@@ -20,7 +20,7 @@ _LETTER: Final = re.compile(r"[^\W\d_]")
 _BREAKS: Final = re.compile(r"\r\n|\n|\r")
 _TAG: Final = re.compile(r"<(/?)([A-Za-z][\w:.-]*|\d+)((?:[\s/][^<>]*)?)>")
 _CHARACTER_REFERENCE: Final = re.compile(r"&(?:[A-Za-z][A-Za-z0-9]{1,30}|#\d{1,7}|#[xX][0-9A-Fa-f]{1,6});")
-MAX_INLINE: Final = 1000  # maximum number of inline elements in a string
+MAX_ITEMS: Final = 2000  # maximum number of texts and inline elements of a string
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class Paragraph:
     """A block of a string: its pieces, the original text of its elements, and its width (0: not wrapped)."""
 
     pieces: tuple[Piece, ...]
-    elements: dict[Piece, str]
+    elements: dict[Tag, str]
     width: int
     accelerator: int | None  # key of the piece that is the accelerator
 
@@ -125,29 +125,38 @@ def wrapped(text: str, width: int) -> Iterator[str]:
 
 
 def _parsed(text: str, width: int, markers: Markers) -> Paragraph:
-    items = found_in(text, markers)
-    # Tags without a partner, such as <br>, or <file> in a usage message, enclose nothing.
+    items = items_of(text, markers)
+    pieces, elements = pieces_of(items, [text[item.start : item.stop] for item in items])
+    accelerator = next((key for key, item in enumerate(items) if item.kind == "accelerator"), None)
+    return Paragraph(pieces, elements, width, accelerator)
+
+
+def pieces_of(items: Sequence[Item], sources: Sequence[str]) -> tuple[tuple[Piece, ...], dict[Tag, str]]:
+    """Return the pieces of items, and the source of each piece that is not text.
+
+    Tags without a partner, such as <br>, or <file> in a usage message, enclose nothing.
+    """
     partners = mates(items)
     pieces: list[Piece] = []
-    elements: dict[Piece, str] = {}
-    end = 0
-    for key, item in enumerate(items):
-        raw = text[item.start : item.stop]
-        piece = piece_of(key, item, partners)
-        pieces += [text[end : item.start], piece]
-        elements[piece] = raw
-        end = item.stop
-    accelerator = next((key for key, item in enumerate(items) if item.kind == "accelerator"), None)
-    return Paragraph(merged([*pieces, text[end:]]), elements, width, accelerator)
+    elements: dict[Tag, str] = {}
+    for key, (item, source) in enumerate(zip(items, sources, strict=True)):
+        if item.kind == "text":
+            pieces.append(item.text)
+        else:
+            pieces.append(piece := piece_of(key, item, partners))
+            elements[piece] = source
+    return merged(pieces), elements
 
 
-def found_in(text: str, markers: Markers) -> list[Item]:
-    """Return the inline elements in order; kinds: "copied", "accelerator", "open", "close", "point"."""
+def items_of(text: str, markers: Markers) -> list[Item]:
+    """Return texts and inline elements: "text", "copied", "accelerator", "open", "close", "point"."""
     items: list[Item] = []
+    at = 0
     for item in sorted(_all_found(text, markers), key=lambda item: (item.start, -item.stop)):
-        if (not items or item.start >= items[-1].stop) and len(items) < MAX_INLINE:
-            items.append(item)
-    return items
+        if item.start >= at and len(items) < MAX_ITEMS:
+            items += [Item("text", "", at, item.start, text[at : item.start]), item]
+            at = item.stop
+    return [*items, Item("text", "", at, len(text), text[at:])]
 
 
 def _all_found(text: str, markers: Markers) -> Iterator[Item]:

@@ -15,7 +15,6 @@ from bisect import bisect_left, bisect_right, insort
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import groupby
 from math import inf
 from typing import Final
 
@@ -172,8 +171,8 @@ def copied_spans(
     for copied in texts:
         by_text.setdefault(copied.shown, []).append(copied)
     weighed = 0
-    for text, starts in _starts(filter(None, by_text), target):
-        alike, everywhere = by_text[text], list(_free(text, starts, taken))
+    for text in sorted(filter(None, by_text), key=len, reverse=True):
+        alike, everywhere = by_text[text], list(_free(text, target, taken))
         places = [span for span in everywhere if _apart(target, span)]
         if len(places) < len(alike):
             places = everywhere
@@ -187,27 +186,16 @@ def copied_spans(
     return spans
 
 
-def _starts(texts: Iterable[str], target: str) -> Iterator[tuple[str, list[int]]]:
-    """Yield the positions of texts in a target, the longest texts first.
-
-    Texts of one length are searched together, so that the time does not depend on their number.
-    """
-    for length, alike in groupby(sorted(texts, key=len, reverse=True), key=len):
-        starts: dict[str, list[int]] = {text: [] for text in alike}
-        for start in range(len(target) - length + 1):
-            if (places := starts.get(target[start : start + length])) is not None:
-                places.append(start)
-        yield from starts.items()
-
-
-def _free(text: str, starts: Iterable[int], taken: Sequence[Span]) -> Iterator[Span]:
-    """Yield the occurrences of a text at `starts` that do not overlap others."""
-    behind = 0
-    for start in starts:
+def _free(text: str, target: str, taken: Sequence[Span]) -> Iterator[Span]:
+    """Yield the occurrences of a text in a target that do not overlap each other or `taken`."""
+    start = target.find(text)
+    while start >= 0:
         stop = start + len(text)
-        if start >= behind and not overlaps(taken, start, stop):
+        if overlaps(taken, start, stop):
+            stop = start + 1
+        else:
             yield start, stop
-            behind = stop
+        start = target.find(text, stop)
 
 
 def _apart(target: str, span: Span) -> bool:

@@ -6,6 +6,7 @@ same width. Empty lines separate paragraphs of one document. Lines without a let
 least three spaces are kept.
 """
 
+import codecs
 import re
 import textwrap
 from collections.abc import Sequence
@@ -16,8 +17,7 @@ from typing import Final
 
 from cotext.data.sentence_ends import sentence_ends
 from cotext.files.blocks import Block, Copied, FileFormat, Piece, writable
-from cotext.files.places import Edit, Slot, SplicedFile
-from cotext.runtime.errors import CotextError
+from cotext.files.places import Edit, Slot, SplicedFile, decoded
 
 # --- Lines wrapped at a fixed width: detection, joining and wrapping.
 
@@ -58,7 +58,6 @@ def _is_text(line: str) -> bool:
     return any(map(str.isalpha, line)) and " " in line.strip()
 
 
-BYTE_ORDER_MARK: Final = "\ufeff"
 _ENDING = re.compile(r"\r\n|\n|\r")
 _BEFORE = re.compile(r"[ \t\u00a0\u3000]*(?:>[ \t]?)*[ \t]*")
 _BULLET = re.compile(r"(?:[-*+•·‣◦–—]|#{1,6})[ \t]+")
@@ -149,10 +148,9 @@ def looks_like_prose(lines: Sequence[Line]) -> str:
 
 def _open(content: bytes, name: str) -> SplicedFile:
     """Read a plain text as one document; raise the errors of `decoded`."""
-    text = decoded(content, name)
-    lines = lines_of(text.removeprefix(BYTE_ORDER_MARK))
-    at = len(BYTE_ORDER_MARK) if text.startswith(BYTE_ORDER_MARK) else 0
-    starts = list(accumulate((len(line.whole + line.after) for line in lines), initial=at))
+    source = decoded(content, name)
+    lines = lines_of(source.text)
+    starts = list(accumulate((len(line.whole + line.after) for line in lines), initial=0))
     blocks, width = paragraphs(lines)
     slots = []
     for numbers in blocks:
@@ -169,7 +167,7 @@ def _open(content: bytes, name: str) -> SplicedFile:
             f"the lines of {joined:,} paragraphs, wrapped at {width} characters, are joined, and "
             "their translations are wrapped at the same width"
         )
-    return SplicedFile(text, str.encode, [slots] if slots else [], messages)
+    return SplicedFile(source, [slots] if slots else [], messages)
 
 
 def _block(lines: Sequence[Line], number: int) -> Block:
@@ -203,38 +201,15 @@ def _edits(span: tuple[int, int], lines: Sequence[Line], width: int, blocks: Seq
     return [(*span, "".join(parts))]
 
 
-def decoded(content: bytes, name: str) -> str:
-    """Decode UTF-8; raise CotextError, with the line, for invalid bytes and NUL characters."""
-    try:
-        text = content.decode()
-    except UnicodeDecodeError as error:
-        line = content.count(b"\n", 0, error.start) + 1
-        hint = (
-            "the file is UTF-16: convert it"
-            if content[:2] in (b"\xff\xfe", b"\xfe\xff")
-            else "convert the file"
-        )
-        raise CotextError(
-            f"{name}:{line}: invalid UTF-8, byte {error.start + 1} of the file is "
-            f"0x{content[error.start]:02x}; {hint} to UTF-8"
-        ) from None
-    if (at := text.find("\0")) >= 0:
-        line = text.count("\n", 0, at) + 1
-        raise CotextError(f"{name}:{line}: contains a NUL character; remove it")
-    return text
-
-
 def _recognises(head: bytes) -> bool:
     """Return whether a file is text, and does not look like a corpus with one sentence per line."""
-    if b"\0" in head:
+    try:  # the last character may be incomplete
+        text, _ = codecs.utf_8_decode(head.removeprefix(codecs.BOM_UTF8))
+    except UnicodeDecodeError:
         return False
-    try:
-        text = head.decode()
-    except UnicodeDecodeError as error:
-        if error.start < len(head) - 3:
-            return False
-        text = head[: error.start].decode()
-    lines = lines_of(text.removeprefix(BYTE_ORDER_MARK))
+    if "\0" in text:
+        return False
+    lines = lines_of(text)
     # The last line may be incomplete.
     cut_off = lines and not lines[-1].after and len(lines) > 1
     return bool(looks_like_prose(lines[:-1] if cut_off else lines))

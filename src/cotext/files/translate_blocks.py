@@ -22,7 +22,7 @@ from cotext.translation.faults import Checks, Fault
 from cotext.translation.open import OpenedRun
 from cotext.translation.terms.terms import TermGuide, TermReport
 from cotext.translation.terms.word_alignment import SentenceAlignment
-from cotext.translation.translator import DocumentTranslator, Translation
+from cotext.translation.translator import Translation
 from cotext.translation.wishes import Wishes
 
 # --- The full stop that a model adds to a heading, list entry or table cell without one.
@@ -299,7 +299,7 @@ class BlockDocuments:
 
     def _translated(self, index: int, targets: Sequence[str]) -> Iterator[Block]:
         document = self._whole[self.numbers[index]]
-        alignments = _alignments(self._translator, document.sentences, targets, self._alone)
+        alignments = self._alignments(document, targets)
         j = 0
         for original, block in zip(document.blocks, document.cut, strict=True):
             pieces = []
@@ -314,22 +314,17 @@ class BlockDocuments:
             joined = block.joined(pieces, self._languages[1])
             yield replace(joined, pieces=without_placeholders(joined.pieces, original.pieces))
 
-
-def _alignments(
-    translator: DocumentTranslator,
-    sentences: Sequence[_Sentence],
-    targets: Sequence[str],
-    alone: Callable[[], AbstractContextManager[object]],
-) -> dict[int, SentenceAlignment]:
-    """Align the words of sentences with inline elements; return {} if the document is too long to align."""
-    chosen = [j for j, sentence in enumerate(sentences) if not sentence.is_plain and targets[j]]
-    if not chosen:
-        return {}
-    pair = ParallelDocument("", tuple(sentence.text for sentence in sentences), tuple(targets))
-    try:
-        with alone():
-            [found] = align(translator, [pair], [chosen])
-    except CotextError:
-        # Without an alignment, elements are placed in proportion to length.
-        return {}
-    return dict(zip(chosen, found, strict=True))
+    def _alignments(self, document: _CutDocument, targets: Sequence[str]) -> dict[int, SentenceAlignment]:
+        """Align the words of sentences with inline elements; return {} if the document is too long."""
+        sentences = document.sentences
+        chosen = [j for j, sentence in enumerate(sentences) if not sentence.is_plain and targets[j]]
+        if not chosen:
+            return {}
+        pair = ParallelDocument("", tuple(sentence.text for sentence in sentences), tuple(targets))
+        try:
+            with self._alone():
+                [found] = align(self._translator, [pair], [chosen])
+        except CotextError:
+            # Without an alignment, elements are placed in proportion to length.
+            return {}
+        return dict(zip(chosen, found, strict=True))

@@ -6,18 +6,19 @@ Documents that have arrived are translated together, without waiting for others.
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 from queue import Queue
 
 from cotext.data.documents import Document
 from cotext.data.formats.streams import OUTER_SPACE
 from cotext.data.splitting import Splitter
-from cotext.files.text import BYTE_ORDER_MARK
 from cotext.runtime.errors import CotextError
 from cotext.translation.open import OpenedRun
 from cotext.translation.prose import Prose
 from cotext.translation.translator import Translation
 from cotext.translation.wishes import Wishes
 
+BYTE_ORDER_MARK = "\ufeff"
 DOCUMENTS_AHEAD = 256  # maximum that are read while others are translated, or are translated together
 
 
@@ -82,9 +83,16 @@ class StreamTranslation:
         arriving: Queue[_Arrived] = Queue(DOCUMENTS_AHEAD)
         # A daemon thread, because it may wait for a line forever, and must not keep the process alive.
         threading.Thread(target=self._read, args=(lines, arriving), daemon=True).start()
-        for parts, last in _groups(arriving):
+        last: _Arrived = _Part(None, ())
+        while last is not None:
+            # All parts that have arrived are translated together.
+            parts: list[_Part] = []
+            while isinstance(last := arriving.get(), _Part):
+                parts.append(last)
+                if len(parts) == DOCUMENTS_AHEAD or arriving.empty():
+                    break
             self._translate(parts, write)
-            if last is not None:
+            if isinstance(last, CotextError):
                 raise last
         self.report.split_lines = self._prose.split_lines
         self.report.split_sentences = self._prose.split_sentences
@@ -102,18 +110,19 @@ class StreamTranslation:
         """Yield documents, named by the number of their first line, and the empty lines that end them."""
         lines_of_document: list[str] = []
         first = 1
-        for number, line in lines:
+        for number, line in chain(lines, [(0, "")]):  # the last document may have no empty line after it
             if number == 1 and line.startswith(BYTE_ORDER_MARK):
                 yield _Part(None, (BYTE_ORDER_MARK,))
                 line = line.removeprefix(BYTE_ORDER_MARK)
             if _text_and_ending(line)[0]:
                 first = first if lines_of_document else number
                 lines_of_document.append(line)
-            else:
-                yield from _document(lines_of_document, first)
-                yield _Part(None, (line,))
-                lines_of_document = []
-        yield from _document(lines_of_document, first)
+                continue
+            if lines_of_document:
+                sentences, endings = zip(*map(_text_and_ending, lines_of_document), strict=True)
+                yield _Part(Document(f"of line {first}", sentences), endings)
+            yield _Part(None, (line,))
+            lines_of_document = []
 
     def _translate(self, parts: list[_Part], write: Callable[[str], None]) -> None:
         documents: list[Document] = []
@@ -146,28 +155,7 @@ class StreamTranslation:
             raise problem
 
 
-def _document(lines: list[str], first: int) -> Iterator[_Part]:
-    if lines:
-        sentences, endings = zip(*map(_text_and_ending, lines), strict=True)
-        yield _Part(Document(f"of line {first}", sentences), endings)
-
-
 def _text_and_ending(line: str) -> tuple[str, str]:
     """Return a line without outer space, and its line ending."""
     text = line.removesuffix("\n").removesuffix("\r")
     return text.strip(OUTER_SPACE), line[len(text) :]
-
-
-def _groups(arriving: "Queue[_Arrived]") -> Iterator[tuple[list[_Part], CotextError | None]]:
-    """Yield groups of parts that have arrived, and the error that ends the stream."""
-    while True:
-        parts: list[_Part] = []
-        entry = arriving.get()
-        while isinstance(entry, _Part):
-            parts.append(entry)
-            if len(parts) == DOCUMENTS_AHEAD or arriving.empty():
-                break
-            entry = arriving.get()
-        yield parts, None if isinstance(entry, _Part) else entry
-        if not isinstance(entry, _Part):
-            return

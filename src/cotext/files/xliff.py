@@ -15,12 +15,12 @@ import re
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Final, Literal
 
 from cotext.data.languages import same_language
-from cotext.files.blocks import ANY, Block, FileFormat, Item, Job, Piece, mates, merged, piece_of, shown_text
+from cotext.files.blocks import ANY, Block, FileFormat, Item, Job, Piece, Tag, shown_text
 from cotext.files.places import (
     Edit,
     Element,
@@ -33,7 +33,7 @@ from cotext.files.places import (
     read_markup,
     with_attribute,
 )
-from cotext.files.strings import Markers, found_in, has_words
+from cotext.files.strings import Markers, has_words, items_of, pieces_of
 from cotext.runtime.errors import CotextError, shown
 
 # --- The contents of an XML element as pieces.
@@ -68,7 +68,7 @@ class Segment:
     before: str
     pieces: tuple[Piece, ...]
     after: str
-    elements: dict[Piece, str] = field(default_factory=dict)
+    elements: dict[Tag, str]
 
     def written(self, pieces: Sequence[Piece]) -> str:
         """Return the contents with the pieces replaced, as XML."""
@@ -113,14 +113,10 @@ def _gather(text: str, element: Element, kind_of: Callable[[Element], Kind], par
 def _gather_text(content: str, parts: list[_Part]) -> None:
     """Add a text; escaped markup in it, such as HTML in a CDATA section, becomes elements too."""
     first = len(parts)
-    at = 0
-    for item in found_in(content, Markers()):
-        parts.append(_Part("text", "", content[at : item.start]))
+    for item in items_of(content, Markers()):
         raw = content[item.start : item.stop]
-        kind = {"open": "begins", "close": "ends", "copied": "copied"}.get(item.kind, "point")
+        kind = {"open": "begins", "close": "ends"}.get(item.kind, item.kind)
         parts.append(_Part(kind, escaped(raw), raw, f"{first} {item.name}"))
-        at = item.stop
-    parts.append(_Part("text", "", content[at:]))
 
 
 def _divided(parts: list[_Part]) -> list[list[_Part]]:
@@ -140,29 +136,20 @@ def _divided(parts: list[_Part]) -> list[list[_Part]]:
 
 
 def _segment(parts: list[_Part], keep_breaks: bool) -> Segment:
-    items = list(_items(parts))
-    partners = mates(items)
-    pieces: list[Piece] = []
-    elements: dict[Piece, str] = {}
-    for number, part in enumerate(parts):
-        if part.kind == "text":
-            pieces.append(part.text if keep_breaks else _on_one_line(part.text))
-            continue
-        piece = piece_of(number, items[number], partners)
-        pieces.append(piece)
-        elements[piece] = part.raw
-    before, inner, after = _outer_space(list(merged(pieces)))
+    pieces, elements = pieces_of(list(_items(parts, keep_breaks)), [part.raw for part in parts])
+    before, inner, after = _outer_space(list(pieces))
     return Segment(escaped(before), tuple(inner), escaped(after), elements)
 
 
-def _items(parts: Iterable[_Part]) -> Iterator[Item]:
+def _items(parts: Iterable[_Part], keep_breaks: bool) -> Iterator[Item]:
     """Yield the parts as items; tags of a pair form an element only inside the same XML element."""
     around = [""]
     for number, part in enumerate(parts):
         if part.kind == "close":
             around.pop()
         kind = {"begins": "open", "ends": "close"}.get(part.kind, part.kind)
-        yield Item(kind, f"{around[-1]} {part.partner}", number, number, part.text)
+        text = part.text if keep_breaks or kind != "text" else _on_one_line(part.text)
+        yield Item(kind, f"{around[-1]} {part.partner}", number, number, text)
         if part.kind == "open":
             around.append(part.partner)
 
@@ -206,16 +193,11 @@ def _open(content: bytes, name: str, job: Job = ANY) -> SplicedFile:
     reader = _Reader(source.text, name, job, root, version == "2")
     documents = [document for file in root.elements("file") if (document := list(reader.file(file)))]
     reader.check()
-    return SplicedFile(
-        source.text,
-        partial(source.encoded, name=name, errors="xmlcharrefreplace"),
-        documents,
-        reader.messages(),
-        bilingual=True,
-        once=reader.once,
-    )
+    return SplicedFile(source, documents, reader.messages(), bilingual=True, once=reader.once)
 
 
+# A segment of a source, its contents, and the target that is kept.
+_Target = tuple[Element, list[Segment], Element | None]
 # Messages about units that are not translated.
 _KEPT: Final = "translated segment(s) kept, and used as context"
 _IN_REVIEW: Final = "segment(s) waiting for review, kept; use --entries unfinished to translate them"
@@ -284,44 +266,39 @@ class _Reader:
             if source is None:
                 raise CotextError(f"{self._name}:{self._place(holder)}: a {holder.name} without a source")
             approved = not self._second and unit.attributes.get("approved") == "yes"
-            state = "final" if approved else state
-            yield from self._slot(kind, place, holder, source, target, state, preserve)
+            blocks: list[Block] = []
+            parts: list[_Target] = []
+            for one, existing in _pairs(source, target):
+                wanted = self._wanted(existing, "final" if approved else state)
+                contents = segments(self._text, one, kind, _preserve_in(one, preserve))
+                blocks += [Block(s.pieces, place, translate=wanted) for s in contents if has_words(s.pieces)]
+                parts.append((one, contents, None if wanted else existing))
+            if blocks:
+                yield Slot(tuple(blocks), partial(self._edits, holder, source, target, parts))
 
-    def _slot(
+    def _edits(
         self,
-        kind: Callable[[Element], Kind],
-        place: str,
         holder: Element,
         source: Element,
         target: Element | None,
-        state: str,
-        preserve: bool,
-    ) -> Iterator[Slot]:
-        blocks: list[Block] = []
-        parts: list[tuple[Element, list[Segment], Element | None]] = []  # with the target that is kept
-        for one, existing in _pairs(source, target):
-            wanted = self._wanted(existing, state)
-            contents = segments(self._text, one, kind, _preserve_in(one, preserve))
-            blocks += [Block(s.pieces, place, translate=wanted) for s in contents if has_words(s.pieces)]
-            parts.append((one, contents, None if wanted else existing))
-
-        def edits(given: Sequence[Block]) -> Iterable[Edit]:
-            waiting = iter(given)
-            inner: list[str] = []
-            at = source.inner
-            for one, contents, kept in parts:
-                translation = _filled(contents, waiting)
-                inner.append(self._text[at : one.inner])
-                inner.append(translation if kept is None else self._text[kept.inner : kept.after])
-                at = one.after
-            inner.append(self._text[at : source.after])
-            yield self._target_edit(source, target, "".join(inner))
-            if self._second and holder.attributes.get("state") != "translated":
-                tag = with_attribute(self._text[holder.start : holder.inner], "state", "translated")
-                yield holder.start, holder.inner, tag
-
-        if blocks:
-            yield Slot(tuple(blocks), edits)
+        parts: list[_Target],
+        blocks: Sequence[Block],
+    ) -> Iterable[Edit]:
+        waiting = iter(blocks)
+        inner: list[str] = []
+        at = source.inner
+        for one, contents, kept in parts:
+            translation = "".join(
+                s.written(next(waiting).pieces if has_words(s.pieces) else s.pieces) for s in contents
+            )
+            inner.append(self._text[at : one.inner])
+            inner.append(translation if kept is None else self._text[kept.inner : kept.after])
+            at = one.after
+        inner.append(self._text[at : source.after])
+        yield self._target_edit(source, target, "".join(inner))
+        if self._second and holder.attributes.get("state") != "translated":
+            tag = with_attribute(self._text[holder.start : holder.inner], "state", "translated")
+            yield holder.start, holder.inner, tag
 
     def _place(self, element: Element) -> str:
         named = element.attributes.get("id")
@@ -383,11 +360,6 @@ def _marked(tag: str) -> str:
     return with_attribute(
         with_attribute(tag, "state", "needs-review-translation"), "state-qualifier", "leveraged-mt"
     )
-
-
-def _filled(contents: list[Segment], waiting: Iterator[Block]) -> str:
-    """Return the contents with each segment that has words replaced by the next block."""
-    return "".join(s.written(next(waiting).pieces if has_words(s.pieces) else s.pieces) for s in contents)
 
 
 def _is_segment(element: Element) -> bool:
@@ -510,7 +482,8 @@ def _translated(text: str, unit: Element, is_second: bool, every: bool) -> Itera
             yield _as_written(text, source), "" if target is None else _as_written(text, target)
         elif target is not None and state not in _UNTRANSLATED:
             for pair in _pairs(source, target):
-                one, other = (_plain(text, element, kind) if element else "" for element in pair)
+                contents = [segments(text, e, kind, keep_breaks=False) if e else [] for e in pair]
+                one, other = (" ".join(shown_text(p for s in c for p in s.pieces).split()) for c in contents)
                 if one and other:
                     yield one, other
 
@@ -527,12 +500,6 @@ def _as_written(text: str, element: Element) -> str:
             inner = text[child.start : child.inner] + inner + text[child.after : child.stop]
         parts.append(inner)
     return "".join(parts)
-
-
-def _plain(text: str, element: Element, kind_of: Callable[[Element], Kind]) -> str:
-    """Return the text of an element on one line, without inline elements."""
-    [segment] = segments(text, element, kind_of, keep_breaks=False)
-    return " ".join(shown_text(segment.pieces).split())
 
 
 FORMAT: Final = FileFormat(

@@ -8,7 +8,7 @@ stacks, and positions from 2. M2M-100 and NLLB-200 have sinusoids. mBART-50 has 
 embeddings on both sides, and a zero bias of the output layer. The decoder starts with `</s>`.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -27,12 +27,13 @@ from cotext.interchange.foreign import (
     ForeignModel,
     Part,
     Settings,
+    Tensors,
     VocabularyRows,
     language_pair,
     make_config,
+    open_folder,
     read_files,
 )
-from cotext.interchange.tensors import Tensors, open_folder
 from cotext.layers.positions import sinusoidal
 from cotext.runtime.errors import CotextError
 
@@ -113,12 +114,13 @@ def layer_parts(encoder_layers: int, decoder_layers: int, final_norm: bool) -> d
     for side, layers in (("encoder", encoder_layers), ("decoder", decoder_layers)):
         for i in range(layers):
             own, foreign = f"{side}.{i}", f"model.{side}.layers.{i}"
-            parts |= _attention(f"{own}.attention", f"{foreign}.self_attn", fused=("qkv", "qkv"))
+            parts |= module(f"{own}.attention.qkv", *(f"{foreign}.self_attn.{x}_proj" for x in "qkv"))
+            parts |= module(f"{own}.attention.out", f"{foreign}.self_attn.out_proj")
             parts |= module(f"{own}.after_attention.norm", f"{foreign}.self_attn_layer_norm")
             if side == "decoder":
-                parts |= _attention(f"{own}.cross", f"{foreign}.encoder_attn", fused=("query", "q"))
-                keys = tuple(f"{foreign}.encoder_attn.{letter}_proj" for letter in "kv")
-                parts |= module(f"{own}.cross.key_value", *keys)
+                parts |= module(f"{own}.cross.query", f"{foreign}.encoder_attn.q_proj")
+                parts |= module(f"{own}.cross.key_value", *(f"{foreign}.encoder_attn.{x}_proj" for x in "kv"))
+                parts |= module(f"{own}.cross.out", f"{foreign}.encoder_attn.out_proj")
                 parts |= module(f"{own}.after_cross.norm", f"{foreign}.encoder_attn_layer_norm")
             parts |= module(f"{own}.feed_forward.widen", f"{foreign}.fc1")
             parts |= module(f"{own}.feed_forward.narrow", f"{foreign}.fc2")
@@ -126,12 +128,6 @@ def layer_parts(encoder_layers: int, decoder_layers: int, final_norm: bool) -> d
         if final_norm:
             parts |= module(f"{side}_norm", f"model.{side}.layer_norm")
     return parts
-
-
-def _attention(own: str, foreign: str, fused: tuple[str, str]) -> Iterator[tuple[str, Part]]:
-    name, letters = fused
-    yield from module(f"{own}.{name}", *(f"{foreign}.{letter}_proj" for letter in letters)).items()
-    yield from module(f"{own}.out", f"{foreign}.out_proj").items()
 
 
 def module(own: str, *there: str) -> dict[str, Part]:

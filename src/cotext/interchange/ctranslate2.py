@@ -75,15 +75,6 @@ def further_parts(config: Config, names: Iterable[str]) -> Iterator[str]:
     yield from sorted(set(names) - plain)
 
 
-def require_expressible(config: Config, run: Path) -> None:
-    """Raise CotextError with the settings of a system that CTranslate2 does not support, if there are any."""
-    if settings := list(dict.fromkeys(obstacles(config))):
-        raise CotextError(
-            f"{run}: CTranslate2 does not support {', '.join(settings)}; it supports only standard "
-            "Transformers. Export another run, or use --to hub, which supports every system"
-        )
-
-
 def export_engine(run: Path, out: Path, quantization: str = "float32", update: int | None = None) -> None:
     """Export a run as an engine folder; raise CotextError if that is impossible.
 
@@ -93,7 +84,12 @@ def export_engine(run: Path, out: Path, quantization: str = "float32", update: i
         raise CotextError(f"--quantization {quantization}: choose one of {', '.join(QUANTIZATIONS)}")
     if not installed():
         raise CotextError(f"--to ctranslate2 needs CTranslate2: {INSTALL}")
-    require_expressible(describe_file(model_file(run, update)).config, run)
+    config = describe_file(model_file(run, update)).config
+    if settings := list(dict.fromkeys(obstacles(config))):
+        raise CotextError(
+            f"{run}: CTranslate2 does not support {', '.join(settings)}; it supports only standard "
+            "Transformers. Export another run, or use --to hub, which supports every system"
+        )
     loaded = load_run(run, update)
     if names := list(further_parts(loaded.config, loaded.with_states("cotext export").state_dict())):
         raise CotextError(

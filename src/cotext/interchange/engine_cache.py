@@ -80,7 +80,10 @@ def open_to_translate(
     if wanted == "torch":
         return opened.with_engine(None)
     reason = without or next(_objections(opened), "")
-    if wanted == "auto" and (reason or not _is_faster(opened) or _is_in_training(run)):
+    # Engines were faster in all measurements only with single sentences and large enough models.
+    is_large = opened.loaded.parameters >= LEAST_PARAMETERS
+    is_faster = is_large and opened.config.view.kind == "sentence"
+    if wanted == "auto" and (reason or not is_faster or _is_in_training(run)):
         return opened.with_engine(None)
     if reason:
         raise CotextError(f"decode.engine = ctranslate2 is not possible with {reason}; remove one of the two")
@@ -117,15 +120,6 @@ def _objections(opened: OpenedRun) -> Iterator[str]:
     )
     yield from obstacles(opened.config)
     yield from further_parts(opened.config, read_shapes(opened.weights))
-
-
-def _is_faster(opened: OpenedRun) -> bool:
-    """Whether engines were faster in all measurements: with single sentences, and large enough models.
-
-    With windows and documents, they are not faster at base size, nor with beams in large batches.
-    """
-    is_large = opened.loaded.parameters >= LEAST_PARAMETERS
-    return is_large and opened.config.view.kind == "sentence"
 
 
 def _is_in_training(run: Path) -> bool:

@@ -8,24 +8,128 @@ bias so low that they have no effect. These are `bos` and `sep`, whose rows are 
 has no padding row. In training on documents, `sep` starts from `</s>`.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+import zipfile
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import Any
 
 import torch
+from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from cotext.config.recipe import Config, parse_config
 from cotext.data.languages import Languages, language_code
 from cotext.data.tokenizer import ImportedTokenizer, LanguageChoice
-from cotext.interchange.tensors import ALWAYS_ALLOWED, MOST_TIMES, Tensors
 from cotext.models.build import build_model
 from cotext.models.checkpoint import refuse_misfits
 from cotext.models.interface import Model
 from cotext.models.parameters import parameters_at_most
 from cotext.runtime.errors import CotextError, shown
 from cotext.runtime.reading import parse_json, read_bytes, read_json
+
+# --- Tensors in model files: safetensors, and PyTorch's pickles of tensors. Other objects in a pickle are
+# rejected (`torch.load(weights_only=True)`).
+
+MOST_TIMES = 16  # most memory / file size
+ALWAYS_ALLOWED = 1 << 26  # bytes
+SHARDS = 1000
+# Errors of loading a damaged or hostile pickle of tensors.
+_PICKLE_ERRORS = (
+    *(RuntimeError, UnpicklingError, ValueError, EOFError, KeyError, IndexError, TypeError),
+    *(AttributeError, OSError, OverflowError, MemoryError, AssertionError, zipfile.BadZipFile),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Tensors:
+    """The tensors of a model, read one by one."""
+
+    files: tuple[Path, ...]
+    shapes: Mapping[str, tuple[int, ...]]
+    read: Callable[[str], Tensor]
+
+    @property
+    def where(self) -> str:
+        """The first file, as messages name it."""
+        return str(self.files[0])
+
+    @property
+    def size(self) -> int:
+        return sum(file.stat().st_size for file in self.files)
+
+
+def require_file(path: Path) -> Path:
+    """Return the path of a regular file; raise CotextError if it is missing or something else."""
+    if not path.is_file():
+        raise CotextError(f"{path}: {'no regular file' if path.exists() else 'missing'}")
+    return path
+
+
+def open_folder(folder: Path) -> Tensors:
+    """Open the weights of a Hugging Face folder; raise CotextError if they are missing or damaged."""
+    if (folder / "model.safetensors").exists():
+        return open_safetensors([folder / "model.safetensors"])
+    index = folder / "model.safetensors.index.json"
+    if index.exists():
+        return open_safetensors([folder / name for name in _shards(index)])
+    if (folder / "pytorch_model.bin").exists():
+        return open_pickle(folder / "pytorch_model.bin")
+    raise CotextError(
+        f"{folder}: has no model.safetensors and no pytorch_model.bin; pass the folder with the weights"
+    )
+
+
+def _shards(index: Path) -> list[str]:
+    """Return the names of the weight files in an index."""
+    listed = read_json(index, 1 << 24).get("weight_map")
+    names = sorted(set(map(str, listed.values()))) if isinstance(listed, dict) else []
+    if not 0 < len(names) <= SHARDS or any(Path(name).name != name or name in (".", "..") for name in names):
+        raise CotextError(f"{index}: damaged: weight_map does not name files beside it")
+    return names
+
+
+def open_safetensors(paths: Sequence[Path]) -> Tensors:
+    """Open the tensors in safetensors files; raise CotextError if a file is missing or damaged."""
+    holding: dict[str, Any] = {}
+    shapes: dict[str, tuple[int, ...]] = {}
+    for path in paths:
+        try:
+            file: Any = safe_open(require_file(path), framework="pt")
+            for name in file.keys():  # noqa: SIM118
+                holding[name] = file
+                shapes[name] = tuple(file.get_slice(name).get_shape())
+        except (SafetensorError, OSError) as error:
+            raise CotextError(f"{path}: damaged or truncated, or no safetensors file: {error}") from None
+
+    def read(name: str) -> Tensor:
+        tensor: Tensor = holding[name].get_tensor(name)
+        return tensor
+
+    return Tensors(tuple(paths), shapes, read)
+
+
+def open_pickle(path: Path) -> Tensors:
+    """Open the tensors in a file of `torch.save`; raise CotextError for any other objects."""
+    # Only the zip format can be mapped into memory.
+    modern = zipfile.is_zipfile(require_file(path))
+    try:
+        content = torch.load(path, map_location="cpu", weights_only=True, mmap=modern)
+    except _PICKLE_ERRORS as error:
+        reason = shown(str(error).partition("\n")[0])
+        raise CotextError(
+            f"{path}: damaged or truncated, or contains objects other than tensors: {reason}"
+        ) from None
+    is_valid = isinstance(content, Mapping) and all(
+        isinstance(name, str) and isinstance(tensor, Tensor) for name, tensor in content.items()
+    )
+    if not is_valid:
+        raise CotextError(f"{path}: does not contain named tensors")
+    return Tensors((path,), {name: tuple(t.shape) for name, t in content.items()}, content.__getitem__)
+
+
+# --- Settings, parameters and vocabularies.
 
 ABSENT = -100.0  # bias of symbols that a foreign model does not predict: e^-100 is negligible
 NO_ROW = -1  # stands for a row of zeros
@@ -130,26 +234,19 @@ def read_files(folder: Path, required: Iterable[str], optional: Iterable[str] = 
 
 def language_pair(languages: LanguageChoice, config: bytes | None = None) -> str:
     """Return a pair, such as en-de; a language that is not given comes from tokenizer_config.json."""
-    default = _default_languages(config)
-    given = ((languages.source, default.source), (languages.target, default.target))
-    return str(Languages(*(_code(one or other) for one, other in given)))
-
-
-def _default_languages(config: bytes | None) -> Languages:
     try:
-        content = parse_json((config or b"{}").decode(), "tokenizer_config.json", numbers=False)
-    except (UnicodeDecodeError, CotextError):
-        return Languages()
-    if not isinstance(content, dict):
-        return Languages()
-    values = [content.get(f"{side}_lang") for side in ("source", "target")]
-    return Languages(*(value if isinstance(value, str) else "" for value in values))
+        content = parse_json((config or b"{}").decode(errors="replace"), "tokenizer_config.json", False)
+    except CotextError:
+        content = None
+    stated = content if isinstance(content, dict) else {}
+    sides = ("source", languages.source), ("target", languages.target)
+    return str(Languages(*(_code(given or str(stated.get(f"{side}_lang", ""))) for side, given in sides)))
 
 
 def _code(language: str) -> str:
     """Return a code of two or three letters, or nothing: `ROMANCE` is a group."""
     try:
-        return language_code(language, "") if language else ""
+        return language_code(language, "")
     except CotextError:
         return ""
 

@@ -71,20 +71,16 @@ def export_hub(
         licence = licence or str(imported["licence"])
     facts = CardFacts(
         name=out.resolve().name,
-        config=published_config(loaded.config),
+        loaded=loaded,
         recipe=recipe or loaded.config.paper,
-        signature=loaded.signature,
-        parameters=loaded.parameters,
-        pieces=loaded.tokenizer.pieces,
         data=published_data(run),
         imported=imported,
-        start_imported=noted_import(Path(init)) if (init := loaded.config.train.init) else {},
         licence=licence,
         figures=tuple(dict.fromkeys(figures)),
     )
     with new_or_same(out) as temporary:
         weights = loaded.with_states("cotext export").state_dict()
-        _write_run(temporary, run, loaded, facts.config, weights)
+        _write_run(temporary, run, loaded, published_config(loaded.config), weights)
         write_data(temporary, facts.data)
         (temporary / CARD).write_text(model_card(facts), encoding="utf-8")
 
@@ -162,21 +158,13 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class CardFacts:
-    """The facts about a published run; unknown facts are empty.
-
-    `imported`: content of import.json of the run. `start_imported`: content of import.json of the run from
-    which training started.
-    """
+    """The facts about a published run; unknown facts are empty. `imported`: content of its import.json."""
 
     name: str
-    config: Config
+    loaded: LoadedModel
     recipe: str
-    signature: str
-    parameters: int
-    pieces: int
     data: Mapping[str, Any]
     imported: Mapping[str, Any]
-    start_imported: Mapping[str, Any]
     licence: str
     figures: Sequence[Figure]
 
@@ -189,7 +177,7 @@ def read_scores(path: Path, required: bool = True) -> list[Figure]:
         evaluated = content.get("format") == "cotext-evaluation"
         figures = list(_evaluated(content) if evaluated else _judged(content))
     except (KeyError, TypeError, ValueError, AttributeError):
-        figures = []
+        pass
     except CotextError:
         if required:
             raise
@@ -203,8 +191,9 @@ def read_scores(path: Path, required: bool = True) -> list[Figure]:
 def _evaluated(content: Mapping[str, Any]) -> Iterator[Figure]:
     for system, entry in content["systems"].items():
         for protocol, score in entry["scores"].items():
+            names = (name for name in ("comet", "chrf", "ter", "bleu") if name in protocol.lower())
             title, value = _cell(score["title"]), float(score["value"])
-            yield Figure(_metric(protocol), title, value, _cell(system), str(score["signature"]))
+            yield Figure(next(names, protocol), title, value, _cell(system), str(score["signature"]))
 
 
 def _judged(content: Mapping[str, Any]) -> Iterator[Figure]:
@@ -216,14 +205,6 @@ def _judged(content: Mapping[str, Any]) -> Iterator[Figure]:
             what = f"{_cell(name)}, {int(accuracy['total']):,} examples"
             value = float(accuracy["accuracy_percent"])
             yield Figure("accuracy", _cell(suite), value, what, str(report["signature"]))
-
-
-def _metric(protocol: str) -> str:
-    """Return the metric of a protocol by its name at the hub."""
-    for name in ("comet", "chrf", "ter", "bleu"):
-        if name in protocol.lower():
-            return name
-    return protocol
 
 
 def _cell(text: Any) -> str:
@@ -240,49 +221,31 @@ def _code(text: Any) -> str:
 
 def model_card(facts: CardFacts) -> str:
     """Return the card of a run: Markdown with a head in YAML."""
-    parts = [
-        _head(facts),
-        f"# {facts.name}\n\n{_summary(facts)}",
-        _loading(facts),
-        f"## System\n\n{_table(('', ''), _system(facts))}",
-        f"## Training data\n\n{_data(facts)}",
-        f"## Scores\n\n{_scores(facts)}",
-        f"## Intended use and limits\n\n{_limits(facts)}",
-    ]
-    return "\n\n".join(parts) + "\n"
-
-
-def _head(facts: CardFacts) -> str:
-    languages = Languages.parse(facts.config.languages)
-    head: dict[str, Any] = {}
-    if str(languages):
-        head["language"] = [languages.source, languages.target]
+    config = facts.loaded.config
+    languages = Languages.parse(config.languages)
+    head: dict[str, Any] = {"language": [languages.source, languages.target]} if str(languages) else {}
     if facts.licence:
         head["license"] = facts.licence
-    head["library_name"] = "cotext"
-    head["pipeline_tag"] = "translation"
+    head |= {"library_name": "cotext", "pipeline_tag": "translation"}
     head["tags"] = ["translation", "document-level-translation", "cotext"]
     if metrics := list(dict.fromkeys(figure.metric for figure in facts.figures)):
         head["metrics"] = metrics
-    return f"---\n{yaml.safe_dump(head, sort_keys=False)}---"
-
-
-def _summary(facts: CardFacts) -> str:
-    languages = Languages.parse(facts.config.languages)
     pair = (
         f"from {languages.source} into {languages.target}" if str(languages) else "(languages not recorded)"
     )
-    origin = (
-        f"imported into Cotext from {_origin(facts.imported)}" if facts.imported else "trained with Cotext"
-    )
-    return (
-        f"A translation system {pair}, {origin}. It translates documents sentence by sentence, "
-        "and returns as many sentences as it receives."
-    )
+    origin, longer = "trained with Cotext", "It was trained on rows of up to "
+    longer += f"{config.view.max_tokens} tokens a side; longer"
+    if facts.imported:
+        origin, longer = f"imported into Cotext from {_origin(facts.imported)}", "Longer"
+    return f"""---
+{yaml.safe_dump(head, sort_keys=False)}---
 
+# {facts.name}
 
-def _loading(facts: CardFacts) -> str:
-    return f"""## How to load it
+A translation system {pair}, {origin}. It translates documents sentence by sentence, and returns as many \
+sentences as it receives.
+
+## How to load it
 
 ```python
 import cotext
@@ -291,33 +254,55 @@ print(translator.translate(["The first sentence.", "The second sentence."]))
 ```
 
 Run it where this folder lies, or name the repository (`owner/{facts.name}`) once it is on the hub. Weights
-are safetensors and the rest is text: loading runs no code of this folder."""
+are safetensors and the rest is text: loading runs no code of this folder.
+
+## System
+
+{_table(("", ""), _system(facts))}
+
+## Training data
+
+{_data(facts)}
+
+## Scores
+
+{_scores(facts)}
+
+## Intended use and limits
+
+For documents like those of the training data, in the languages named above.
+
+- {longer} sentences are translated up to {config.decode.max_source_tokens} tokens, and longer ones refused.
+- Translations may be wrong, leave words out or add some; nothing marks the ones that are.
+- Evaluation by people, and tests for harmful or biased output: {NOT_RECORDED}.
+"""
 
 
 def _system(facts: CardFacts) -> Iterator[tuple[str, str]]:
-    config, model = facts.config, facts.config.model
+    config, model = facts.loaded.config, facts.loaded.config.model
     yield "recipe", _cell(facts.recipe) or NOT_RECORDED
     yield "model", describe_model(model)
     yield "view", describe_cut(config.view, config.view.max_sentences)
     yield "layers", f"{model.encoder_layers} encoder, {model.decoder_layers} decoder"
     yield "dimension", f"{model.dimension:,}, feed-forward {model.feed_forward:,}, {model.heads} heads"
-    yield "parameters", f"{facts.parameters:,}"
-    yield "subwords", f"{facts.pieces:,}"
+    yield "parameters", f"{facts.loaded.parameters:,}"
+    yield "subwords", f"{facts.loaded.tokenizer.pieces:,}"
     yield "started from", _start(facts)
     yield "decoding", f"beam {config.decode.beam}, length penalty {describe_length_penalty(config.decode)}"
     yield "licence", facts.licence or NOT_RECORDED
-    yield "signature", _code(facts.signature)
+    yield "signature", _code(facts.loaded.signature)
 
 
 def _start(facts: CardFacts) -> str:
     if facts.imported:
         return f"{_origin(facts.imported)}, not trained here"
-    if not (init := _cell(facts.config.train.init)):
+    if not facts.loaded.config.train.init:
         return "fresh weights"
-    if not facts.start_imported:
-        return init
-    licence = _cell(facts.start_imported.get("licence") or NOT_RECORDED)
-    return f"{init}, an import of {_origin(facts.start_imported)} (licence {licence})"
+    start = Path(facts.loaded.config.train.init)
+    if not (imported := noted_import(start)):
+        return _cell(start.name)
+    licence = _cell(imported.get("licence") or NOT_RECORDED)
+    return f"{_cell(start.name)}, an import of {_origin(imported)} (licence {licence})"
 
 
 def _origin(imported: Mapping[str, Any]) -> str:
@@ -343,21 +328,6 @@ def _scores(facts: CardFacts) -> str:
         return f"Test scores and contrastive accuracies: {NOT_RECORDED}."
     rows = [(f.title, f.what, f"{f.value:.2f}", _code(f.signature)) for f in facts.figures]
     return _table(("metric or suite", "of", "value", "signature"), rows)
-
-
-def _limits(facts: CardFacts) -> str:
-    config = facts.config
-    rows = f"It was trained on rows of up to {config.view.max_tokens} tokens a side; longer"
-    return "\n".join(
-        [
-            "For documents like those of the training data, in the languages named above.",
-            "",
-            f"- {'Longer' if facts.imported else rows} sentences are "
-            f"translated up to {config.decode.max_source_tokens} tokens, and longer ones refused.",
-            "- Translations may be wrong, leave words out or add some; nothing marks the ones that are.",
-            f"- Evaluation by people, and tests for harmful or biased output: {NOT_RECORDED}.",
-        ]
-    )
 
 
 def _table(head: Sequence[str], rows: Iterator[tuple[str, ...]] | Sequence[tuple[str, ...]]) -> str:

@@ -6,8 +6,7 @@ from the folder again. Its sources and targets are random subwords, whatever the
 """
 
 import random
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import partial
 from importlib.metadata import version
@@ -76,7 +75,7 @@ def run_self_test(folder: Path, foreign: ForeignModel, model: Model) -> SelfTest
         return SelfTest("transformers is not installed (pip install 'cotext[pretrained]')")
     own = LoadedModel(model, foreign.config, foreign.tokenizer, [0]).left_to_right("the self-test")
     try:
-        with torch.no_grad(), _quiet():
+        with torch.no_grad():
             other = _theirs(folder, foreign.kind, dtype=torch.float32).eval()
             result = _compared(foreign, own, other, _theirs(folder, "AutoTokenizer"))
     except Exception as error:  # another program, which may fail in any way
@@ -90,26 +89,13 @@ def run_self_test(folder: Path, foreign: ForeignModel, model: Model) -> SelfTest
     return result
 
 
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Suppress messages and progress bars of transformers."""
-    import transformers
-
-    messages: Any = transformers.logging
-    before = messages.get_verbosity()
-    messages.set_verbosity_error()
-    messages.disable_progress_bar()
-    try:
-        yield
-    finally:
-        messages.set_verbosity(before)
-        messages.enable_progress_bar()
-
-
 def _theirs(folder: Path, kind: str, **options: Any) -> Any:
     """Load an object of the class `kind` with transformers, without network and code of the folder."""
     import transformers
 
+    messages: Any = transformers.logging
+    messages.set_verbosity_error()
+    messages.disable_progress_bar()
     given = {"local_files_only": True, "trust_remote_code": False, **options}
     return getattr(transformers, kind).from_pretrained(folder, **given)
 
@@ -211,7 +197,19 @@ def import_model(folder: Path, out: Path, languages: LanguageChoice, licence: st
     tokenizer, config = foreign.tokenizer, foreign.config
     model = read_model(foreign)
     tested = run_self_test(folder, foreign, model)
-    note = _note(folder, foreign, tested, licence)
+    note = {
+        "format": "cotext-import",
+        "version": 1,
+        "class": foreign.kind,
+        "folder": folder.resolve().name,
+        "files": {
+            path.name: {"sha256": checksum(path), "bytes": path.stat().st_size} for path in foreign.files
+        },
+        "languages": {"source": tokenizer.chosen.source, "target": tokenizer.chosen.target},
+        "licence": licence,
+        "cotext": __version__,
+        "self_test": asdict(tested),
+    }
     account = Imported(
         foreign.kind,
         describe_model(config.model),
@@ -229,20 +227,3 @@ def import_model(folder: Path, out: Path, languages: LanguageChoice, licence: st
         weights = model.state_dict()
         save_model(temporary / "model.safetensors", weights, config, tokenizer.fingerprint, [0])
     return account
-
-
-def _note(folder: Path, foreign: ForeignModel, tested: SelfTest, licence: str) -> dict[str, Any]:
-    chosen = foreign.tokenizer.chosen
-    return {
-        "format": "cotext-import",
-        "version": 1,
-        "class": foreign.kind,
-        "folder": folder.resolve().name,
-        "files": {
-            path.name: {"sha256": checksum(path), "bytes": path.stat().st_size} for path in foreign.files
-        },
-        "languages": {"source": chosen.source, "target": chosen.target},
-        "licence": licence,
-        "cotext": __version__,
-        "self_test": asdict(tested),
-    }

@@ -13,10 +13,9 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from functools import cache
-from http import HTTPStatus
 from typing import Any, Final
 
-from cotext.runtime.errors import CotextError, shown
+from cotext.runtime.errors import CotextError
 
 MAX_WAIT_SECONDS: Final = 60.0  # maximum pause between two attempts, if the server gives no time
 
@@ -82,9 +81,6 @@ def retry_after(value: str, now: float) -> float | None:
     return max(seconds, 0.0) if seconds < float("inf") else None
 
 
-ENCODING: Final = "gzip"
-
-
 class PassingError(Exception):
     """A temporary error; `rest`: pause requested by the server, in seconds.
 
@@ -122,8 +118,8 @@ class Connections:
         try:
             httpx.Request("POST", address)  # raises for invalid host names
             self._http = httpx.AsyncClient(
-                # No other encodings: a few bytes could unpack to any number.
-                headers={**headers, "Accept-Encoding": ENCODING},
+                # A few bytes could unpack to any number: a packed response is not valid JSON.
+                headers={**headers, "Accept-Encoding": "identity"},
                 timeout=None,  # see `post`
                 limits=httpx.Limits(max_keepalive_connections=at_once),
                 verify=certificates(),
@@ -133,7 +129,7 @@ class Connections:
                 f"{address}: no connection can be made: {error}; check the address, and the "
                 "variables HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and SSL_CERT_FILE, if they are set"
             ) from None
-        self._errors, self._unreadable = httpx.HTTPError, httpx.DecodingError
+        self._errors = httpx.HTTPError
         self._waiting: set[Future[Received]] = set()
         self._closed = False
         self._loop = ExitStack()
@@ -151,7 +147,7 @@ class Connections:
         """Send a request once; `seconds`: limit for the whole response.
 
         Raises:
-            PassingError: no response, or an unreadable one.
+            PassingError: no response, or one that is too large.
             StoppedError: another thread has closed the connections.
         """
         answer: Future[Received]
@@ -165,10 +161,7 @@ class Connections:
                 raise StoppedError
             return answer.result()
         except self._errors as error:
-            if _are_headers_too_large(error):
-                raise PassingError("the headers of the answer are too large", lasts=True) from None
-            message = f"{type(error).__name__}: {error}".rstrip(": ")
-            raise PassingError(message, lasts=isinstance(error, self._unreadable)) from None
+            raise PassingError(f"{type(error).__name__}: {error}".rstrip(": ")) from None
         except TimeoutError:
             raise PassingError(f"no complete answer in {seconds:.3g} seconds") from None
         except (CancelledError, RuntimeError):  # ended in the middle
@@ -183,25 +176,12 @@ class Connections:
         body = bytearray()
         with fail_after(seconds):
             async with self._http.stream("POST", address, json=payload) as response:
-                encoding = response.headers.get("Content-Encoding", ENCODING)
-                if encoding.strip().lower() not in (ENCODING, "identity", ""):
-                    raise PassingError(f"an unrequested encoding: {shown(encoding)}", lasts=True)
-                async for part in response.aiter_bytes():
+                async for part in response.aiter_raw():
                     body += part
                     if len(body) > self._most_bytes:
                         raise PassingError(f"an answer of more than {self._most_bytes:,} bytes", lasts=True)
         retry = response.headers.get("Retry-After", "")
         return Received(response.status_code, body.decode(errors="replace"), retry)
-
-
-def _are_headers_too_large(error: BaseException) -> bool:
-    """Return whether the HTTP/1.1 parser of the client failed because of the length of headers."""
-    from h11 import RemoteProtocolError
-
-    cause: BaseException | None = error
-    while cause is not None and not isinstance(cause, RemoteProtocolError):
-        cause = cause.__context__  # `httpcore` sets no `__cause__`
-    return cause is not None and cause.error_status_hint == HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE
 
 
 @cache

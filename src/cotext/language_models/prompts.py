@@ -138,12 +138,15 @@ class Piece:
 
 
 def piece_of(
-    source: Sequence[str], translated: Sequence[str], sentences: Sequence[int], context: int
+    source: Sequence[str],
+    translated: Sequence[str],
+    sentences: Sequence[int],
+    context: int,
+    instruction: str = "",
 ) -> Piece:
     """Return sentences of a document by index, with up to `context` preceding sentences.
 
-    `translated`: translations of all preceding sentences; untranslated ones are not context. The indices skip
-    sentences without a visible character.
+    `translated`: translations of all preceding sentences; untranslated ones are not context.
     """
     first = sentences[0]
     shown = [index for index in range(max(0, first - context), first) if translated[index]]
@@ -151,6 +154,7 @@ def piece_of(
         tuple(source[index] for index in sentences),
         tuple(source[index] for index in shown),
         tuple(translated[index] for index in shown),
+        instruction,
     )
 
 
@@ -160,11 +164,6 @@ class Prompt:
 
     endpoint: Endpoint
     template: str
-
-    @property
-    def is_numbered(self) -> bool:
-        """Whether sentences have numbers, in the prompt and in the answer."""
-        return "{sentence}" not in self.template
 
     @property
     def digest(self) -> str:
@@ -186,7 +185,7 @@ class Prompt:
         Raises:
             UnusableError: the answer is not usable.
         """
-        if self.is_numbered:
+        if "{sentence}" not in self.template:
             return read_numbered(answer, len(piece))
         sentence, left_out = read_plain(answer, self.endpoint.languages.target)
         return [sentence], left_out

@@ -12,7 +12,7 @@ import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -155,8 +155,11 @@ class EndpointTranslator:
 
     def __init__(self, client: Client) -> None:
         self._client, self.endpoint = client, client.endpoint
-        self._own = Prompt(self.endpoint, TEMPLATE)
+        self.own_prompt = Prompt(self.endpoint, TEMPLATE)
         self.prompt = Prompt(self.endpoint, self.endpoint.template or TEMPLATE)
+        limits = {"temperature": self.endpoint.temperature, "max_tokens": self.endpoint.max_tokens}
+        given = {key: value for key, value in limits.items() if value is not None}
+        self._fields = {**self.endpoint.parameters, "model": self.endpoint.model, **given}
 
     def translate(
         self,
@@ -221,7 +224,7 @@ class EndpointTranslator:
             CotextError: the errors of `Client.post`.
         """
         try:
-            answer = self._client.post(self._payload(prompt.messages(piece, problem)), repeat)
+            answer = self._client.post({**self._fields, "messages": prompt.messages(piece, problem)}, repeat)
         except RefusedRequestError as error:
             message = f"{error.code} {error.said}".casefold()
             if any(words in message for words in TOO_LONG):
@@ -230,16 +233,6 @@ class EndpointTranslator:
                 raise UnusableError("is a refusal of the API's filter", smaller=True) from None
             raise
         return prompt.read(text_of(answer), piece)
-
-    def _payload(self, messages: Sequence[Mapping[str, str]]) -> dict[str, Any]:
-        endpoint = self.endpoint
-        limits = {"temperature": endpoint.temperature, "max_tokens": endpoint.max_tokens}
-        given = {key: value for key, value in limits.items() if value is not None}
-        return {**endpoint.parameters, "model": endpoint.model, "messages": list(messages), **given}
-
-    def prompts(self) -> list[Prompt]:
-        """Return the prompts for a single sentence, in the order in which they are tried."""
-        return [self.prompt] if self.prompt == self._own else [self.prompt, self._own]
 
 
 class _ChainTranslation:
@@ -254,8 +247,8 @@ class _ChainTranslation:
 
     def translate(self, sentences: Sequence[int], context: int, repeats: int) -> None:
         """Translate sentences by one request, and by repairs if needed."""
-        [first, *others] = self._translator.prompts()
-        problem = self._asked(first, sentences, context, repeats)
+        prompt, own = self._translator.prompt, self._translator.own_prompt
+        problem = self._asked(prompt, sentences, context, repeats)
         if not problem:
             return
         if len(sentences) > 1:
@@ -264,19 +257,17 @@ class _ChainTranslation:
             for half in (sentences[:middle], sentences[middle:]):
                 self.translate(half, self._repair_context, self._repeats if len(half) == 1 else 0)
             return
-        for prompt in others:
+        if prompt != own:
             self._work.note(sentences, problem, OWN_PROMPT)
-            problem = self._asked(prompt, sentences, context, 0)
-            if not problem:
-                return
-        self._work.note(sentences, problem, UNTRANSLATED)
+            problem = self._asked(own, sentences, context, 0)
+        if problem:
+            self._work.note(sentences, problem, UNTRANSLATED)
 
     def _asked(self, prompt: Prompt, sentences: Sequence[int], context: int, repeats: int) -> str:
         """Request sentences, repeatedly if needed; return the problem of the last answer, or ""."""
         source = self._work.document.sentences
         context = min(context, sentences[0] - self._start)
-        shown = piece_of(source, self._work.translated, sentences, context)
-        piece = replace(shown, instruction=self._work.instruction)
+        piece = piece_of(source, self._work.translated, sentences, context, self._work.instruction)
         first = problem = ""
         for repeat in range(repeats + 1):
             try:
