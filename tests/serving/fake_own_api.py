@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from cotext.serving.errors import RequestError, plain_refusal
+from cotext.serving.errors import RequestError
 from cotext.serving.page_routes import routes as page_routes
 from cotext.serving.settings import ServerSettings
 
@@ -191,7 +191,7 @@ def fake(told: Told) -> Starlette:
 
     def refused(request: Request, error: Exception) -> Response:
         assert isinstance(error, RequestError)
-        return plain_refusal(error)
+        return JSONResponse({"message": error.message}, error.status)
 
     made = Starlette(
         routes=[

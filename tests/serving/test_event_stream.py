@@ -34,7 +34,7 @@ def sent(
         messages.append(message)
 
     scope: dict[str, Any] = {"type": "http"}
-    begin(scope, RequestRecord("POST", "/", None))
+    begin(scope, RequestRecord("POST", "/"))
     asyncio.run(EventStream(told, **more)(scope, receive, send or keep))  # type: ignore[arg-type]
     body = b"".join(message["body"] for message in messages[1:])
     return (messages or [{}])[0], body.decode()

@@ -19,7 +19,7 @@ from cotext.files.translate_files import open_job
 from cotext.runtime.jobs.engine import run
 from cotext.serving.jobs import Jobs, JobStatus, JobTicket, translation
 from cotext.serving.jobs.translation import Running
-from cotext.serving.service import Client, Service
+from cotext.serving.service import Service
 from cotext.serving.settings import ServerSettings
 from cotext.serving.sharing import Work
 from cotext.serving.systems import System, Systems
@@ -133,7 +133,7 @@ def test_nobody_else_can_read_the_state(opened: Opened, tmp_path: Path) -> None:
 def test_a_job_is_its_clients(opened: Opened) -> None:
     sender = opened()
     ticket = sender.send()
-    jobs, other = sender.service.jobs, Client("another")
+    jobs, other = sender.service.jobs, "another"
     for call in (jobs.status, jobs.result, jobs.delete):
         assert refused(call, ticket.id, other).status == 404
         assert refused(call, ticket.id, sender.client, "0" * 64).status == 404
@@ -246,7 +246,7 @@ def test_the_end_of_a_job_that_the_disk_refuses_is_noted_when_there_is_room(
 
 def test_clients_take_turns(opened: Opened, held: Callable[[Sender], Callable[[], None]]) -> None:
     first = opened(files_at_once=1)
-    second, third = replace(first, client=Client("second")), replace(first, client=Client("third"))
+    second, third = replace(first, client="second"), replace(first, client="third")
     release = held(first)
     tickets = [(first, first.send()) for _ in range(3)]
     until(lambda: first.status(tickets[0][1]).sentences > 0)
@@ -255,7 +255,7 @@ def test_clients_take_turns(opened: Opened, held: Callable[[Sender], Callable[[]
     for sender, ticket in tickets:
         sender.translated(ticket)
     rows = first.service.jobs.table.everything()
-    order = [row.client for row in sorted(rows, key=lambda row: row.turn)]
+    order = [row.client for row in sorted(rows, key=lambda row: row.finished or 0.0)]
     assert order == ["anybody", "second", "third", "anybody", "second", "anybody"]
 
 
@@ -265,9 +265,9 @@ def test_how_many_may_wait(opened: Opened, held: Callable[[Sender], Callable[[],
     for _ in range(2):
         sender.send()
     assert refused(sender.send).status == 429
-    other = replace(sender, client=Client("other"))
+    other = replace(sender, client="other")
     other.send()
-    error = refused(replace(sender, client=Client("third")).send)
+    error = refused(replace(sender, client="third").send)
     assert (error.status, error.retry_after is not None) == (503, True)
 
 
@@ -285,33 +285,20 @@ def test_finished_files_are_kept_for_a_time(opened: Opened, tmp_path: Path) -> N
     assert folders(tmp_path) == set()
 
 
-def test_the_oldest_finished_files_make_room(
-    opened: Opened, held: Callable[[Sender], Callable[[], None]], tmp_path: Path
-) -> None:
+def test_files_use_the_space_of_their_client_until_they_are_deleted(opened: Opened) -> None:
     sender = opened(max_jobs_bytes=8 * 95_000, max_file_bytes=50_000)
-    long = b"It runs.\n\n" * 4000
-    finished = []
-    for _ in range(2):  # one after the other: several threads translate, and the second may end first
-        finished.append(ticket := sender.send())
-        sender.translated(ticket)
-        sender.service.jobs.result(ticket.id, sender.client)[0].write_bytes(long)
-        sender.service.jobs._measure(ticket.id)
-    release = held(sender)
-    waiting = []
-    for ticket, state in zip(finished, ("done", None), strict=True):
-        waiting.append(sender.send(long))
-        assert refused(sender.status, ticket).status == 404
-        assert state is None or sender.status(finished[1]).state == state
+    jobs, long = sender.service.jobs, b"It runs.\n\n" * 4000
+    ticket = sender.send()
+    sender.translated(ticket)
+    until(lambda: not jobs._running)
+    jobs.result(ticket.id, sender.client)[0].write_bytes(2 * long)
+    jobs._measure(ticket.id)
     assert refused(lambda: sender.send(long)).status == 429
-    other = replace(sender, client=Client("other"))
-    waiting_of_other = other.send(long)
-    assert {sender.status(ticket).finished for ticket in waiting} == {False}
+    assert sender.status(ticket).state == "done"
+    assert replace(sender, client="other").send(long)
     assert refused(lambda: sender.send(b"x" * 50_001)).status == 413
-    for ticket in waiting:
-        sender.service.jobs.delete(ticket.id, sender.client)
-    other.service.jobs.delete(waiting_of_other.id, other.client)
-    assert sender.service.jobs._space.over("anybody", 0) < 0
-    release()
+    jobs.delete(ticket.id, sender.client)
+    assert sender.send(long)
 
 
 def test_another_server_on_the_folder_is_refused(opened: Opened) -> None:
@@ -405,7 +392,7 @@ def test_a_server_that_is_stopped_goes_on_in_mid_document(
 def test_uploads_reserve_the_space_of_their_clients(opened: Opened) -> None:
     """Of 800,000 bytes, eight clients have an eighth each, and a ninth has what they leave."""
     jobs = opened(max_jobs_bytes=800_000, max_file_bytes=100_000).service.jobs
-    clients = [Client(f"{number}") for number in range(9)]
+    clients = [f"{number}" for number in range(9)]
     reservations = [jobs.reserve(client, 100_000) for client in clients[:8]]
     error = refused(lambda: jobs.reserve(clients[0], 1))
     assert (error.status, "100,000 bytes" in error.message) == (429, True)

@@ -7,7 +7,6 @@ close that rounding decides between them.
 import random
 import threading
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -17,7 +16,7 @@ from cotext.config.recipe import load_config
 from cotext.data.splitting import Splitting
 from cotext.files.blocks import Block, Close, Contents, Open
 from cotext.files.translate_blocks import BlockDocuments
-from cotext.serving.answers import Listener, SourceSentence, TextAnswer
+from cotext.serving.answers import TextAnswer
 from cotext.serving.service import TextRequest
 from cotext.serving.sharing import SharedSystem, Work
 from cotext.serving.systems import System, Systems, open_systems
@@ -99,25 +98,6 @@ def assert_same(found: TextAnswer, expected: TextAnswer) -> None:
     assert texts_of(found) == texts_of(expected)
     for own, other in zip(found.pairs, expected.pairs, strict=True):
         assert (own.confidence or 0) == pytest.approx(other.confidence or 0, rel=1e-9)
-
-
-@dataclass
-class Heard:
-    """What a listener heard, in order."""
-
-    started: list[SourceSentence] | None = None
-    sentences: list[tuple[int, int, str]] | None = None
-
-    def start(self, sentences: list[SourceSentence]) -> None:
-        assert self.started is None
-        self.started, self.sentences = sentences, []
-
-    def sentence(self, *each: Any) -> None:
-        assert self.sentences is not None
-        self.sentences.append(each)
-
-    def listener(self) -> Listener:
-        return Listener(self.start, self.sentence)
 
 
 def waiting(shared: SharedSystem) -> list[Any]:

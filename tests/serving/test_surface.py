@@ -14,7 +14,7 @@ import httpx2 as httpx
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
-from cotext.serving.errors import Dialects
+from cotext.serving import deepl
 from cotext.serving.systems import Systems
 from tests.loops import loop_over
 from tests.serving.loopback import served
@@ -85,5 +85,5 @@ def test_deepl_stands_made_up_requests(server: httpx.Client, place: str) -> None
 
 @pytest.mark.hostile
 def test_deepl_stands_many_made_up_requests(server: httpx.Client) -> None:
-    for place in {route.path for _, route in Dialects(("deepl",)).routes}:
+    for place in {route.path for route in deepl.routes()}:
         attack(server, place, 100)

@@ -18,7 +18,6 @@ from cotext.serving.errors import RequestError
 from cotext.serving.jobs import JobOptions
 from cotext.serving.jobs.names import attachment
 from cotext.serving.jobs.storage import disk_full
-from cotext.serving.record import Client
 from cotext.serving.requests import (
     FILE_FIELD,
     Fields,
@@ -35,7 +34,7 @@ PIECE_BYTES: Final = 256 * 1024
 
 
 @asynccontextmanager
-async def received_file(request: Request, client: Client) -> AsyncIterator[tuple[UploadFile, Fields, str]]:
+async def received_file(request: Request, client: str) -> AsyncIterator[tuple[UploadFile, Fields, str]]:
     """Receive a form with a file in the field `file`; return the file, all fields, and a reservation.
 
     The file arrives in the folder of jobs. Meanwhile its size is reserved in the space of `client`: the
@@ -52,7 +51,7 @@ async def received_file(request: Request, client: Client) -> AsyncIterator[tuple
     reservation = await to_thread.run_sync(
         jobs.reserve, client, min(content_length(request.headers) or most, most)
     )
-    form = Form(request, request.stream(), MAX_FIELDS, settings.max_text_bytes, jobs.table.root)
+    form = Form(request, MAX_FIELDS, settings.max_text_bytes, jobs.table.root)
     try:
         try:
             fields = Fields(single(await form.read()))

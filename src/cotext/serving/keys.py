@@ -28,7 +28,7 @@ from cotext.runtime.files import replacing
 from cotext.runtime.locks import writing
 from cotext.runtime.reading import read_json
 from cotext.serving.errors import RequestError
-from cotext.serving.record import Client, RequestRecord
+from cotext.serving.record import RequestRecord
 from cotext.serving.settings import ServerSettings
 
 PREFIX: Final = "cotext-"
@@ -87,8 +87,6 @@ def add_key(path: Path, name: str, requests_per_minute: int = 0) -> str:
             f"{name!r} cannot be the name of a client: use up to {MAX_NAME} letters, digits, dots, hyphens "
             "and underscores, beginning with a letter or digit"
         )
-    if requests_per_minute < 0:
-        raise CotextError("--requests-per-minute: give a positive number, or 0 for no limit")
     path.parent.mkdir(parents=True, exist_ok=True)
     with writing(path):
         keys = read_keys(path) if path.exists() else []
@@ -202,15 +200,15 @@ class Admission:
         """Whether the next request would be rejected."""
         return self.in_flight >= self._settings.max_waiting
 
-    def admit(self, record: RequestRecord, key: str | None) -> Client:
-        """Return the client of a key, and reserve a request slot until the request ends.
+    def admit(self, record: RequestRecord, key: str | None) -> str:
+        """Return the name of the client of a key, and reserve a request slot until the request ends.
 
         Raises:
             RequestError: 403, the key is missing or unknown; 429, too many requests; 503, the server is full.
         """
         name, per_minute = self._identified(key)
         if record.client:
-            return Client(record.client)
+            return record.client
         record.client = name
         rate_of = name if self._keys is not None else ""
         if per_minute and (seconds := self._rates.seconds_to_wait(rate_of, per_minute)):
@@ -228,7 +226,7 @@ class Admission:
             )
         self._places[name] += 1
         record.leave.append(partial(self._leave, name))
-        return Client(name)
+        return name
 
     def _identified(self, key: str | None) -> tuple[str, int]:
         per_minute = self._settings.requests_per_minute

@@ -34,11 +34,6 @@ def routes() -> list[Route]:
     )
 
 
-def refusal(error: RequestError) -> Response:
-    """Return an error in the form of LibreTranslate."""
-    return JSONResponse({"error": error.message}, error.status)
-
-
 async def translate(request: Request) -> Response:
     """Translate a text or a list of texts."""
     fields = await read_fields(request)

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from types import ModuleType
 from typing import Any, Final
 
 from starlette.types import Scope
@@ -20,20 +19,12 @@ from cotext.translation.translator import Translation
 SCOPE_KEY: Final = "cotext.request"
 
 
-@dataclass(frozen=True, slots=True)
-class Client:
-    """A client. `name` may appear in logs and files; the key must not."""
-
-    name: str = "anybody"
-
-
 @dataclass(slots=True)
 class RequestRecord:
     """The record of a request, without text of the client: the route is a template."""
 
     method: str
     route: str
-    dialect: ModuleType | None
     id: str = field(default_factory=lambda: secrets.token_hex(8))
     started: float = field(default_factory=time.monotonic)
     client: str = ""

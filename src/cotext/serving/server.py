@@ -23,7 +23,7 @@ from cotext.serving.service import Service
 HEAD_SECONDS: Final = 20.0  # for the request line and headers
 REST_SECONDS: Final = 5.0  # for the rest of a body after its response is sent
 TAKE_SECONDS: Final = 60.0  # for a client to read the rest of a response
-MAX_HEAD_BYTES: Final = 64 * 1024  # in some dialects, the address contains texts
+MAX_HEAD_BYTES: Final = 64 * 1024  # in some requests, the address contains texts
 MAX_CONNECTIONS: Final = 512  # open at once; requests have a separate limit
 # Switch interval of threads. The event loop waits for the interpreter several times in a request, each time
 # behind other threads. With intervals of 5 ms and six threads, each wait takes 0.03 s.

@@ -1,4 +1,4 @@
-"""The translation service that all dialects use."""
+"""The translation service that all APIs use."""
 
 import asyncio
 import hashlib
@@ -20,7 +20,7 @@ from cotext.serving.answers import Listener, PendingRequest, RequestCache, Sourc
 from cotext.serving.errors import RequestError, stopping, without_paths
 from cotext.serving.glossary_store import GlossaryStore
 from cotext.serving.jobs import Jobs
-from cotext.serving.record import Client, note_system, note_translated
+from cotext.serving.record import note_system, note_translated
 from cotext.serving.session_memory import Sessions
 from cotext.serving.settings import ServerSettings
 from cotext.serving.sharing import CancelledError, SharedSystem, Work
@@ -28,8 +28,6 @@ from cotext.serving.systems import System, Systems
 from cotext.translation.document_state import WindowLog
 from cotext.translation.translator import alternatives
 from cotext.translation.wishes import Wishes
-
-__all__ = ["Client", "Listener", "Service", "SourceSentence", "TextAnswer", "TextRequest"]
 
 T = TypeVar("T")
 RETRY_SECONDS: Final = 10.0
@@ -63,7 +61,7 @@ class Service:
         self.glossaries = GlossaryStore(settings.state)
         self._shared = {system.name: SharedSystem(system, settings.batch_tokens) for system in systems}
         self.jobs = Jobs(systems, self._shared, settings)
-        self._requests = RequestCache(settings.max_waiting, settings.max_waiting_of_client)
+        self._requests = RequestCache(settings.max_waiting)
         # Each request waits in a thread; other handlers use threads, too.
         self._threads = ThreadPoolExecutor(2 * settings.max_waiting, thread_name_prefix="request")
         self.is_stopping = False
@@ -93,7 +91,7 @@ class Service:
         return self._shared[system.name]
 
     async def translate(
-        self, request: TextRequest, client: Client, listener: Listener | None = None
+        self, request: TextRequest, client: str, listener: Listener | None = None
     ) -> TextAnswer:
         """Translate; equal requests of a client are computed once, and answers are cached for a while.
 
@@ -115,7 +113,7 @@ class Service:
             return await self.in_thread(partial(self._translate, request, pending), pending.work)
 
         async with self.in_time():
-            return await self._requests.answer(key, client.name, compute, listener)
+            return await self._requests.answer(key, client, compute, listener)
 
     @asynccontextmanager
     async def in_time(self) -> AsyncIterator[None]:
@@ -160,12 +158,12 @@ class Service:
         texts = BlockDocuments(opened, contents, splitter, request.wishes, alone, request.given)
         self.check_sentences(sum(len(document.sentences) for document in texts.documents))
         texts.check()
-        pending.events.start([SourceSentence(*sentence) for sentence in texts.sentences])
+        pending.events.publish([SourceSentence(*sentence) for sentence in texts.sentences])
 
         def on_sentence(index: int, sentence: int, target: str) -> None:
             fixed = taken.get(index, {}).get(sentence)
             text = texts.written(index, sentence, target) if fixed is None else fixed
-            pending.events.on_sentence(texts.numbers[index], sentence, text)
+            pending.events.publish((texts.numbers[index], sentence, text))
 
         indices = range(len(texts.documents))
         guide, taken = texts.guide(indices), texts.taken(indices)
@@ -190,17 +188,10 @@ class Service:
             )
 
 
-def _key(request: TextRequest, client: Client) -> str:
+def _key(request: TextRequest, client: str) -> str:
     """Return a key that is equal only for equal requests of one client; unique for requests with a log."""
     unique = None if request.log is None else next(_NUMBERS)
     given = sorted((document, sorted(fixed.items())) for document, fixed in request.given.items())
-    parts = (
-        client.name,
-        request.system.name,
-        request.documents,
-        request.wishes.settings,
-        given,
-        request.alternatives,
-        unique,
-    )
+    texts = (request.documents, given, request.wishes.settings, request.alternatives)
+    parts = (client, request.system.name, texts, unique)
     return hashlib.sha256(repr(parts).encode("utf-8", "surrogatepass")).hexdigest()

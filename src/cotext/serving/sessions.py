@@ -30,7 +30,7 @@ from cotext.files.translate_blocks import BlockDocuments, PairedSentence
 from cotext.runtime.errors import CotextError
 from cotext.serving.answers import TextAnswer
 from cotext.serving.errors import RequestError
-from cotext.serving.service import Client, Service, TextRequest
+from cotext.serving.service import Service, TextRequest
 from cotext.serving.session_memory import KEPT_SEGMENTS, Context, Segment, SessionMemory, Spoken
 from cotext.serving.systems import System
 from cotext.translation.document_state import FoundWindow, SentenceHypothesis
@@ -70,7 +70,7 @@ class _Replay:
 
 
 async def translate(
-    service: Service, request: TextRequest, client: Client, place: SessionPlace | None
+    service: Service, request: TextRequest, client: str, place: SessionPlace | None
 ) -> TextAnswer:
     """Translate the documents of a request; in a session, one after the other as segments.
 
@@ -91,7 +91,7 @@ async def translate(
         raise RequestError(
             400, "confirmed: more translations than texts; send one translation, or null, for each text"
         )
-    memory = service.sessions.of(client.name, place.name, request.system.name)
+    memory = service.sessions.of(client, place.name, request.system.name)
     documents: list[list[Block]] = []
     pairs: list[PairedSentence] = []
     confirmed = [*place.confirmed, *[None] * len(request.documents)]
@@ -108,7 +108,7 @@ async def translate(
 class _InSession:
     """The translation of one segment in a session."""
 
-    def __init__(self, service: Service, request: TextRequest, client: Client, memory: SessionMemory) -> None:
+    def __init__(self, service: Service, request: TextRequest, client: str, memory: SessionMemory) -> None:
         self._service, self._request, self._client, self._memory = service, request, client, memory
         [blocks] = request.documents
         # Without `place`, which differs between requests: stored blocks are compared with new ones.

@@ -15,7 +15,7 @@ from cotext.runtime.errors import CotextError
 from cotext.serving.errors import RequestError
 from cotext.serving.fragments import Fragment, PlainText, SplitSentences, TagHandling, fragment
 from cotext.serving.requests import IN_LOOP_BYTES, Fields, check_size, service_of, unless_gone
-from cotext.serving.service import Client, TextRequest
+from cotext.serving.service import TextRequest
 from cotext.serving.sessions import SessionPlace, refuse_confirmed_tags, session_place, translate
 from cotext.serving.systems import System
 from cotext.translation.wishes import Wishes
@@ -100,7 +100,7 @@ EXTENSION: Final = ("document", "system", "session", "segment", "confirmed")
 
 @dataclass(frozen=True, slots=True)
 class Extension:
-    """Extensions of a dialect: whether the texts are one document, the system, the position in a session."""
+    """Extensions of an API: whether the texts are one document, the system, the position in a session."""
 
     document: bool = False
     system: str | None = None
@@ -138,7 +138,7 @@ def code_of(text: str, message: str = "give a language code, such as en, de or z
         raise RequestError(400, message) from None
 
 
-async def translated(request: Request, client: Client, wanted: TranslationRequest) -> list[TranslatedText]:
+async def translated(request: Request, client: str, wanted: TranslationRequest) -> list[TranslatedText]:
     """Return the translations of texts, in order; the work is cancelled if the client disconnects.
 
     Raises:

@@ -31,7 +31,7 @@ from cotext.serving.jobs.table import (
 )
 from cotext.serving.jobs.translation import Running, check_source, translate_job
 from cotext.serving.keys import hashed
-from cotext.serving.record import Client, note_system
+from cotext.serving.record import note_system
 from cotext.serving.settings import ServerSettings
 from cotext.serving.sharing import CancelledError, SharedSystem, Work
 from cotext.serving.systems import System, Systems
@@ -62,6 +62,7 @@ class Jobs:
         self._opened: JobTable | None = None
         self._threads: list[threading.Thread] = []
         self._running: dict[str, Running] = {}
+        self._turns: dict[str, int] = {}  # of the last started job of each client
         self._space = Space(settings.max_jobs_bytes)
         self._changed = threading.Condition()
         self._stopping = threading.Event()
@@ -107,22 +108,22 @@ class Jobs:
                 thread.join(max(deadline - time.monotonic(), 0.0))
             self._folder_lock.close()
 
-    def reserve(self, client: Client, size: int, name: str = "") -> str:
+    def reserve(self, client: str, size: int, name: str = "") -> str:
         """Reserve space for an upload until `release`, and return the name of the reservation.
 
-        `name`: an existing reservation, whose size is changed. Finished files are deleted later, in `submit`.
+        `name`: an existing reservation, whose size is changed.
 
         Raises:
-            RequestError: 429, unfinished files use the share of the client; 503, there is no space. Then
-                nothing is changed.
+            RequestError: 429, the files of the client use its share; 503, there is no space. Then nothing is
+                changed.
         """
         name, table = name or secrets.token_hex(16), self.table
         with self._changed:
             for id in self._running:
                 self._measure(id)
-            self._leaving(client.name, size - self._space.of(name))
+            self._space.require(client, size - self._space.of(name))
             require_room(table.root, size)
-            self._space.put(name, client.name, size, arriving=True)
+            self._space.put(name, client, size)
         return name
 
     def release(self, reservation: str) -> None:
@@ -132,7 +133,7 @@ class Jobs:
 
     def submit(
         self,
-        client: Client,
+        client: str,
         system: System,
         file: BinaryIO,
         file_name: str,
@@ -140,8 +141,6 @@ class Jobs:
         reservation: str = "",
     ) -> JobTicket:
         """Submit a file, which is copied and synced to disk; its space replaces a reservation.
-
-        If needed, the oldest finished files of the client are deleted, but only for a valid file.
 
         `file_name`: name of the file on the client. If the content fits several formats, its suffix decides.
 
@@ -160,13 +159,17 @@ class Jobs:
         name, languages = clean_name(file_name), system.languages
         result = result_name(name, languages.source, languages.target)
         status = JobStatus(ticket.id, "queued", system.name, result, submitted=time.time())
-        row = Row(0, hashed(ticket.key), client.name, name, options, status)
+        row = Row(0, hashed(ticket.key), client, name, options, status)
         reservation = self.reserve(client, max(size, LEAST_BYTES), reservation)
         try:
             # The file first: a server that is killed in between finds a file without a job, and deletes it.
             options.wishes.check(system.opened.translator)
             check_source(self.table.store(row, file), name)
-            self._add(row, reservation)
+            with self._changed:
+                self.table.add(row)
+                self._space.put(row.id, client, self._space.of(reservation))
+                self._space.drop(reservation)
+                self._changed.notify()
         except BaseException as error:
             self.release(reservation)
             self.table.discard(row)
@@ -177,9 +180,9 @@ class Jobs:
             raise
         return ticket
 
-    def _check_waiting(self, client: Client) -> None:
+    def _check_waiting(self, client: str) -> None:
         waiting = self.table.unfinished()
-        count = sum(row.client == client.name for row in waiting)
+        count = sum(row.client == client for row in waiting)
         if count >= self._settings.max_waiting_of_client:
             raise RequestError(
                 429, f"{count} of your files are waiting; wait until some are done", RETRY_SECONDS
@@ -187,14 +190,14 @@ class Jobs:
         if len(waiting) >= self._settings.max_waiting:
             raise RequestError(503, "too many files are waiting; try again later", RETRY_SECONDS)
 
-    def status(self, id: str, client: Client, key: str | None = None) -> JobStatus:
+    def status(self, id: str, client: str, key: str | None = None) -> JobStatus:
         return self._status(self._row(id, client, key))
 
-    def of_client(self, client: Client) -> list[JobStatus]:
+    def of_client(self, client: str) -> list[JobStatus]:
         """Return the status of all jobs of a client, the newest first."""
-        return [self._status(row) for row in self.table.of_client(client.name)]
+        return [self._status(row) for row in self.table.of_client(client)]
 
-    def result(self, id: str, client: Client, key: str | None = None) -> tuple[Path, str]:
+    def result(self, id: str, client: str, key: str | None = None) -> tuple[Path, str]:
         """Return the translated file and its name; raise RequestError 409 if there is none."""
         row = self._row(id, client, key)
         if row.state != "done":
@@ -202,14 +205,14 @@ class Jobs:
             raise RequestError(409, f"this file {why}: {row.status.message or row.state}")
         return self.table.result(row), row.status.file_name
 
-    def delete(self, id: str, client: Client, key: str | None = None) -> None:
+    def delete(self, id: str, client: str, key: str | None = None) -> None:
         self._forget(self.table, [self._row(id, client, key)])
 
-    def _row(self, id: str, client: Client, key: str | None) -> Row:
+    def _row(self, id: str, client: str, key: str | None) -> Row:
         row = self.table.find(id)
         if (
             row is None
-            or row.client != client.name
+            or row.client != client
             or (key is not None and not hmac.compare_digest(row.key, hashed(key)))
         ):
             message = "there is no such file; files are deleted some time after their translation"
@@ -223,37 +226,6 @@ class Jobs:
         return row.status if running is None or row.status.finished else running.updated(row.status)
 
     # --- Space.
-
-    def _add(self, row: Row, reservation: str) -> None:
-        """Add a job in the space of a reservation; raise the errors of `reserve`.
-
-        Finished files are not deleted for other uploads of the client, which may still fail.
-        """
-        table, size = self.table, self._space.of(reservation)
-        with self._changed:
-            leaving = self._leaving(row.client, size - self._space.arriving(row.client))
-            table.add(row)
-            self._space.drop(reservation)
-            self._space.put(row.id, row.client, size)
-            self._forget(table, leaving)
-            self._changed.notify()
-
-    def _leaving(self, client: str, more: int) -> list[Row]:
-        """Return the oldest finished jobs of a client that must be deleted to free space for `more` bytes.
-
-        Raises:
-            RequestError: deleting all finished jobs would not be enough.
-        """
-        over, leaving = self._space.over(client, more), []
-        if over > 0:
-            finished = [row for row in self.table.of_client(client) if row.state in FINISHED]
-            for row in sorted(finished, key=lambda row: row.finished or 0.0):
-                if over > 0:
-                    leaving.append(row)
-                    over -= self._space.of(row.id)
-        if over > 0:
-            raise self._space.refusal(client, more)
-        return leaving
 
     def _measure(self, id: str) -> None:
         """Update the size of a job, unless it has been deleted."""
@@ -325,7 +297,7 @@ class Jobs:
             waiting = [row for row in table.unfinished() if row.id not in self._running]
             if waiting:
                 row = self._next(waiting)
-                if table.begin(row.id):
+                if table.begin(row):
                     self._running[row.id] = running = Running(Work(row.client, background=True))
                     return row, running
             else:
@@ -339,10 +311,10 @@ class Jobs:
         Among these clients, the one that has waited longest since its last turn comes first.
         """
         at_work = Counter(running.work.client for running in self._running.values())
-        turns = self.table.last_turns()
-        return min(
-            waiting, key=lambda r: (r.state == "queued", at_work[r.client], turns.get(r.client, 0), r.number)
-        )
+        turns = {row.client: self._turns.get(row.client, 0) for row in self.table.everything()}
+        row = min(waiting, key=lambda r: (r.state == "queued", at_work[r.client], turns[r.client], r.number))
+        self._turns = {**turns, row.client: 1 + max(turns.values())}
+        return row
 
     def _run(self, row: Row, running: Running) -> None:
         """Run a job and save its final state; delete the files of cancelled and deleted jobs."""

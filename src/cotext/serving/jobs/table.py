@@ -79,8 +79,8 @@ class JobStatus:
 class Row:
     """The record of a job.
 
-    `number`: position in the order of submission. `key`: SHA-256 of the key of the job. `turn`: position in
-    the order of starts; 0: not started. `attempts`: number of starts without a final state.
+    `number`: position in the order of submission. `key`: SHA-256 of the key of the job. `attempts`: number
+    of starts without a final state.
     """
 
     number: int
@@ -89,7 +89,6 @@ class Row:
     source_name: str
     options: JobOptions
     status: JobStatus
-    turn: int = 0
     attempts: int = 0
     finished: float | None = None
     version: int = VERSION
@@ -192,20 +191,9 @@ class JobTable:
         """Return the waiting and running jobs, the oldest first."""
         return [row for row in self.everything() if row.state not in FINISHED]
 
-    def last_turns(self) -> dict[str, int]:
-        """Return the turn of the last started job of each client."""
-        turns: dict[str, int] = {}
-        for row in self.everything():
-            turns[row.client] = max(row.turn, turns.get(row.client, 0))
-        return turns
-
-    def begin(self, id: str) -> bool:
-        """Mark a job as running; return False if it has been deleted."""
-        with self._lock:  # turns must be unique
-            turn = 1 + max(self.last_turns().values(), default=0)
-            row = self._rows.get(id)
-            attempts = 0 if row is None else row.attempts + 1
-            return self._change(id, {"state": "translating"}, turn=turn, attempts=attempts)
+    def begin(self, row: Row) -> bool:
+        """Mark a waiting job as running; return False if it has been deleted."""
+        return self._change(row.id, {"state": "translating"}, attempts=row.attempts + 1)
 
     def put_back(self, id: str) -> None:
         """Reset the attempts of a job that a regular stop of the server interrupts."""

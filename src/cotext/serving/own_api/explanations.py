@@ -26,7 +26,7 @@ from cotext.runtime.errors import CotextError
 from cotext.serving.errors import RequestError
 from cotext.serving.record import note_system
 from cotext.serving.requests import Body
-from cotext.serving.service import Client, Service
+from cotext.serving.service import Service
 from cotext.serving.sharing import Work
 from cotext.serving.systems import System
 
@@ -78,7 +78,7 @@ class Explanations:
         self._known: OrderedDict[tuple[str, str, str, int], _Found] = OrderedDict()
 
     async def answer(
-        self, service: Service, system: System, question: Question, client: Client
+        self, service: Service, system: System, question: Question, client: str
     ) -> dict[str, Any]:
         """Return the word, all words of its sentence, and the influence of each context sentence in nats.
 
@@ -91,8 +91,8 @@ class Explanations:
         if refusal := unexplained(system):
             raise RequestError(400, refusal)
         text = repr((question.sources, question.targets)).encode("utf-8", "surrogatepass")
-        key = (client.name, system.name, hashlib.sha256(text).hexdigest(), question.sentence)
-        work = Work(client.name)
+        key = (client, system.name, hashlib.sha256(text).hexdigest(), question.sentence)
+        work = Work(client)
         async with service.in_time():
             scored = self._known.pop(key, None)
             if scored is None:
