@@ -1,6 +1,7 @@
-"""The page in a real browser, before a server whose answers the test decides."""
+"""The page in a real browser, before a server whose answers the test decides; once before the real server."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -10,6 +11,7 @@ from tests.serving.browsing import (
     TEXT,
     Open,
     finished,
+    opened,
     sentence,
     source,
     targets,
@@ -18,10 +20,27 @@ from tests.serving.browsing import (
 )
 from tests.serving.fake_own_api import Told
 
+if TYPE_CHECKING:
+    import httpx2 as httpx
+    from playwright.sync_api import Browser
+
 pytest.importorskip("playwright", reason="needs playwright, of the extra `dev`")
 pytestmark = MARKS
 
 # --- a text and its translation
+
+
+def test_the_real_server_translates_compares_and_explains(browser: "Browser", server: "httpx.Client") -> None:
+    with opened(browser, str(server.base_url).rstrip("/")) as page:
+        page.select_option("#system", "window")
+        translate(page, "The cat sees a dog. It runs.\nIt sings! A red bird eats.", beside="sentence")
+        assert [source(page, n).inner_text() for n in (0, 3)] == ["The cat sees a dog.", "A red bird eats."]
+        assert len(targets(page)) == len(targets(page, 1)) == 4
+        sentence(page, 3).focus()
+        page.keyboard.press("Enter")
+        page.locator(".words button").first.click()
+        page.wait_for_selector(".verdict")
+        assert page.locator(".influences li").count() == 2  # the window has two sentences before
 
 
 def test_a_document_is_shown_beside_its_translation_paragraph_by_paragraph(visit: Open) -> None:

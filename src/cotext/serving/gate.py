@@ -16,7 +16,7 @@ from cotext.runtime.errors import CotextError
 from cotext.serving import libretranslate
 from cotext.serving.errors import RequestError, stopping, without_paths
 from cotext.serving.keys import Admission
-from cotext.serving.record import MONITORING_ROUTES, RequestRecord, begin, log_error, log_request
+from cotext.serving.record import CURRENT, MONITORING_ROUTES, RequestRecord, log_error, log_request
 from cotext.serving.requests import content_length
 from cotext.serving.service import Service
 from cotext.serving.sessions import IN_SESSION
@@ -95,7 +95,7 @@ class Gate:
         route, endpoint = self._routes.find(scope)
         method = scope["method"] if scope["method"] in METHODS else "other"
         record = RequestRecord(method, route)
-        begin(scope, record)
+        CURRENT.set(record)
         sender = _Sender(send, record, self._settings.send_seconds)
         takes_file = route.removeprefix(IN_SESSION) in FILE_ROUTES
         reader = _Reader(receive, self._settings, takes_file)

@@ -12,11 +12,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from starlette.types import Scope
-
 from cotext.translation.translator import Translation
-
-SCOPE_KEY: Final = "cotext.request"
 
 
 @dataclass(slots=True)
@@ -35,32 +31,16 @@ class RequestRecord:
     leave: list[Callable[[], None]] = field(default_factory=list)  # called when the request ends
 
 
-_CURRENT: ContextVar[RequestRecord | None] = ContextVar("request", default=None)
-
-
-def record_of(scope: Scope) -> RequestRecord:
-    record: RequestRecord = scope[SCOPE_KEY]
-    return record
-
-
-def begin(scope: Scope, record: RequestRecord) -> None:
-    scope[SCOPE_KEY] = record
-    _CURRENT.set(record)
-
-
-def note_system(name: str) -> None:
-    record = _CURRENT.get()
-    if record is not None:
-        record.system = name
+_OUTSIDE: Final = RequestRecord("", "")  # written outside of requests, and never read
+CURRENT: Final[ContextVar[RequestRecord]] = ContextVar("request", default=_OUTSIDE)
 
 
 def note_translated(translations: Iterable[Translation]) -> None:
     """Add translations to the record of the current request."""
-    record = _CURRENT.get()
-    if record is not None:
-        for translation in translations:
-            record.sentences += len(translation.document.sentences)
-            record.tokens += sum(translation.tokens)
+    record = CURRENT.get()
+    for translation in translations:
+        record.sentences += len(translation.document.sentences)
+        record.tokens += sum(translation.tokens)
 
 
 # --- The log: lines of JSON, without text of clients.

@@ -17,7 +17,7 @@ from cotext.runtime.errors import CotextError, shown
 from cotext.runtime.reading import parse_json
 from cotext.serving.errors import RequestError
 from cotext.serving.keys import Admission
-from cotext.serving.record import record_of
+from cotext.serving.record import CURRENT
 from cotext.serving.service import Service
 from cotext.serving.settings import ServerSettings
 
@@ -37,7 +37,7 @@ def service_of(request: Request) -> Service:
 def client_of(request: Request, key: str | None) -> str:
     """Authenticate the client by its key, and reserve a request slot; see `Admission.admit`."""
     admission: Admission = request.app.state.admission
-    return admission.admit(record_of(request.scope), key)
+    return admission.admit(CURRENT.get(), key)
 
 
 async def fields(request: Request) -> dict[str, Any]:

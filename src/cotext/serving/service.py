@@ -20,7 +20,7 @@ from cotext.serving.answers import Listener, PendingRequest, RequestCache, Sourc
 from cotext.serving.errors import RequestError, stopping, without_paths
 from cotext.serving.glossary_store import GlossaryStore
 from cotext.serving.jobs import Jobs
-from cotext.serving.record import note_system, note_translated
+from cotext.serving.record import CURRENT, note_translated
 from cotext.serving.session_memory import Sessions
 from cotext.serving.settings import ServerSettings
 from cotext.serving.sharing import CancelledError, SharedSystem, Work
@@ -103,7 +103,7 @@ class Service:
         """
         if self.is_stopping:
             raise stopping()
-        note_system(request.system.name)
+        CURRENT.get().system = request.system.name
         if [*map(len, request.documents)] == [1] and len(request.documents[0][0].text) <= IN_LOOP_CHARACTERS:
             key = _key(request, client)
         else:  # in a thread, because a text may have a hundred thousand blocks

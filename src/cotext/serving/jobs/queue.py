@@ -31,7 +31,7 @@ from cotext.serving.jobs.table import (
 )
 from cotext.serving.jobs.translation import Running, check_source, translate_job
 from cotext.serving.keys import hashed
-from cotext.serving.record import note_system
+from cotext.serving.record import CURRENT
 from cotext.serving.settings import ServerSettings
 from cotext.serving.sharing import CancelledError, SharedSystem, Work
 from cotext.serving.systems import System, Systems
@@ -148,7 +148,7 @@ class Jobs:
             RequestError: 400, the format is unknown or terms are not supported; 413, the file is too large;
                 429 and 503, too many files wait, or there is no space.
         """
-        note_system(system.name)
+        CURRENT.get().system = system.name
         file.seek(0, os.SEEK_END)
         size = file.tell()
         file.seek(0)

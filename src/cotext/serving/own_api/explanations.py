@@ -24,7 +24,7 @@ from cotext.evaluation.studies.context.context_use import (
 from cotext.evaluation.studies.context.page import STRONG_NATS
 from cotext.runtime.errors import CotextError
 from cotext.serving.errors import RequestError
-from cotext.serving.record import note_system
+from cotext.serving.record import CURRENT
 from cotext.serving.requests import Body
 from cotext.serving.service import Service
 from cotext.serving.sharing import Work
@@ -86,7 +86,7 @@ class Explanations:
             RequestError: 400, the system has no context or no word probabilities, or there is no word; 503,
                 the computation takes too long.
         """
-        note_system(system.name)
+        CURRENT.get().system = system.name
         question.check()
         if refusal := unexplained(system):
             raise RequestError(400, refusal)
