@@ -361,31 +361,20 @@ def test_figures_are_drawn_of_what_is_measured(finished: Path, tmp_path: Path) -
     must_raise("did you mean first", read_experiment, tmp_path / "two.yaml")
 
 
-COURSE = """
-figures:
-  - title: Loss in the course
-    across: updates
-    panels: {loss: training.nll_current.at.*}
-    lines: {one: first}
-"""
-
-
-def test_a_line_may_be_the_course_of_a_row(finished: Path, tmp_path: Path) -> None:
+def test_a_line_may_be_the_course_of_a_row(tmp_path: Path) -> None:
     path = tmp_path / "two.yaml"
-    path.write_text(EXPERIMENT + COURSE)
+    course = CURVES.replace("nll_current, BLEU: training.bleu}", "nll_current.at.*}")
+    course = re.sub(r"lines: .*", "lines: {one: first}", course)
+    path.write_text(EXPERIMENT + course)
     experiment = read_experiment(path)
     one = {"nll_current.at.10": 2.0, "nll_current.at.5": 3.0}
     row = {"1": entry(one), "2": entry({"nll_current.at.5": 4.0, "nll_current": 1.0})}
     kept = {"rows": {"first": row}, "data": {}, "versions": {}}
     [curves] = experiment.figures
     assert points(curves.lines["one"], "training.nll_current.at.*", kept) == [(5, 3.5, 3, 4), (10, 2, 2, 2)]
-    draw(experiment, kept, tmp_path)
-    assert (tmp_path / "loss-in-the-course.png").read_bytes().startswith(b"\x89PNG")
-    for fault in (COURSE.replace("one: first", "one: {1: first}"), COURSE.replace(".at.*", "")):
+    for fault in (course.replace("one: first", "one: {1: first}"), course.replace(".at.*", "")):
         path.write_text(EXPERIMENT + fault)
         must_raise("in every panel and a row for every line", read_experiment, path)
-    path.write_text(EXPERIMENT + COURSE.replace("one: first", "one: furst"))
-    must_raise("did you mean first", read_experiment, path)
 
 
 @pytest.mark.parametrize("model", ["", "Unbabel/wmt22-comet-da"])
