@@ -153,16 +153,10 @@ class Gate:
             return
         here = (request.scope.get("server") or ("", None))[0]
         if not is_loopback(here) and _address(here) is not None:
-            raise RequestError(
-                403, "a server without keys accepts only requests from its own machine; start it with --keys"
-            )
+            raise RequestError(403, "without --keys, only requests from the same machine are accepted")
         host = request.headers.get("host", "")
         if not (is_loopback(name := _host_name(host)) or name == here):
-            raise RequestError(
-                403,
-                "a server without keys must be called by the name localhost; use this name, or "
-                "start it with --keys",
-            )
+            raise RequestError(403, "without --keys, the server must be called by the name localhost")
         self._check_browser(request, host)
 
     def _check_browser(self, request: Request, host: str) -> None:
@@ -171,9 +165,7 @@ class Gate:
         if origin in self._settings.origins:
             return
         if origin is not None and origin.partition("://")[2].lower() != host.lower():
-            raise RequestError(
-                403, "pages of other origins may not call this server; allow an origin with --cors"
-            )
+            raise RequestError(403, "pages of other origins may not call this server; see --cors")
         site = headers.get("sec-fetch-site", "none")
         visit = request.method == "GET" and headers.get("sec-fetch-mode") == "navigate"
         path = request.scope["path"].removeprefix(request.scope.get("root_path", ""))

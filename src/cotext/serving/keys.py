@@ -9,7 +9,6 @@ import hashlib
 import json
 import math
 import os
-import re
 import secrets
 import time
 from collections import Counter
@@ -29,18 +28,16 @@ from cotext.runtime.locks import writing
 from cotext.runtime.reading import read_json
 from cotext.serving.errors import RequestError
 from cotext.serving.record import RequestRecord
-from cotext.serving.settings import ServerSettings
+from cotext.serving.settings import NAME, ServerSettings, check_name
 
 PREFIX: Final = "cotext-"
-MAX_NAME: Final = 64
-_NAME: Final = rf"[A-Za-z0-9][A-Za-z0-9_.-]{{0,{MAX_NAME - 1}}}"
 
 
 @dataclass(frozen=True, slots=True)
 class Key:
     """The record of a key; `name`: of the client; `requests_per_minute`: 0: the limit of the server."""
 
-    name: Annotated[str, Field(pattern=f"^{_NAME}$")]
+    name: Annotated[str, Field(pattern=f"^{NAME}$")]
     sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
     made: str
     requests_per_minute: Annotated[int, Field(ge=0)] = 0
@@ -71,9 +68,7 @@ def read_keys(path: Path) -> list[Key]:
     try:
         return _KEYS.validate_python(listed)
     except ValidationError:
-        raise CotextError(
-            f"{path}: not a file of keys, or damaged; create a file with: cotext serve-key add"
-        ) from None
+        raise CotextError(f"{path}: not a file of keys, or damaged; see cotext serve-key add") from None
 
 
 def add_key(path: Path, name: str, requests_per_minute: int = 0) -> str:
@@ -82,11 +77,7 @@ def add_key(path: Path, name: str, requests_per_minute: int = 0) -> str:
     Raises:
         CotextError: the name is invalid or taken; the errors of `read_keys`.
     """
-    if not re.fullmatch(_NAME, name):
-        raise CotextError(
-            f"{name!r} cannot be the name of a client: use up to {MAX_NAME} letters, digits, dots, hyphens "
-            "and underscores, beginning with a letter or digit"
-        )
+    check_name(name, "client")
     path.parent.mkdir(parents=True, exist_ok=True)
     with writing(path):
         keys = read_keys(path) if path.exists() else []
@@ -212,18 +203,11 @@ class Admission:
         record.client = name
         rate_of = name if self._keys is not None else ""
         if per_minute and (seconds := self._rates.seconds_to_wait(rate_of, per_minute)):
-            raise RequestError(
-                429, f"more than {per_minute} requests per minute; try again later", math.ceil(seconds)
-            )
+            raise RequestError(429, f"more than {per_minute} requests per minute", math.ceil(seconds))
         if self.full:
             raise RequestError(503, "the server is full; try again later", 5)
-        if self._places[name] >= self._settings.max_waiting_of_client:
-            raise RequestError(
-                429,
-                f"more than {self._settings.max_waiting_of_client} requests at once; wait for answers before "
-                "asking more",
-                1,
-            )
+        if self._places[name] >= (most := self._settings.max_waiting_of_client):
+            raise RequestError(429, f"more than {most} requests at once; wait for answers", 1)
         self._places[name] += 1
         record.leave.append(partial(self._leave, name))
         return name

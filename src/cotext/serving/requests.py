@@ -111,9 +111,8 @@ class Fields:
         """Return a field with one of several values, in lower case."""
         value = self.text(name, default).lower()
         if value not in allowed and value != default:
-            raise RequestError(
-                400, f"Value for '{name}' not supported: {shown(value)}; choose {', '.join(allowed)}"
-            )
+            message = f"Value for '{name}' not supported: {shown(value)}; choose {', '.join(allowed)}"
+            raise RequestError(400, message)
         return value
 
 

@@ -145,9 +145,7 @@ class Service:
         except (MemoryError, RuntimeError) as error:
             if not is_out_of_memory(error):
                 raise
-            raise RequestError(
-                413, "a sentence needs more memory than is available; send shorter sentences"
-            ) from None
+            raise RequestError(413, "a sentence needs more memory than is available; shorten it") from None
 
     def _translate(self, request: TextRequest, pending: PendingRequest) -> TextAnswer:
         work, shared = pending.work, self.shared(request.system)
@@ -180,12 +178,9 @@ class Service:
 
     def check_sentences(self, sentences: int) -> None:
         """Raise RequestError 413 if a request has too many sentences."""
-        if sentences > self.settings.max_sentences:
-            raise RequestError(
-                413,
-                f"the request has {sentences:,} sentences, but at most {self.settings.max_sentences:,} are "
-                "allowed; send them in several requests, or as a file",
-            )
+        if sentences > (most := self.settings.max_sentences):
+            message = f"{sentences:,} sentences, but at most {most:,} are allowed"
+            raise RequestError(413, f"{message}; send several requests, or a file")
 
 
 def _key(request: TextRequest, client: str) -> str:

@@ -84,13 +84,9 @@ async def translate(
     if place is None:
         return await service.translate(request, client)
     if len(request.documents) > KEPT_SEGMENTS:
-        raise RequestError(
-            413, f"a request in a session may have at most {KEPT_SEGMENTS} texts; send several requests"
-        )
+        raise RequestError(413, f"more than {KEPT_SEGMENTS} texts in a session; send several requests")
     if len(place.confirmed) > len(request.documents):
-        raise RequestError(
-            400, "confirmed: more translations than texts; send one translation, or null, for each text"
-        )
+        raise RequestError(400, "confirmed: more translations than texts; send one, or null, for each")
     memory = service.sessions.of(client, place.name, request.system.name)
     documents: list[list[Block]] = []
     pairs: list[PairedSentence] = []
@@ -273,16 +269,11 @@ def session_place(request: Request, named: Mapping[str, object]) -> SessionPlace
     if number is not None:
         digits = str(number)
         if isinstance(number, bool) or not digits.isascii() or not digits.isdigit() or len(digits) > 9:
-            raise RequestError(
-                400,
-                f"segment: give the number of the segment in the document, from 0 to {LAST_SEGMENT - 1:,}",
-            )
+            raise RequestError(400, f"segment: give the number of the segment, up to {LAST_SEGMENT - 1:,}")
         number = int(digits)
     texts: list[str | None] = []
     for text in confirmed if isinstance(confirmed, list) else [confirmed]:
         if text is not None and not isinstance(text, str):
-            raise RequestError(
-                400, "confirmed: give the translation as a string, or a list of strings for several texts"
-            )
+            raise RequestError(400, "confirmed: give a string, or a list of strings for several texts")
         texts.append(text if text and text.strip() else None)  # forms send empty fields
     return SessionPlace(name, number, tuple(texts))

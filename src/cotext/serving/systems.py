@@ -1,19 +1,16 @@
 """The systems of a server, and the choice of a system for a request."""
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final
 
 from cotext.data.languages import Languages
 from cotext.interchange.engine_cache import open_to_translate
 from cotext.interchange.model_names import resolve_run
 from cotext.runtime.errors import CotextError, shown
 from cotext.serving.errors import RequestError
+from cotext.serving.settings import check_name
 from cotext.translation.open import OpenedRun
-
-_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +41,8 @@ class Systems:
             if system.name in self._by_name:
                 raise CotextError(f"two systems are called {system.name!r}; rename one: NAME=FOLDER")
             if not str(system.languages):
-                raise CotextError(
-                    f"{system.opened.folder}: its languages are unknown; give them with --languages, such as "
-                    "--languages en-de"
-                )
+                message = "its languages are unknown; give them, such as --languages en-de"
+                raise CotextError(f"{system.opened.folder}: {message}")
             self._by_name[system.name] = system
 
     def __iter__(self) -> Iterator[System]:
@@ -70,9 +65,8 @@ class Systems:
         for side, code in (("target", target), ("source", source)):
             candidates = [s for s in candidates if code in (None, getattr(s.languages, side))]
             if not candidates:
-                raise RequestError(
-                    400, f"{side} language {shown(code)} is not supported; supported pairs are {pairs}"
-                )
+                message = f"{side} language {shown(code)} is not supported; supported pairs are {pairs}"
+                raise RequestError(400, message)
         return candidates
 
 
@@ -101,11 +95,7 @@ def _named(run: str | Path) -> tuple[str, Path]:
     if not equals or Path(run).exists():
         resolved = resolve_run(run)
         return resolved.resolve().name if resolved == Path(run) else str(run), resolved
-    if not _NAME.fullmatch(name):
-        raise CotextError(
-            f"{run}: {shown(name)} cannot be the name of a system: use up to 64 letters, digits, dots, "
-            "hyphens and underscores, beginning with a letter or digit"
-        )
+    check_name(name, "system")
     return name, resolve_run(folder)
 
 

@@ -8,7 +8,6 @@ from anyio import to_thread
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from cotext.runtime.errors import shown
 from cotext.serving.deepl.translate import (
     fields_and_client,
     glossary_entries,
@@ -72,8 +71,4 @@ async def fetch(request: Request) -> Response:
 def _check_output(output_format: str, name: str) -> None:
     """Raise RequestError if an output format is requested that is not the format of the file by its name."""
     if output_format and Path(name).suffix.lower() != f".{output_format.lower().removeprefix('.')}":
-        raise RequestError(
-            400,
-            f"Value for 'output_format' not supported: {shown(output_format)}; the output has the format of "
-            f"the input",
-        )
+        raise RequestError(400, "Value for 'output_format' not supported: it has to be that of the input")

@@ -8,7 +8,6 @@ from anyio import to_thread
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from cotext.runtime.errors import shown
 from cotext.serving.deepl.translate import fields_and_client, systems_for
 from cotext.serving.errors import RequestError
 from cotext.serving.glossary_store import StoredGlossary
@@ -91,11 +90,8 @@ def _entries(fields: Fields) -> Entries:
             if not "".join(row).strip():
                 continue
             if len(row) < 2 or (kind == "tsv" and len(row) > 2):
-                raise RequestError(
-                    400,
-                    f"Parameter 'entries', line {rows.line_num}: {shown(' '.join(row))} is not a term and "
-                    f"its translation in {kind.upper()}",
-                )
+                message = f"line {rows.line_num} is not a term and its translation in {kind.upper()}"
+                raise RequestError(400, f"Parameter 'entries': {message}")
             entries.append((row[0], row[1]))
     except csv.Error as error:
         raise RequestError(400, f"Parameter 'entries' is not {kind.upper()}: {error}") from None

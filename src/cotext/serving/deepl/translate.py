@@ -62,16 +62,12 @@ def refuse_unsupported(fields: Fields, system: System) -> None:
     """Raise RequestError 400 if a request has an unsupported field, or the formality `more` or `less`."""
     for name in UNSUPPORTED:
         if name in fields:
-            raise RequestError(
-                400, f"Parameter '{name}' is not supported by this server; omit this parameter"
-            )
+            raise RequestError(400, f"Parameter '{name}' is not supported by this server")
     formality = fields.one_of("formality", FORMALITIES, "default")
     if formality in ("more", "less"):
         target = system.languages.target.upper()
-        raise RequestError(
-            400,
-            f"Target language {target} does not support formality; omit it, or use prefer_{formality}",
-        )
+        message = f"does not support formality; use prefer_{formality}"
+        raise RequestError(400, f"Target language {target} {message}")
 
 
 MAX_GLOSSARIES: Final = 5  # of a request
@@ -96,10 +92,7 @@ async def glossary_entries(
     entries: dict[str, str] = {}
     for identity in reversed(ids):
         if store.get(client, identity).languages != languages:
-            raise RequestError(
-                400,
-                f"the languages of the glossary differ from the languages of the translation, {languages}",
-            )
+            raise RequestError(400, f"the languages of the glossary are not {languages}")
         entries |= await to_thread.run_sync(store.entries, client, identity)
     return tuple(entries.items())
 

@@ -184,9 +184,7 @@ class Jobs:
         waiting = self.table.unfinished()
         count = sum(row.client == client for row in waiting)
         if count >= self._settings.max_waiting_of_client:
-            raise RequestError(
-                429, f"{count} of your files are waiting; wait until some are done", RETRY_SECONDS
-            )
+            raise RequestError(429, f"{count} of your files are waiting; send fewer at a time", RETRY_SECONDS)
         if len(waiting) >= self._settings.max_waiting:
             raise RequestError(503, "too many files are waiting; try again later", RETRY_SECONDS)
 
@@ -344,15 +342,11 @@ class Jobs:
     def _translated(self, row: Row, running: Running) -> list[str]:
         system = self._systems.get(row.status.system)
         if system is None:
-            raise CotextError(
-                f"{row.source_name}: the system {row.status.system!r} is no longer served; send the file "
-                f"again with one of these systems: {', '.join(self._systems)}"
-            )
+            message = f"the system {row.status.system!r} is no longer served"
+            raise CotextError(f"{row.source_name}: {message}; choose one of {', '.join(self._systems)}")
         if row.attempts >= MAX_ATTEMPTS:
-            raise CotextError(
-                f"{row.source_name}: the server stopped {MAX_ATTEMPTS} times while translating this file; "
-                "split the file and send its parts"
-            )
+            message = f"the server stopped {MAX_ATTEMPTS} times while translating this file; split it"
+            raise CotextError(f"{row.source_name}: {message}")
         on_read = partial(self.table.read, row.id)
         return translate_job(row, self.table, system, self._shared[system.name], running, on_read)
 

@@ -23,9 +23,7 @@ def private(folder: Path) -> Path:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         folder.chmod(0o700)
     except OSError as error:
-        raise CotextError(
-            f"{folder}: cannot be used as the folder of a server: {error.strerror or error}"
-        ) from None
+        raise CotextError(f"{folder}: not a usable state folder: {error.strerror or error}") from None
     return folder
 
 

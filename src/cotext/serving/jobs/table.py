@@ -234,12 +234,9 @@ def _read(path: Path) -> Row:
         row = _KEPT.validate_json(path.read_bytes())
     except (OSError, ValidationError) as error:
         reason = str(error).partition("\n")[0]
-        raise CotextError(
-            f"{path}: not a valid record of a job: {reason}; delete its folder, or choose another --state"
-        ) from None
+        message = f"not a valid record of a job: {reason}"
+        raise CotextError(f"{path}: {message}; delete its folder, or choose another --state") from None
     if row.version != VERSION:
-        raise CotextError(
-            f"{path}: has version {row.version}, but this server reads version {VERSION}; serve it "
-            "with the version of Cotext that wrote it, or choose another --state"
-        )
+        message = f"has version {row.version}, but this server reads version {VERSION}"
+        raise CotextError(f"{path}: {message}; use the Cotext that wrote it, or another --state")
     return row
