@@ -23,7 +23,7 @@ from cotext.serving.systems import System, Systems
 from tests.command_line import succeed
 from tests.files import structures
 from tests.loops import loop_over
-from tests.serving.loopback import served
+from tests.serving.loopback import sent_for, served
 from tests.serving.test_serving_commands import commands, curl
 from tests.serving.tiny_server import tiny_application
 from tests.serving.waiting import TEXT, until
@@ -255,29 +255,8 @@ def test_a_disk_that_is_full_while_a_file_arrives(
 
 
 def test_nothing_is_left_of_a_client_that_hangs_up(client: TestClient) -> None:
-    import asyncio
-
-    app: Any = client.app
-    sent_back: list[Any] = []
-    received = iter(
-        [
-            {"type": "http.request", "body": form((FILE, TEXT))[:60], "more_body": True},
-            {"type": "http.disconnect"},
-        ]
-    )
-
-    async def receive() -> Any:
-        return next(received)
-
-    async def send(message: Any) -> None:
-        sent_back.append(message)
-
-    scope = {
-        "type": "http", "method": "POST", "path": "/api/files", "raw_path": b"/api/files", "root_path": "",
-        "query_string": b"", "http_version": "1.1", "scheme": "http", "server": ("localhost", 80),
-        "client": ("127.0.0.1", 1), "state": {},
-        "headers": [(b"content-type", b"multipart/form-data; boundary=b"), (b"host", b"localhost")],
-    }  # fmt: skip
-    asyncio.run(app(scope, receive, send))
+    begun = {"type": "http.request", "body": form((FILE, TEXT))[:60], "more_body": True}
+    gone = {"type": "http.disconnect"}
+    sent_for(client.app, "/api/files", begun, gone, content_type=FORM["Content-Type"])
     assert left(client) == []
     until(lambda: client.get("/api/files").json() == {"files": []})

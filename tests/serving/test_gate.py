@@ -24,6 +24,7 @@ from cotext.serving.service import Service
 from cotext.serving.settings import ServerSettings
 from cotext.serving.systems import Systems
 from tests.loops import loop_over
+from tests.serving.loopback import sent_for
 
 SECRET = "Geheimnis"
 
@@ -50,12 +51,6 @@ async def _probe(request: Request) -> Response:
 
         return StreamingResponse(pieces())
     raise KeyError(SECRET)
-
-
-def scope_of(path: str) -> dict[str, Any]:
-    headers = [(b"host", b"localhost")]
-    about = {"http_version": "1.1", "scheme": "http", "server": ("127.0.0.1", 1), "query_string": b""}
-    return {"type": "http", "method": "POST", "path": path, "headers": headers, **about}
 
 
 class World:
@@ -126,21 +121,8 @@ def test_the_log_names_the_system_that_was_asked(made: Any, lines: Any) -> None:
 
 
 def test_a_fault_in_mid_answer_cuts_it_off(made: Any, lines: Any) -> None:
-    world = made()
-
-    async def once() -> None:
-        sent: list[Any] = []
-
-        async def receive() -> Any:
-            await asyncio.sleep(20)
-
-        async def send(message: Any) -> None:
-            sent.append(message)
-
-        await world.app(scope_of("/probe/stream"), receive, send)
-        assert [m.get("more_body") for m in sent[1:]] == [True]  # never says that it is whole
-
-    asyncio.run(once())
+    sent = sent_for(made().app, "/probe/stream")
+    assert [m.get("more_body") for m in sent[1:]] == [True]  # never says that it is whole
     assert [line["event"] for line in lines()] == ["error", "request"]
     assert lines()[1]["status"] == 500
 
@@ -270,12 +252,7 @@ def test_clients_have_their_keys(made: Any, tmp_path: Path) -> None:
         answer = world.ask("GET", "/probe", headers={"x-key": wrong})
         assert answer.status_code == 403
 
-
-def test_a_key_is_revoked_while_the_server_runs(made: Any, tmp_path: Path) -> None:
-    path = tmp_path / "keys.json"
-    one, two = add_key(path, "a"), add_key(path, "b")
-    world = made(keys=path)
-    revoke_key(path, "a")
+    revoke_key(path, "weblate")  # while the server runs
     assert world.ask("GET", "/probe", headers={"x-key": one}).status_code == 403
     assert world.ask("GET", "/probe", headers={"x-key": two}).status_code == 200
     path.write_text("{")  # while it cannot be read, nobody has a key
@@ -393,26 +370,8 @@ def test_a_body_without_a_declared_length_is_bounded_while_it_is_read(made: Any)
 
 
 def test_a_body_that_does_not_come_is_not_waited_for(made: Any) -> None:
-    world = made(body_seconds=0.1)
-
-    async def once() -> list[dict[str, Any]]:
-        sent: list[dict[str, Any]] = []
-        begun = False
-
-        async def receive() -> Any:
-            nonlocal begun
-            if begun:
-                await asyncio.sleep(20)
-            begun = True
-            return {"type": "http.request", "body": b"{", "more_body": True}
-
-        async def send(message: Any) -> None:
-            sent.append(message)
-
-        await world.app(scope_of("/probe/fields"), receive, send)
-        return sent
-
-    assert asyncio.run(once())[0]["status"] == 408
+    begun = {"type": "http.request", "body": b"{", "more_body": True}
+    assert sent_for(made(body_seconds=0.1).app, "/probe/fields", begun)[0]["status"] == 408
 
 
 # --- mounted

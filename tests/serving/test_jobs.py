@@ -115,17 +115,12 @@ def test_a_file_is_translated_as_by_the_command(opened: Opened, systems: Systems
     assert not any(str(tmp_path) in message or "--" in message for message in status.messages)
     assert not sender.service.jobs.table.finish(ticket.id, "error")  # it has ended
     # What is not needed any more is deleted: the upload and the journal.
-    assert sorted(names(tmp_path / "state" / "jobs" / ticket.id)) == ["job.json", "result.txt"]
-
-
-def test_nobody_else_can_read_the_state(opened: Opened, tmp_path: Path) -> None:
-    sender = opened()
-    ticket = sender.send()
-    sender.finished(ticket)
-    for folder in (tmp_path / "state", tmp_path / "state" / "jobs", tmp_path / "state" / "jobs" / ticket.id):
+    state = tmp_path / "state"
+    assert sorted(names(state / "jobs" / ticket.id)) == ["job.json", "result.txt"]
+    for folder in (state, state / "jobs", state / "jobs" / ticket.id):
         assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     # A key that is on the disk would be one for whoever reads a backup.
-    everything = b"".join(p.read_bytes() for p in (tmp_path / "state").rglob("*") if p.is_file())
+    everything = b"".join(p.read_bytes() for p in state.rglob("*") if p.is_file())
     assert ticket.key.encode() not in everything
     assert ticket.id.encode() in everything
 
@@ -285,9 +280,17 @@ def test_finished_files_are_kept_for_a_time(opened: Opened, tmp_path: Path) -> N
     assert folders(tmp_path) == set()
 
 
-def test_files_use_the_space_of_their_client_until_they_are_deleted(opened: Opened) -> None:
-    sender = opened(max_jobs_bytes=8 * 95_000, max_file_bytes=50_000)
-    jobs, long = sender.service.jobs, b"It runs.\n\n" * 4000
+def test_uploads_and_files_use_the_space_of_their_client(opened: Opened) -> None:
+    """Of 800,000 bytes, eight clients have an eighth each, and a ninth has what they leave."""
+    sender = opened(max_jobs_bytes=800_000, max_file_bytes=50_000)
+    jobs, long = sender.service.jobs, b"It runs.\n\n" * 5000
+    reservations = [jobs.reserve(str(number), 100_000) for number in range(8)]
+    error = refused(lambda: jobs.reserve("0", 1))
+    assert (error.status, "100,000 bytes" in error.message) == (429, True)
+    assert refused(lambda: jobs.reserve("8", 1)).status == 503
+    for reservation in reservations:
+        jobs.release(reservation)
+    jobs.release(jobs.reserve("8", 100_000))
     ticket = sender.send()
     sender.translated(ticket)
     until(lambda: not jobs._running)
@@ -301,13 +304,10 @@ def test_files_use_the_space_of_their_client_until_they_are_deleted(opened: Open
     assert sender.send(long)
 
 
-def test_another_server_on_the_folder_is_refused(opened: Opened) -> None:
-    opened()
-    must_raise("another process is working on it", opened)
-
-
-def test_a_record_of_another_version_or_damaged_is_refused(opened: Opened, tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_used(opened: Opened, tmp_path: Path) -> None:
+    """Another server uses it, or a record is of another version or damaged."""
     sender = opened()
+    must_raise("another process is working on it", opened)
     ticket = sender.send()
     sender.service.jobs.close()
     changed(tmp_path, ticket, lambda record: record.update(version=2))
@@ -387,19 +387,6 @@ def test_a_server_that_is_stopped_goes_on_in_mid_document(
     assert second.translated(ticket) == by_command(systems.named("window"), tmp_path / "plain", text)
     by_server = again[: 16 - len(noted)]
     assert sorted(noted + by_server) == list(range(16))
-
-
-def test_uploads_reserve_the_space_of_their_clients(opened: Opened) -> None:
-    """Of 800,000 bytes, eight clients have an eighth each, and a ninth has what they leave."""
-    jobs = opened(max_jobs_bytes=800_000, max_file_bytes=100_000).service.jobs
-    clients = [f"{number}" for number in range(9)]
-    reservations = [jobs.reserve(client, 100_000) for client in clients[:8]]
-    error = refused(lambda: jobs.reserve(clients[0], 1))
-    assert (error.status, "100,000 bytes" in error.message) == (429, True)
-    assert refused(lambda: jobs.reserve(clients[8], 1)).status == 503
-    for reservation in reservations:
-        jobs.release(reservation)
-    jobs.reserve(clients[8], 100_000)
 
 
 def test_a_system_of_the_same_name_and_another_model_begins_anew(

@@ -29,9 +29,6 @@ DOCUMENT = [
 OTHER = "A green dog eats."
 
 
-WHOLE: dict[tuple[object, ...], list[str]] = {}
-
-
 class Tool:
     """A program that asks for the segments of a document in a session."""
 
@@ -52,13 +49,8 @@ class Tool:
 
     def whole(self, texts: Iterable[str], given: Mapping[int, str] | None = None) -> list[str]:
         """The translations of all segments as one document, of which some sentences are given."""
-        asked = (self.system.name, tuple(texts), tuple((given or {}).items()))
-        if asked not in WHOLE:
-            WHOLE[asked] = self._whole(asked[1], given or {})
-        return WHOLE[asked]
-
-    def _whole(self, texts: tuple[str, ...], given: Mapping[int, str]) -> list[str]:
-        request = TextRequest(self.system, (tuple(Block((text,)) for text in texts),), given={0: given})
+        blocks = tuple(Block((text,)) for text in texts)
+        request = TextRequest(self.system, (blocks,), given={0: given or {}})
         answer = asyncio.run(self.service.translate(request, "anybody"))
         return [block.text for block in answer.documents[0]]
 
@@ -139,14 +131,7 @@ def test_a_confirmed_translation_is_the_context_of_what_follows(tool: Tool) -> N
 
 def test_a_confirmed_translation_may_have_other_sentences(tool: Tool) -> None:
     machine = tool.one_by_one(DOCUMENT)
-    for own in (
-        "Die Katze sieht. Der Hund rennt.",
-        "Alles in einem",
-        "Eins. Zwei. Drei.",
-        "x" * 5_000,
-        "",
-        " ",
-    ):
+    for own in ("Die Katze sieht. Der Hund rennt.", "Alles in einem", "Eins. Zwei. Drei.", "x" * 5_000, " "):
         assert tool.ask(DOCUMENT[0], confirmed=(own,)) == [own]
         assert len(tool.one_by_one(DOCUMENT[1:])) == len(machine) - 1
 
@@ -287,6 +272,8 @@ def test_what_is_refused_leaves_no_trace_of_the_texts_before_it(tool: Tool) -> N
     tool.ask("A cat sees.", "It runs.")
     before = list(tool.service.sessions.of("a", "s", "window").segments)
     refused(tool.ask, "It sings!", "the cat " * 2_000)
+    error = refused(tool.ask, "A cat.", confirmed=("Eine Katze.", "Ein Hund."))
+    assert "more translations" in error.message
     assert tool.service.sessions.of("a", "s", "window").segments == before
     assert tool.ask(OTHER) == tool.whole(["A cat sees.", "It runs.", OTHER])[2:]
 
@@ -331,8 +318,3 @@ def test_a_segment_with_a_sentence_of_no_token_is_answered_alike(
     assert tool.ask("Hm! A red bird.") == first
     given = {0: "Hm!", 1: first[0].removeprefix("Hm! ")}
     assert tool.ask("It runs.") == tool.whole(["Hm! A red bird.", "It runs."], given)[1:]
-
-
-def test_more_translations_than_texts_are_refused(tool: Tool) -> None:
-    error = refused(tool.ask, "A cat.", confirmed=("Eine Katze.", "Ein Hund."))
-    assert "more translations" in error.message

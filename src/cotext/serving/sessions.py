@@ -172,9 +172,8 @@ class _InSession:
         If source and translation have the same number of sentences, these are paired. Otherwise the segment
         is one sentence of context; if it is too long, it is not used as context.
         """
-        opened, request = self._request.system.opened, self._request
-        splitting = Splitting()
-        source_splitter = splitting.splitter(opened.languages.source)
+        opened, splitting = self._request.system.opened, Splitting()
+        translator, source_splitter = opened.translator, splitting.splitter(opened.languages.source)
         blocks_to_translate = [block for block in self._blocks if block.translate]
         documents = BlockDocuments(opened, Contents([blocks_to_translate]), source_splitter).documents
         sources = [sentence for document in documents for sentence in document.sentences]
@@ -183,31 +182,26 @@ class _InSession:
             targets = splitting.splitter(opened.languages.target).sentences(text)
         if len(sources) != len(targets):
             sources, targets = [" ".join(sources)], [text.strip()]
+        tokens = [tuple(translator.tokenizer.encode(target, side="target")) for target in targets]
+        most = translator.config.decode.max_source_tokens
+        try:
+            translator.check([Document("", (source,)) for source in sources])
+        except CotextError:
+            return Context()
+        if not all(0 < len(each) <= most for each in tokens):
+            return Context()
         blocks = tuple(Block((source,), split=False, translate=False) for source in sources)
-        spoken = tuple(_as_if_found(request.system, i, target) for i, target in enumerate(targets))
-        within = all(map(_may_be_read, [request.system] * len(sources), sources, spoken))
-        return Context(blocks, spoken) if within else Context()
+        spoken = [
+            Spoken(i, SentenceHypothesis(ids, target, labels=len(ids) + 1), exact=True, confirmed=True)
+            for i, (ids, target) in enumerate(zip(tokens, targets, strict=True))
+        ]
+        return Context(blocks, tuple(spoken))
 
 
 def _spoken(pair: PairedSentence, window: FoundWindow | None) -> Spoken:
     if window is not None and len(window.sentences) == 1:
         return Spoken(pair.block, window.sentences[0], exact=True)
     return Spoken(pair.block, SentenceHypothesis((), pair.target), exact=False)
-
-
-def _as_if_found(system: System, block: int, text: str) -> Spoken:
-    tokens = tuple(system.opened.translator.tokenizer.encode(text, side="target"))
-    return Spoken(block, SentenceHypothesis(tokens, text, labels=len(tokens) + 1), True, confirmed=True)
-
-
-def _may_be_read(system: System, source: str, spoken: Spoken) -> bool:
-    """Return whether a sentence can be translated, and neither side is too long."""
-    translator = system.opened.translator
-    try:
-        translator.check([Document("", (source,))])
-    except CotextError:
-        return False
-    return 0 < len(spoken.hypothesis.tokens) <= translator.config.decode.max_source_tokens
 
 
 def _searches_each_alone(system: System) -> bool:
