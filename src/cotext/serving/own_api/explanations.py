@@ -201,19 +201,18 @@ def _described(system: System, question: Question, found: _Found) -> dict[str, A
         return {"text": of.text, "first": of.start, "stop": of.stop}
 
     side = "source" if _reads_source_alone(system) else "both"
-    contexts = []
-    for influence in found.influences.influences:
-        contribution = round(word.total(influence.tokens), 4) + 0.0
-        contexts.append(
-            {
-                "number": influence.number,
-                "side": side,
-                "text": question.sources[influence.number],
-                "change": contribution,
-                "meant": abs(contribution) >= STRONG_NATS,
-            }
-        )
-    most = max(found.influences.influences, key=lambda one: word.total(one.tokens), default=None)
+    changes = {one.number: round(word.total(one.tokens), 4) + 0.0 for one in found.influences.influences}
+    contexts = [
+        {
+            "number": number,
+            "side": side,
+            "text": question.sources[number],
+            "change": change,
+            "meant": abs(change) >= STRONG_NATS,
+        }
+        for number, change in changes.items()
+    ]
+    most = max(changes, key=lambda number: changes[number], default=None)
     return {
         "word": place(word),
         "words": [
@@ -221,7 +220,7 @@ def _described(system: System, question: Question, found: _Found) -> dict[str, A
             for other in found.words
         ],
         "contexts": contexts,
-        "decisive": most.number if most and word.total(most.tokens) >= STRONG_NATS else None,
+        "decisive": most if most is not None and changes[most] >= STRONG_NATS else None,
         "alternative": None,
         "signature": system.opened.signature,
     }

@@ -65,18 +65,16 @@ const listener = {
 
 // The sentences of a document are known; with two systems, both must know them.
 function started() {
-  if (translations.some((each) => !each.sentences.length) || differentSentences()) return;
+  if (translations.some((each) => !each.sentences.length)) return;
+  const [first, ...others] = translations.map((each) => each.sentences.map((s) => s.source).join("\n"));
+  if (others.some((each) => each !== first)) {
+    showError("result-error", "These two systems divide this text into different sentences and cannot stand side by side: choose one.");
+    stop();
+    return;
+  }
   if (reading.translations !== translations || !reading.place.hasChildNodes()) reading.show(translations);
   else reading.refresh();
   progress();
-}
-
-function differentSentences() {
-  const [first, ...others] = translations.map((each) => each.sentences.map((s) => s.source).join("\n"));
-  if (others.every((each) => each === first)) return false;
-  showError("result-error", "These two systems divide this text into different sentences and cannot stand side by side: choose one.");
-  stop();
-  return true;
 }
 
 // Run a translation, and show the result.
