@@ -183,24 +183,6 @@ async def _path(attack: Attack, http: httpx.AsyncClient, chance: random.Random, 
     attack.note("path", await http.get(chance.choice(PATHS)))
 
 
-async def _header(attack: Attack, http: httpx.AsyncClient, chance: random.Random, who: int) -> None:
-    headers = chance.choice(
-        (
-            {"host": "evil.example"},
-            {"origin": "https://evil.example"},
-            {"x-cotext-session": "\x7f" * 3000},
-            {"authorization": "Bearer " + "k" * 20_000},
-            {"accept": "*/*," * 3000},
-            {"range": "bytes=0-,5-1,-9"},
-            {"if-none-match": "x" * 9000},
-        )
-    )
-    with suppress(httpx.HTTPError):
-        attack.note(
-            "header", await http.get(chance.choice(("/languages", "/", "/api/systems")), headers=headers)
-        )
-
-
 async def _upload(attack: Attack, http: httpx.AsyncClient, chance: random.Random, who: int) -> None:
     name, content = chance.choice(UPLOADS)
     places = ("/api/files", {"system": "sentence"}), ("/v2/document", {"target_lang": "DE"})
@@ -239,7 +221,7 @@ async def _gone(attack: Attack, http: httpx.AsyncClient, chance: random.Random, 
 
 Kind = Callable[[Attack, httpx.AsyncClient, random.Random, int], Awaitable[None]]
 GOOD: tuple[Kind, ...] = (_deepl, _libre, _own, _own, _libre, _glossary, _file)
-HOSTILE: tuple[Kind, ...] = (_body, _body, _body, _path, _path, _header, _upload, _raw, _gone)
+HOSTILE: tuple[Kind, ...] = (_body, _body, _body, _path, _path, _upload, _raw, _gone)
 
 
 async def _run(attack: Attack, requests: int) -> None:

@@ -138,9 +138,8 @@ def test_a_click_on_a_word_shows_which_context_decided_it(visit: Open, told: Tol
         assert page.locator(".lit, .figure").count() == 0
         assert page.is_hidden("#panel")
 
-
-def test_words_behind_characters_of_two_halves_are_found(visit: Open, told: Told) -> None:
-    with visit() as page:
+        # Characters behind one of two halves are counted as the server counts them.
+        page.click("#back")
         translate(page, "There was a ring. \U0001f600 It was old.")
         sentence(page, 1).hover()
         sentence(page, 1).locator(".w", has_text="alt").click()
@@ -186,10 +185,7 @@ def test_errors_are_told_where_they_arise(visit: Open, told: Told) -> None:
         translate(page)
         assert "cannot be reached" in page.inner_text("#text-error")
 
-
-def test_rejected_files_are_told(visit: Open, told: Told) -> None:
-    told.fail["submit"] = 400, "not a supported format"
-    with visit(refused=True) as page:
+        told.fail["submit"] = 400, "not a supported format"
         page.click("#go-files")
         page.set_input_files(
             "#upload", [{"name": n, "mimeType": "x/y", "buffer": b"abc"} for n in ("a.exe", "b.exe")]
@@ -210,7 +206,7 @@ def test_what_came_before_an_error_stays(visit: Open, told: Told, how: str) -> N
         assert page.locator(".s .failed").count() == 3
 
 
-def test_a_key_is_asked_for_and_kept_until_the_tab_is_closed(visit: Open, told: Told) -> None:
+def test_key_text_and_systems_are_kept_until_the_tab_is_closed(visit: Open, told: Told) -> None:
     told.key = "secret"
     with visit(refused=True) as page:
         page.wait_for_selector("#key-form:visible")
@@ -225,22 +221,15 @@ def test_a_key_is_asked_for_and_kept_until_the_tab_is_closed(visit: Open, told: 
         page.wait_for_selector("#key-form", state="hidden")
         page.click("#translate")
         page.wait_for_selector(".s[data-column] .t")
-        page.reload()
-        page.wait_for_selector("#systems:visible")
-        assert page.is_hidden("#key-form")
-        assert page.evaluate("Object.keys(localStorage)") == []
-        assert page.evaluate("sessionStorage.getItem('cotext.key')") == '"secret"'
-
-
-def test_text_and_systems_survive_a_reload(visit: Open) -> None:
-    with visit() as page:
-        page.fill("#source", TEXT)
         page.select_option("#system", "sentence")
         page.select_option("#beside", "parallel")
         page.reload()
         page.wait_for_selector("#systems:visible")
         assert page.input_value("#source") == TEXT
         assert (page.input_value("#system"), page.input_value("#beside")) == ("sentence", "parallel")
+        assert page.is_hidden("#key-form")
+        assert page.evaluate("Object.keys(localStorage)") == []
+        assert page.evaluate("sessionStorage.getItem('cotext.key')") == '"secret"'
 
 
 def test_data_is_never_markup(visit: Open, told: Told) -> None:

@@ -44,7 +44,7 @@ Endpoint = Callable[[Request], Awaitable[Response]]
 
 
 class Routes:
-    """The routes of all APIs. Starlette matches the regular expressions of all routes for every request."""
+    """The routes of all APIs. Most are found by their path, without matching regular expressions in turn."""
 
     def __init__(self, routes: Sequence[Route]) -> None:
         self._exact: dict[str, list[Route]] = {}
