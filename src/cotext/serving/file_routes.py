@@ -45,7 +45,7 @@ async def received_file(request: Request, client: str) -> AsyncIterator[tuple[Up
             429 and 503, there is no space.
     """
     jobs, settings = service_of(request).jobs, service_of(request).settings
-    if content_type(request)[0] != "multipart/form-data":
+    if content_type(request) != "multipart/form-data":
         raise RequestError(400, "send a file as multipart/form-data, in the field `file`")
     most = settings.max_file_bytes
     reservation = await to_thread.run_sync(

@@ -46,14 +46,13 @@ async def fields(request: Request) -> dict[str, Any]:
     Raises:
         RequestError: 400, the body is invalid; 413, it is too large; 415, its type is not supported.
     """
-    kind, options = content_type(request)
-    settings = service_of(request).settings
+    kind, settings = content_type(request), service_of(request).settings
     if kind == "multipart/form-data":
         return await Form(request, settings.max_fields, settings.max_body_bytes).read()
     content = await request.body()
     if len(content) > IN_LOOP_BYTES:
-        return await to_thread.run_sync(_parsed, content, kind, options, settings.max_fields)
-    return _parsed(content, kind, options, settings.max_fields)
+        return await to_thread.run_sync(_parsed, content, kind, settings.max_fields)
+    return _parsed(content, kind, settings.max_fields)
 
 
 class Fields:
@@ -120,7 +119,7 @@ async def read_fields(request: Request) -> Fields:
     """Return the fields of the body and, for missing fields, of the address; raise the errors of `fields`."""
     in_body = await fields(request)
     address = {name: request.query_params.getlist(name) for name in request.query_params}
-    if content_type(request)[0] in FORMS:
+    if content_type(request) in FORMS:
         return Fields(single(address | in_body))
     return Fields(single(address) | in_body)
 
@@ -130,12 +129,10 @@ def single(lists: Mapping[str, list[Any]]) -> dict[str, Any]:
     return {name: values[0] if len(values) == 1 else values for name, values in lists.items()}
 
 
-def _parsed(content: bytes, kind: str, options: dict[str, str], max_fields: int) -> dict[str, Any]:
+def _parsed(content: bytes, kind: str, max_fields: int) -> dict[str, Any]:
     """Parse a body that is not a multipart form; raise the errors of `fields`."""
     if not content.strip():
         return {}
-    if options.get("charset", "utf-8").lower() not in _UTF8:
-        raise RequestError(415, "the encoding of the body is not UTF-8")
     try:
         text = content.decode()
     except UnicodeDecodeError:
@@ -154,11 +151,14 @@ def content_length(headers: Headers) -> int:
     return int(declared[:20]) if declared.isdecimal() else 0
 
 
-def content_type(request: Request) -> tuple[str, dict[str, str]]:
-    """Return the media type of a body, and its parameters."""
-    kind, *options = request.headers.get("content-type", "").split(";")
+def content_type(request: Request) -> str:
+    """Return the media type of a body; raise RequestError 415 if its encoding is not UTF-8."""
+    kind, *options = request.headers.get("content-type", "").lower().split(";")
     pairs = (option.partition("=") for option in options)
-    return kind.strip().lower(), {name.strip().lower(): value.strip(" \"'") for name, _, value in pairs}
+    parameters = {name.strip(): value.strip(" \"'") for name, _, value in pairs}
+    if parameters.get("charset", "utf-8") not in _UTF8:
+        raise RequestError(415, "the encoding of the body is not UTF-8")
+    return kind.strip()
 
 
 def _json(text: str) -> dict[str, Any]:
@@ -195,7 +195,6 @@ class Form(MultiPartParser):
     def __init__(self, request: Request, max_fields: int, max_bytes: int, folder: Path | None = None) -> None:
         limits = {"max_files": max_fields, "max_fields": max_fields, "max_part_size": max_bytes}
         super().__init__(request.headers, request.stream(), **limits)
-        self._charset_of_form = content_type(request)[1].get("charset", "utf-8")
         self._folder, self._complete = folder, False
         self.file: UploadFile | None = None
 
@@ -203,12 +202,9 @@ class Form(MultiPartParser):
         """Return the fields, each with a list of values.
 
         Raises:
-            RequestError: 400, the form is damaged, incomplete or too large, or has several files; 415, its
-                encoding is not supported.
+            RequestError: 400, the form is damaged, incomplete or too large, or has several files.
             OSError: the file cannot be written.
         """
-        if self._charset_of_form.lower() not in _UTF8:
-            raise RequestError(415, "the encoding of the form is not UTF-8")
         try:
             form = await self.parse()
         except (MultiPartException, ValueError) as error:

@@ -108,20 +108,17 @@ class Jobs:
                 thread.join(max(deadline - time.monotonic(), 0.0))
             self._folder_lock.close()
 
-    def reserve(self, client: str, size: int, name: str = "") -> str:
+    def reserve(self, client: str, size: int) -> str:
         """Reserve space for an upload until `release`, and return the name of the reservation.
 
-        `name`: an existing reservation, whose size is changed.
-
         Raises:
-            RequestError: 429, the files of the client use its share; 503, there is no space. Then nothing is
-                changed.
+            RequestError: 429, the files of the client use its share; 503, there is no space.
         """
-        name, table = name or secrets.token_hex(16), self.table
+        name, size, table = secrets.token_hex(16), max(size, LEAST_BYTES), self.table
         with self._changed:
             for id in self._running:
                 self._measure(id)
-            self._space.require(client, size - self._space.of(name))
+            self._space.require(client, size)
             require_room(table.root, size)
             self._space.put(name, client, size)
         return name
@@ -140,9 +137,10 @@ class Jobs:
         options: JobOptions,
         reservation: str = "",
     ) -> JobTicket:
-        """Submit a file, which is copied and synced to disk; its space replaces a reservation.
+        """Submit a file, which is copied and synced to disk.
 
         `file_name`: name of the file on the client. If the content fits several formats, its suffix decides.
+        `reservation`: of at least the size of the file, which ends.
 
         Raises:
             RequestError: 400, the format is unknown or terms are not supported; 413, the file is too large;
@@ -160,14 +158,14 @@ class Jobs:
         result = result_name(name, languages.source, languages.target)
         status = JobStatus(ticket.id, "queued", system.name, result, submitted=time.time())
         row = Row(0, hashed(ticket.key), client, name, options, status)
-        reservation = self.reserve(client, max(size, LEAST_BYTES), reservation)
+        reservation = reservation or self.reserve(client, size)
         try:
             # The file first: a server that is killed in between finds a file without a job, and deletes it.
             options.wishes.check(system.opened.translator)
             check_source(self.table.store(row, file), name)
             with self._changed:
                 self.table.add(row)
-                self._space.put(row.id, client, self._space.of(reservation))
+                self._space.put(row.id, client, max(size, LEAST_BYTES))
                 self._space.drop(reservation)
                 self._changed.notify()
         except BaseException as error:
