@@ -6,9 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-import yaml
 
-import cotext.evaluation
 from benchmarks.experiments.plan_data import Sampled
 from benchmarks.study.comparison import Comparison
 from benchmarks.study.page import (
@@ -16,8 +14,6 @@ from benchmarks.study.page import (
     FAILS,
     HOLDS,
     INCONCLUSIVE,
-    ORDERINGS,
-    Ordering,
     consistency,
     main,
     orderings,
