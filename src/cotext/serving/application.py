@@ -32,25 +32,18 @@ def application(service: Service) -> Starlette:
     settings, admission = service.settings, Admission(service.settings)
     modules = (own_api, file_routes, deepl, libretranslate, page_routes)
     routes = Routes([route for module in modules for route in module.routes()])
+    cross_origin = Middleware(
+        CORSMiddleware,  # allows pages of the configured origins to read responses
+        allow_origins=settings.origins,
+        allow_methods=("GET", "POST", "PUT", "PATCH", "DELETE"),
+        allow_headers=("*",),
+        expose_headers=("x-request-id", "retry-after"),
+    )
     gate = Middleware(Gate, service=service, routes=routes, admission=admission)
-    made = Starlette(middleware=[*_cross_origin(settings), gate], lifespan=_lifespan)
+    middleware = [cross_origin, gate] if settings.origins else [gate]
+    made = Starlette(middleware=middleware, lifespan=_lifespan)
     made.state.service, made.state.admission = service, admission
     return made
-
-
-def _cross_origin(settings: ServerSettings) -> list[Middleware]:
-    """Allow pages of the configured origins to read responses."""
-    if not settings.origins:
-        return []
-    return [
-        Middleware(
-            CORSMiddleware,
-            allow_origins=settings.origins,
-            allow_methods=("GET", "POST", "PUT", "PATCH", "DELETE"),
-            allow_headers=("*",),
-            expose_headers=("x-request-id", "retry-after"),
-        )
-    ]
 
 
 @asynccontextmanager

@@ -51,11 +51,6 @@ def hashed(key: str) -> str:
     return hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def own_name(key: str) -> str:
-    """Return the name of a client if no keys are configured: derived from its key, without revealing it."""
-    return f"key-{hashed(key)[:12]}" if key else "anybody"
-
-
 def read_keys(path: Path) -> list[Key]:
     """Read a file of keys.
 
@@ -215,7 +210,7 @@ class Admission:
     def _identified(self, key: str | None) -> tuple[str, int]:
         per_minute = self._settings.requests_per_minute
         if self._keys is None:
-            return own_name(key or ""), per_minute
+            return f"key-{hashed(key)[:12]}" if key else "anybody", per_minute
         if not key:
             raise RequestError(403, "a key is required: ask the operator of this server for a key")
         entry = self._keys.find(key)

@@ -52,31 +52,27 @@ MONITORING_ROUTES: Final = frozenset({"/health", "/ready"})
 _log = logging.getLogger(LOGGER)
 
 
-def log(event: str, level: int = logging.INFO, **content: Any) -> None:
-    """Log an event; `content` must not contain text of clients."""
-    _log.log(level, event, extra={"content": content})
-
-
 def log_request(record: RequestRecord) -> None:
     if not _log.isEnabledFor(logging.INFO) or (record.route in MONITORING_ROUTES and record.status < 400):
         return
-    log(
-        "request",
-        method=record.method,
-        route=record.route,
-        status=record.status,
-        seconds=round(time.monotonic() - record.started, 4),
-        client=record.client,
-        system=record.system,
-        sentences=record.sentences,
-        tokens=record.tokens,
-        request=record.id,
-    )
+    content = {
+        "method": record.method,
+        "route": record.route,
+        "status": record.status,
+        "seconds": round(time.monotonic() - record.started, 4),
+        "client": record.client,
+        "system": record.system,
+        "sentences": record.sentences,
+        "tokens": record.tokens,
+        "request": record.id,
+    }
+    _log.info("request", extra={"content": content})
 
 
 def log_error(record: RequestRecord, error: BaseException) -> None:
     """Log an internal error, without its message, which may quote a client."""
-    log("error", logging.ERROR, request=record.id, route=record.route, **kind_and_place(error))
+    content = {"request": record.id, "route": record.route, **kind_and_place(error)}
+    _log.error("error", extra={"content": content})
 
 
 def kind_and_place(error: BaseException) -> dict[str, Any]:

@@ -47,12 +47,13 @@ async def fields(request: Request) -> dict[str, Any]:
         RequestError: 400, the body is invalid; 413, it is too large; 415, its type is not supported.
     """
     kind, settings = content_type(request), service_of(request).settings
+    max_fields = settings.max_sentences + 100
     if kind == "multipart/form-data":
-        return await Form(request, settings.max_fields, settings.max_body_bytes).read()
+        return await Form(request, max_fields, settings.max_body_bytes).read()
     content = await request.body()
     if len(content) > IN_LOOP_BYTES:
-        return await to_thread.run_sync(_parsed, content, kind, settings.max_fields)
-    return _parsed(content, kind, settings.max_fields)
+        return await to_thread.run_sync(_parsed, content, kind, max_fields)
+    return _parsed(content, kind, max_fields)
 
 
 class Fields:

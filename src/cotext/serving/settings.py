@@ -100,10 +100,6 @@ class ServerSettings(Request):
         """Limit of a body without a file: JSON and forms use up to six bytes for one of text."""
         return 6 * self.max_text_bytes + 64 * 1024
 
-    @property
-    def max_fields(self) -> int:
-        return self.max_sentences + 100
-
 
 class ServeRequest(ServerSettings, Device):
     """Runs to serve, and the address."""

@@ -151,7 +151,8 @@ async def translated(request: Request, client: str, wanted: TranslationRequest) 
     # Texts that take long are read and written in a thread: a text may have a hundred thousand blocks.
     in_loop = size <= IN_LOOP_BYTES and not wanted.detects and len(wanted.systems) == 1
     documents = _documents(wanted) if in_loop else await to_thread.run_sync(_documents, wanted)
-    context = _context(wanted.context)
+    preceding = PlainText(wanted.context, "1", "context").blocks if wanted.context.strip() else []
+    context = tuple(replace(block, translate=False) for block in preceding)  # before each document
 
     async def translated_blocks() -> dict[int, list[Sequence[Block]]]:
         """Return the translated blocks of each document, and its alternatives."""
@@ -198,9 +199,3 @@ def _documents(wanted: TranslationRequest) -> list[_Document]:
         _Document(part, by_source[language.language], language)
         for part, language in zip(parts, languages, strict=True)
     ]
-
-
-def _context(text: str) -> tuple[Block, ...]:
-    """Return the blocks of the context before each document."""
-    blocks = PlainText(text, "1", "context").blocks if text.strip() else []
-    return tuple(replace(block, translate=False) for block in blocks)

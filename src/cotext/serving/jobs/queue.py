@@ -153,7 +153,7 @@ class Jobs:
         if size > self._settings.max_file_bytes:
             raise RequestError(413, f"a file may have {self._settings.max_file_bytes:,} bytes at most")
         self._check_waiting(client)
-        ticket = JobTicket(_generated(16), _generated(32))
+        ticket = JobTicket(secrets.token_hex(16).upper(), secrets.token_hex(32).upper())
         name, languages = clean_name(file_name), system.languages
         result = result_name(name, languages.source, languages.target)
         status = JobStatus(ticket.id, "queued", system.name, result, submitted=time.time())
@@ -347,7 +347,3 @@ class Jobs:
             raise CotextError(f"{row.source_name}: {message}")
         on_read = partial(self.table.read, row.id)
         return translate_job(row, self.table, system, self._shared[system.name], running, on_read)
-
-
-def _generated(size: int) -> str:
-    return secrets.token_hex(size).upper()

@@ -144,18 +144,13 @@ def _score(service: Service, system: System, work: Work, found: Sequence[Excerpt
     """Return the log-probabilities of tokens, scored a few excerpts at a time."""
     shared = service.shared(system)
     scores: list[tuple[float, ...]] = []
-    while len(scores) < len(found):
-        step = _step(found[len(scores) :])
+    while rest := found[len(scores) :]:
+        # At least one excerpt, and several of at most STEP_CHARACTERS.
+        characters = accumulate(sum(map(len, (*e.document.source, *e.document.target))) for e in rest)
+        fitting = sum(1 for _ in takewhile(lambda count: count <= STEP_CHARACTERS, characters))
         with shared.exclusively(work):
-            scores += score_excerpts(system.opened.translator, step)
+            scores += score_excerpts(system.opened.translator, rest[: max(1, fitting)])
     return scores
-
-
-def _step(found: Sequence[Excerpt]) -> Sequence[Excerpt]:
-    """Return the first excerpts, with at most STEP_CHARACTERS if there are several."""
-    characters = accumulate(sum(map(len, (*e.document.source, *e.document.target))) for e in found)
-    fitting = takewhile(lambda count: count <= STEP_CHARACTERS, characters)
-    return found[: max(1, sum(1 for _ in fitting))]
 
 
 def _translated_without(service: Service, system: System, found: _Found, number: int, work: Work) -> str:
