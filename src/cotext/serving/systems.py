@@ -86,7 +86,10 @@ def open_systems(
     systems = []
     for name, folder in map(_named, runs):
         opened = open_to_translate(folder, device, {"nbest": 1}, threads=threads)
-        systems.append(System(name, _with_languages(opened, languages)))
+        if languages is not None and not str(opened.languages):
+            config = opened.loaded.config.model_copy(update={"languages": str(languages)})
+            opened = replace(opened, loaded=replace(opened.loaded, config=config))
+        systems.append(System(name, opened))
     return Systems(systems)
 
 
@@ -97,10 +100,3 @@ def _named(run: str | Path) -> tuple[str, Path]:
         return resolved.resolve().name if resolved == Path(run) else str(run), resolved
     check_name(name, "system")
     return name, resolve_run(folder)
-
-
-def _with_languages(opened: OpenedRun, languages: Languages | None) -> OpenedRun:
-    if languages is None or str(opened.languages):
-        return opened
-    config = opened.loaded.config.model_copy(update={"languages": str(languages)})
-    return replace(opened, loaded=replace(opened.loaded, config=config))
