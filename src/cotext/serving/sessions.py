@@ -32,7 +32,6 @@ from cotext.serving.answers import TextAnswer
 from cotext.serving.errors import RequestError
 from cotext.serving.service import Service, TextRequest
 from cotext.serving.session_memory import KEPT_SEGMENTS, Context, Segment, SessionMemory, Spoken
-from cotext.serving.systems import System
 from cotext.translation.document_state import FoundWindow, SentenceHypothesis
 
 IN_SESSION: Final = "/session/{session}"
@@ -124,7 +123,9 @@ class _InSession:
             kept = Segment(self._blocks, number, self._confirmed(confirmed), answer, confirmed=confirmed)
             memory.keep(at, kept, replaced=segment is not None)
             return answer
-        context = memory.before(at, _context_sentences(self._request.system))
+        view = self._request.system.opened.config.view
+        sentences_before = {"sentence": 0, "window": view.before}.get(view.kind, CONTEXT_SENTENCES)
+        context = memory.before(at, sentences_before)
         after = (context, self._request.wishes.settings)
         if segment is not None and same and segment.after == after:
             return segment.answer
@@ -142,7 +143,10 @@ class _InSession:
     async def _translated(self, context: Context) -> tuple[TextAnswer, list[Spoken]]:
         """Translate the segment in a context; also return its sentences."""
         before, system = context.sentences, self._request.system
-        exact = _searches_each_alone(system) and all(spoken.exact for spoken in before)
+        plan = system.opened.translator.plan
+        whole = system.opened.config.view.kind == "document" and plan.searched_view is plan.view
+        # Whether no translation depends on following sentences, and all known windows are those of a search.
+        exact = plan.group_windows == 1 and not whole and all(spoken.exact for spoken in before)
         [blocks] = self._request.documents
         log = _Replay(before if exact else ())
         # With a first pass, its translations are the context, not the known windows. So that confirmed
@@ -202,20 +206,6 @@ def _spoken(pair: PairedSentence, window: FoundWindow | None) -> Spoken:
     if window is not None and len(window.sentences) == 1:
         return Spoken(pair.block, window.sentences[0], exact=True)
     return Spoken(pair.block, SentenceHypothesis((), pair.target), exact=False)
-
-
-def _searches_each_alone(system: System) -> bool:
-    """Return whether the translation of a sentence does not depend on following sentences."""
-    plan = system.opened.translator.plan
-    whole = system.opened.config.view.kind == "document" and plan.searched_view is plan.view
-    return plan.group_windows == 1 and not whole
-
-
-def _context_sentences(system: System) -> int:
-    view = system.opened.config.view
-    if view.kind == "sentence":
-        return 0
-    return view.before if view.kind == "window" else CONTEXT_SENTENCES
 
 
 def _written(blocks: Sequence[Block], text: str) -> list[Block]:

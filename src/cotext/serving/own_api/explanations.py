@@ -180,14 +180,6 @@ def _in_place(first: int, target: str, other: str) -> str | None:
     return None
 
 
-def _reads_source_alone(system: System) -> bool:
-    """Return whether the target side of sentences is not used as context."""
-    plan = system.opened.translator.plan
-    view = plan.config.view
-    source_windows = view.kind == "window" and view.target_before == 0
-    return source_windows or view.kind == "cumulative" or plan.kind.path is not None
-
-
 def _described(system: System, question: Question, found: _Found) -> dict[str, Any]:
     """Return the response for one word."""
     word = _clicked(question, found.words)
@@ -195,7 +187,11 @@ def _described(system: System, question: Question, found: _Found) -> dict[str, A
     def place(of: TokenWord) -> dict[str, Any]:
         return {"text": of.text, "first": of.start, "stop": of.stop}
 
-    side = "source" if _reads_source_alone(system) else "both"
+    plan = system.opened.translator.plan
+    view = plan.config.view
+    source_windows = view.kind == "window" and view.target_before == 0
+    source_only = source_windows or view.kind == "cumulative" or plan.kind.path is not None
+    side = "source" if source_only else "both"
     changes = {one.number: round(word.total(one.tokens), 4) + 0.0 for one in found.influences.influences}
     contexts = [
         {
