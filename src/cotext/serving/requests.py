@@ -116,6 +116,14 @@ class Fields:
         return value
 
 
+def whole_number(value: object, name: str) -> int:
+    """Return a number from a form or from JSON; raise RequestError 400 if it is not a whole number."""
+    digits = str(value)
+    if isinstance(value, bool) or not (digits.isascii() and digits.isdigit() and len(digits) < 10):
+        raise RequestError(400, f"{name}: give a whole number of at most nine digits")
+    return int(digits)
+
+
 async def read_fields(request: Request) -> Fields:
     """Return the fields of the body and, for missing fields, of the address; raise the errors of `fields`."""
     in_body = await fields(request)

@@ -30,13 +30,13 @@ from cotext.files.translate_blocks import BlockDocuments, PairedSentence
 from cotext.runtime.errors import CotextError
 from cotext.serving.answers import TextAnswer
 from cotext.serving.errors import RequestError
+from cotext.serving.requests import whole_number
 from cotext.serving.service import Service, TextRequest
 from cotext.serving.session_memory import KEPT_SEGMENTS, Context, Segment, SessionMemory, Spoken
 from cotext.translation.document_state import FoundWindow, SentenceHypothesis
 
 IN_SESSION: Final = "/session/{session}"
 CONTEXT_SENTENCES: Final = 16  # number of context sentences for systems without a window
-LAST_SEGMENT: Final = 10**9
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,11 +250,7 @@ def session_place(request: Request, named: Mapping[str, object]) -> SessionPlace
     if not isinstance(name, str) or not 0 < len(name) <= 200 or not name.isprintable():
         raise RequestError(400, "session: give a name of 1 to 200 printable characters")
     number, confirmed = named.get("segment", headers.get("x-cotext-segment")), named.get("confirmed")
-    if number is not None:
-        digits = str(number)
-        if isinstance(number, bool) or not digits.isascii() or not digits.isdigit() or len(digits) > 9:
-            raise RequestError(400, f"segment: give the number of the segment, up to {LAST_SEGMENT - 1:,}")
-        number = int(digits)
+    number = None if number is None else whole_number(number, "segment")
     texts: list[str | None] = []
     for text in confirmed if isinstance(confirmed, list) else [confirmed]:
         if text is not None and not isinstance(text, str):

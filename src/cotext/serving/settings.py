@@ -26,11 +26,7 @@ def check_name(name: str, owner: str) -> None:
 
 
 class ServerSettings(Request):
-    """Limits and folders of a server; sizes in bytes, times in seconds.
-
-    `state`: folder of jobs and glossaries, which are kept when the server stops. `batch_tokens`: limit of a
-    batch, which bounds its duration. A client may use an eighth of `max_jobs_bytes`.
-    """
+    """Limits and folders of a server; sizes in bytes, times in seconds."""
 
     state: Path = option(
         "Folder for files and glossaries, which are kept when the server stops. Default: "

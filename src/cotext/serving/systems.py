@@ -1,7 +1,7 @@
 """The systems of a server, and the choice of a system for a request."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cotext.data.languages import Languages
@@ -19,10 +19,10 @@ class System:
 
     name: str
     opened: OpenedRun
-    languages: Languages = field(init=False)
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "languages", self.opened.languages)
+    @property
+    def languages(self) -> Languages:
+        return self.opened.languages
 
 
 class Systems:

@@ -153,8 +153,6 @@ function stop() {
   for (const each of translations) each.cancel();
 }
 
-// ------------------------------------------------------------------------------------------------------ export
-
 async function copy() {
   const { text } = translations[0];
   try {
