@@ -100,24 +100,18 @@ class Gate:
         takes_file = route.removeprefix(IN_SESSION) in FILE_ROUTES
         reader = _Reader(receive, self._settings, takes_file)
         try:
-            await self._answer(Request(scope, reader, sender), endpoint, reader, sender, record)
+            await self._answer(Request(scope, reader, sender), endpoint, reader, sender)
         except asyncio.CancelledError:
             record.status = record.status or CLIENT_GONE
             raise
         finally:
-            for leave in record.leave:
-                leave()
+            self._admission.leave(record)
             log_request(record)
 
     async def _answer(
-        self,
-        request: Request,
-        endpoint: Endpoint,
-        reader: "_Reader",
-        sender: "_Sender",
-        record: RequestRecord,
+        self, request: Request, endpoint: Endpoint, reader: "_Reader", sender: "_Sender"
     ) -> None:
-        scope = request.scope
+        scope, record = request.scope, CURRENT.get()
         try:
             self._check(request, record)
             reader.check_length(content_length(request.headers))

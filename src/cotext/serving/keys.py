@@ -15,7 +15,6 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from functools import partial
 from hmac import compare_digest
 from pathlib import Path
 from typing import Annotated, Final
@@ -204,7 +203,7 @@ class Admission:
         if self._places[name] >= (most := self._settings.max_waiting_of_client):
             raise RequestError(429, f"more than {most} requests at once; wait for answers", 1)
         self._places[name] += 1
-        record.leave.append(partial(self._leave, name))
+        record.has_slot = True
         return name
 
     def _identified(self, key: str | None) -> tuple[str, int]:
@@ -218,7 +217,8 @@ class Admission:
             raise RequestError(403, "this key is unknown to this server")
         return entry.name, entry.requests_per_minute or per_minute
 
-    def _leave(self, name: str) -> None:
-        self._places[name] -= 1
-        if not self._places[name]:
-            del self._places[name]
+    def leave(self, record: RequestRecord) -> None:
+        """Free the request slot of a request that has ended."""
+        if record.has_slot:
+            self._places[record.client] -= 1
+            self._places += Counter()  # without clients that have no requests

@@ -6,7 +6,7 @@ import secrets
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -28,7 +28,7 @@ class RequestRecord:
     status: int = 0
     sentences: int = 0
     tokens: int = 0  # number of target tokens
-    leave: list[Callable[[], None]] = field(default_factory=list)  # called when the request ends
+    has_slot: bool = False
 
 
 _OUTSIDE: Final = RequestRecord("", "")  # written outside of requests, and never read
