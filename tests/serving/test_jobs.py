@@ -17,11 +17,13 @@ from cotext.data.splitting import Splitting
 from cotext.files.table import format_of
 from cotext.files.translate_files import open_job
 from cotext.runtime.jobs.engine import run
-from cotext.serving.jobs import Jobs, JobStatus, JobTicket, translation
+from cotext.serving.jobs import translation
+from cotext.serving.jobs.queue import Jobs
+from cotext.serving.jobs.table import JobStatus, JobTicket
 from cotext.serving.jobs.translation import Running
 from cotext.serving.service import Service
 from cotext.serving.settings import ServerSettings
-from cotext.serving.sharing import Work
+from cotext.serving.sharing.turns import Work
 from cotext.serving.systems import System, Systems
 from cotext.translation.translate_file import FileOptions, NotedWindows
 from tests.refusals import must_raise

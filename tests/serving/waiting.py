@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from cotext.serving.errors import RequestError
-from cotext.serving.jobs import JobOptions, JobStatus, JobTicket
+from cotext.serving.jobs.table import JobOptions, JobStatus, JobTicket
 from cotext.serving.service import Service
 
 SECONDS = 60.0

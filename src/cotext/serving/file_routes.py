@@ -15,9 +15,9 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from cotext.serving.errors import RequestError
-from cotext.serving.jobs import JobOptions
 from cotext.serving.jobs.names import attachment
 from cotext.serving.jobs.storage import disk_full
+from cotext.serving.jobs.table import JobOptions
 from cotext.serving.requests import (
     FILE_FIELD,
     Fields,
@@ -67,7 +67,6 @@ async def received_file(request: Request, client: str) -> AsyncIterator[tuple[Up
 
 
 def routes() -> list[Route]:
-    """Return the routes of files."""
     return [
         Route("/api/files", send, methods=["POST"]),
         Route("/api/files", all_of, methods=["GET"]),

@@ -19,11 +19,12 @@ from cotext.runtime.errors import CotextError, is_out_of_memory
 from cotext.serving.answers import Listener, PendingRequest, RequestCache, SourceSentence, TextAnswer
 from cotext.serving.errors import RequestError, stopping, without_paths
 from cotext.serving.glossary_store import GlossaryStore
-from cotext.serving.jobs import Jobs
+from cotext.serving.jobs.queue import Jobs
 from cotext.serving.record import CURRENT, note_translated
 from cotext.serving.session_memory import Sessions
 from cotext.serving.settings import ServerSettings
-from cotext.serving.sharing import CancelledError, SharedSystem, Work
+from cotext.serving.sharing.shared_system import SharedSystem
+from cotext.serving.sharing.turns import CancelledError, Work
 from cotext.serving.systems import System, Systems
 from cotext.translation.document_state import WindowLog
 from cotext.translation.translator import alternatives

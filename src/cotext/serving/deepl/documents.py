@@ -17,7 +17,7 @@ from cotext.serving.deepl.translate import (
 )
 from cotext.serving.errors import RequestError
 from cotext.serving.file_routes import file_answer, received_file
-from cotext.serving.jobs import JobOptions
+from cotext.serving.jobs.table import JobOptions
 from cotext.serving.requests import client_of, service_of
 
 UNNAMED: Final = "file"  # name that clients give to a file without a name

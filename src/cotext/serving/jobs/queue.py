@@ -33,7 +33,8 @@ from cotext.serving.jobs.translation import Running, check_source, translate_job
 from cotext.serving.keys import hashed
 from cotext.serving.record import CURRENT
 from cotext.serving.settings import ServerSettings
-from cotext.serving.sharing import CancelledError, SharedSystem, Work
+from cotext.serving.sharing.shared_system import SharedSystem
+from cotext.serving.sharing.turns import CancelledError, Work
 from cotext.serving.systems import System, Systems
 
 IDLE_SECONDS: Final = 30.0  # between checks for expired jobs

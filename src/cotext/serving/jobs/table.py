@@ -27,10 +27,7 @@ FINISHED: Final[frozenset[State]] = frozenset({"done", "error"})
 
 @dataclass(frozen=True, slots=True)
 class JobOptions:
-    """Options of a translation.
-
-    `glossary_entries`: terms with translations; several translations of one term are alternatives.
-    """
+    """Terms with their translations; several translations of one term are alternatives."""
 
     glossary_entries: tuple[tuple[str, str], ...] = ()
 

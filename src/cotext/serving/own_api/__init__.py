@@ -21,7 +21,7 @@ from cotext.serving.keys import Admission
 from cotext.serving.own_api.explanations import Explanations, Question, unexplained
 from cotext.serving.requests import Body, asking, body_of, check_size, service_of, unless_gone
 from cotext.serving.service import Service, TextRequest
-from cotext.serving.sharing import Work
+from cotext.serving.sharing.turns import Work
 from cotext.serving.systems import System
 from cotext.serving.terms import distinct, wishes_of
 from cotext.translation.confidence import least_sure
