@@ -37,10 +37,9 @@ def routes() -> list[Route]:
 @cache
 def parts() -> dict[str, tuple[bytes, str]]:
     """Return content and type of every file of the page."""
-    found = (
-        (file, file.name.rpartition(".")[2]) for file in files("cotext.serving").joinpath("page").iterdir()
-    )
-    return {file.name: (file.read_bytes(), TYPES[suffix]) for file, suffix in found if suffix in TYPES}
+    folder = files("cotext.serving").joinpath("page")
+    kinds = [(file, TYPES.get(file.name.rpartition(".")[2])) for file in folder.iterdir()]
+    return {file.name: (file.read_bytes(), kind) for file, kind in kinds if kind is not None}
 
 
 async def page(request: Request) -> Response:
