@@ -31,7 +31,7 @@ TEXT = {"text": ["The cat."], "target_lang": "DE"}
 @pytest.fixture(scope="module")
 def server(systems: Systems, tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
     state = tmp_path_factory.mktemp("state")
-    with served(tiny_application(systems, state, max_text_bytes=2_000, max_sentences=20)) as client:
+    with served(tiny_application(systems, state, max_text_bytes=8_000, max_sentences=20)) as client:
         client.headers.update(KEY)
         yield client
 

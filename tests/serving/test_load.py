@@ -204,6 +204,16 @@ def test_neither_long_documents_nor_files_starve(system: System, shared: SharedS
     assert file > max(one, other)
 
 
+def test_who_comes_later_takes_no_more_than_a_share(system: System, shared: SharedSystem) -> None:
+    first = Asker(shared, [long_document(system, 300)], Work("first"))
+    until(lambda: len(first.sentences) > 60)
+    second = Asker(shared, [long_document(system, 60, 1)], Work("second"))
+    second.thread.join(60)
+    assert sum(second.batches[0] < batch < second.batches[-1] for batch in first.batches) > 20
+    first.work.cancel()
+    first.thread.join(30)
+
+
 def test_the_works_of_one_client_share_what_one_client_gets(system: System, shared: SharedSystem) -> None:
     asked = [([long_document(system, 60, seed)], Work("many" if seed else "one")) for seed in range(5)]
     askers = asked_together(shared, asked)
