@@ -8,12 +8,14 @@ from typing import Any
 import pytest
 
 import cotext
-from cotext import CotextError, Document, Translator
+from cotext import Document, Translator
 from cotext.data.formats import read_documents, write_documents
 from cotext.translation.open import open_run
 from cotext.translation.translate_file import translate_file
 from cotext.translation.window_search import WindowSearch
 from tests.command_line import World, documents_file, process_environment, succeed
+from tests.loops import loop_over
+from tests.refusals import must_raise
 from tests.tiny_runs import toy_documents
 
 
@@ -81,8 +83,8 @@ def test_many_documents_in_one_call_take_as_many_batches_as_the_command(
     assert found == [translator.translate_document(d) for d in documents]
     assert len(in_one_call) < len(batches) / 3
     assert translator.translate_documents([]) == []
-    with pytest.raises(CotextError, match=r"document long, sentence 1: \d+ tokens"):
-        translator.translate_documents([documents[0], Document("long", ("cat " * 2000,))])
+    long = [documents[0], Document("long", ("cat " * 2000,))]
+    must_raise(r"document long, sentence 1: \d+ tokens", translator.translate_documents, long)
 
 
 def test_the_sentences_before_count(translator: Translator) -> None:
@@ -100,7 +102,7 @@ def test_settings_of_decoding(world: World) -> None:
     assert len(found.translate(["a dog", "the cat"])) == 2
 
 
-@pytest.mark.parametrize(
+@loop_over(
     ("settings", "words"),
     [
         ({"beams": 4}, ["'beams'", "'beam'", "max_source_tokens"]),
@@ -112,39 +114,21 @@ def test_settings_of_decoding(world: World) -> None:
     ],
 )
 def test_unknown_settings_are_refused(world: World, settings: dict[str, Any], words: list[str]) -> None:
-    with pytest.raises(CotextError) as refused:
-        cotext.load(world.run, **settings)
-    assert [word for word in words if word not in str(refused.value)] == []
+    message = must_raise("", cotext.load, world.run, **settings)
+    assert [word for word in words if word not in message] == []
 
 
-def test_one_string_is_not_a_document(translator: Translator) -> None:
+def test_refused_calls(translator: Translator, tmp_path: Path) -> None:
     """A string is a sequence of strings: its letters would be translated one by one."""
-    for call in (
-        lambda: translator.translate("The table was new."),
-        lambda: translator.score("The table", ["Der Tisch"]),
-        lambda: translator.score(["The table"], "Der Tisch"),
-    ):
-        with pytest.raises(CotextError, match=r"not a single string"):
-            call()
-    with pytest.raises(CotextError, match="sentence 2 is not a string, but int"):
-        translator.translate(["a dog", 3])  # type: ignore[list-item]
-
-
-def test_scores_need_equally_many_sentences(translator: Translator) -> None:
-    with pytest.raises(CotextError, match="2 source sentences but 1 target"):
-        translator.score(["a dog", "a cat"], ["eine hund"])
-
-
-def test_a_sentence_over_the_limit_is_refused(translator: Translator) -> None:
-    with pytest.raises(CotextError, match=r"sentence 2: \d+ tokens, at most 1024"):
-        translator.translate(["a dog", "cat " * 2000])
-
-
-def test_no_run_is_a_message(tmp_path: Path) -> None:
-    with pytest.raises(CotextError, match="no such run folder"):
-        cotext.load(tmp_path / "nothing")
-    with pytest.raises(CotextError, match="no such model file"):
-        cotext.load(tmp_path)
+    translate, score = translator.translate, translator.score
+    must_raise("not a single string", translate, "The table was new.")
+    must_raise("not a single string", score, "The table", ["Der Tisch"])
+    must_raise("not a single string", score, ["The table"], "Der Tisch")
+    must_raise("sentence 2 is not a string, but int", translate, ["a dog", 3])
+    must_raise("2 source sentences but 1 target", score, ["a dog", "a cat"], ["eine hund"])
+    must_raise(r"sentence 2: \d+ tokens, at most 1024", translate, ["a dog", "cat " * 2000])
+    must_raise("no such run folder", cotext.load, tmp_path / "nothing")
+    must_raise("no such model file", cotext.load, tmp_path)
 
 
 def test_files_are_prepared_translated_and_evaluated_as_by_the_commands(world: World, tmp_path: Path) -> None:
@@ -169,11 +153,12 @@ def test_files_are_prepared_translated_and_evaluated_as_by_the_commands(world: W
 
 
 def test_rules_of_options_hold_in_python(world: World) -> None:
-    with pytest.raises(CotextError, match="--comet-context needs --comet"):
-        cotext.EvaluationRequest(hypothesis=[Path("a")], reference=[Path("b")], comet_context=2)
-    with pytest.raises(CotextError, match="--out is for one file, but 2 files are given"):
-        cotext.TranslationRequest(run=world.run, files=[Path("a"), Path("b")], out=Path("c"))
-    with pytest.raises(CotextError, match="--jieba needs --tokenizer moses-bpe"):
-        cotext.PreparationRequest(source=Path("a"), dev_source=Path("b"), out=Path("c"), jieba=True)
-    with pytest.raises(CotextError, match="for the command line"):
-        cotext.translate_files(cotext.TranslationRequest(run=world.run, files=[Path("-")]))
+    a, b, c, stream = (Path(name) for name in "abc-")
+    sides = {"hypothesis": [a], "reference": [b]}
+    must_raise("--comet-context needs --comet", cotext.EvaluationRequest, **sides, comet_context=2)
+    files = {"files": [a, b], "out": c}
+    must_raise("--out is for one file, but 2", cotext.TranslationRequest, run=world.run, **files)
+    data = {"source": a, "dev_source": b, "out": c}
+    must_raise("--jieba needs --tokenizer moses-bpe", cotext.PreparationRequest, **data, jieba=True)
+    request = cotext.TranslationRequest(run=world.run, files=[stream])
+    must_raise("for the command line", cotext.translate_files, request)

@@ -122,30 +122,6 @@ def test_the_lockfile_pins_what_all_brings_by_checksum() -> None:
         assert version is None or each.specifier.contains(version), each
 
 
-def test_what_is_imported_is_found() -> None:
-    source = """
-import a.b
-try:
-    from c import d
-except ImportError:
-    pass
-if TYPE_CHECKING:
-    import e
-def f():
-    import g
-    return import_module("h.i")
-class J:
-    import k
-"""
-    assert dict(imported(ast.parse(source))) == {
-        **dict.fromkeys(["a.b", "c", "k"], True),
-        **dict.fromkeys(["e", "g", "h.i"], False),
-    }
-    assert brought("serve") >= {"lxml", "markdown-it-py", "starlette", "uvicorn"}  # those of `files` among it
-    assert distributions("yaml") == {"pyyaml"}
-    assert distributions("of_nobody") == {"of-nobody"}
-
-
 def test_typer_reads_fixed_choices() -> None:
     """Commands annotate choices as Literal, at which earlier versions of typer raise an error."""
     assert "typer>=0.19" in project()[""]

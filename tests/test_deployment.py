@@ -3,7 +3,6 @@
 import os
 import re
 import shutil
-import socket
 import subprocess
 import sys
 import time
@@ -12,6 +11,8 @@ from pathlib import Path
 
 import pytest
 import yaml
+
+from tests.command_line import free_port
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -91,9 +92,7 @@ def test_the_steps_of_the_container_build_what_translates_and_serves(tmp_path: P
     assert "translate" in cotext("--help")
     cotext("translate", run, "in.en", "--out", "out.de")
     assert len((work / "out.de").read_text().splitlines()) == 2
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     [health] = re.findall(r'CMD \["python", "-c", "(.*)"\]', final)
     server = subprocess.Popen(["cotext", "serve", str(run), "--port", str(port)], cwd=work, env=environment)
     try:

@@ -40,7 +40,7 @@ from cotext.search.constraints import SearchRequest, SearchSymbols
 from cotext.translation.scorer import score_instances
 from cotext.translation.translator import DocumentTranslator
 from tests.cover import COVER, FACTORS, cover, each_filling, goes_together, uncovered
-from tests.tiny import PlainWordTokenizer, logits, random_model, tiny_config, window
+from tests.tiny import PlainWordTokenizer, logits, random_model, shake, tiny_config, window
 
 # Every system as overrides of `model`, in the window view of two sentences before and one after.
 # Without a source: these do not translate, and most slots of the cover are not theirs.
@@ -585,6 +585,18 @@ def pieces() -> SentencePieceTokenizer:
     return SentencePieceTokenizer.train(sample, TokenizerSettings(num_threads=1))
 
 
+def saved_and_loaded(config: Config, pieces: SentencePieceTokenizer, folder: Path) -> tuple[Any, Any]:
+    """A model of random numbers, and the run that it is loaded with."""
+    torch.manual_seed(5)
+    model = build_model(config, pieces.vocabulary_size).eval()
+    shake(model)
+    pieces.save(folder / "tokenizer")
+    weights = folder / "model.safetensors"
+    checkpoint.save_model(weights, model.state_dict(), config, pieces.fingerprint, [3, 4])
+    torch.manual_seed(6)
+    return model, checkpoint.load_run(folder)
+
+
 # What a translation has beside the model's output, tokenizer and settings, is the same for all systems.
 TRANSLATED = sorted(PARTS - LANGUAGE_MODELS.keys())[::3]
 
@@ -594,16 +606,7 @@ def test_a_model_that_was_saved_and_loaded_gives_the_same_output(
     name: str, pieces: SentencePieceTokenizer, tmp_path: Path
 ) -> None:
     config = config_of(name)
-    torch.manual_seed(5)
-    model = build_model(config, pieces.vocabulary_size).eval()
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(torch.randn_like(parameter) * 0.2)
-    pieces.save(tmp_path / "tokenizer")
-    path = tmp_path / "model.safetensors"
-    checkpoint.save_model(path, model.state_dict(), config, pieces.fingerprint, [3, 4])
-    torch.manual_seed(6)
-    loaded = checkpoint.load_run(tmp_path)
+    model, loaded = saved_and_loaded(config, pieces, tmp_path)
     assert loaded.config == config
     assert loaded.updates == [3, 4]
     assert not loaded.model.training
@@ -632,13 +635,7 @@ def test_a_parallel_model_that_was_saved_and_loaded_writes_and_scores_the_same(
         loss={"name": "glancing"},
         decode={"beam": 1, "max_ratio": 2.0, "max_extra": 20},
     )
-    torch.manual_seed(5)
-    model = build_model(config, pieces.vocabulary_size).eval()
-    pieces.save(tmp_path / "tokenizer")
-    path = tmp_path / "model.safetensors"
-    checkpoint.save_model(path, model.state_dict(), config, pieces.fingerprint, [3])
-    torch.manual_seed(6)
-    loaded = checkpoint.load_run(tmp_path)
+    model, loaded = saved_and_loaded(config, pieces, tmp_path)
     documents = [Document("a", ("the cat sat", "", "it saw a mat")), Document("b", ("again",))]
     pairs = [ParallelDocument(d.id, d.sentences, d.sentences) for d in documents]
     found = []

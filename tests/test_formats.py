@@ -71,9 +71,3 @@ def test_names_stay(stored: Path) -> None:
     found = names()
     for what, kept in content(stored / "names.json").items():
         assert not set(kept) - set(found[what]), what
-
-
-def test_a_lost_key_is_found() -> None:
-    kept = {"a": 1, "b": [{"c": "x"}], "d": None}
-    assert missing(kept, {"a": 2.5, "b": [{"c": "y", "e": 1}, {}], "d": 3, "f": 0}) == []
-    assert missing(kept, {"a": "1", "b": [{}], "d": None}) == ["/a", "/b/0/c"]

@@ -113,19 +113,8 @@ def test_the_wheel_holds_the_package_and_nothing_else(published: Published) -> N
 def test_the_sdist_holds_what_it_takes_to_test_and_document_it(published: Published) -> None:
     with tarfile.open(published.sdist) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
-    for name in (
-        "LICENSE",
-        "CITATION.cff",
-        "CONTRIBUTING.md",
-        "CHANGELOG.md",
-        "Makefile",
-        "constraints.txt",
-        "mkdocs.yml",
-        "docs/compare.md",
-        "tests/test_wheel.py",
-        "src/cotext/py.typed",
-    ):
-        assert name in names, name
+    top = ("LICENSE", "CITATION.cff", "CONTRIBUTING.md", "CHANGELOG.md", "Makefile", "constraints.txt")
+    assert {*top, "mkdocs.yml", "docs/compare.md", "tests/test_wheel.py", "src/cotext/py.typed"} <= names
 
 
 def test_it_runs_where_there_is_no_source_tree(published: Published, tmp_path: Path) -> None:

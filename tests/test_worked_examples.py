@@ -62,12 +62,6 @@ def test_a_metric_is_one_module(copy: Path) -> None:
 
 
 def test_an_analysis_is_one_folder(copy: Path) -> None:
-    assert run(copy, "sentence-lengths", "right.de").split() == [
-        "position",
-        "words",
-        "1",
-        "1.00",
-        "2",
-        "1.50",
-    ]
+    shown = run(copy, "sentence-lengths", "right.de")
+    assert " ".join(shown.split()) == "position words 1 1.00 2 1.50"
     assert "sentence-lengths" in run(copy, "--help")

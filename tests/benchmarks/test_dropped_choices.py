@@ -1,12 +1,8 @@
 """Pronouns that Chinese leaves out: choices, and suites on which a sentence model is at chance."""
 
-import json
-from pathlib import Path
-
 from benchmarks.study.dropped_choices import (
     PHENOMENA,
     balanced,
-    check,
     found_in,
     set_aside,
     suites_of,
@@ -23,15 +19,12 @@ VERBS = frozenset({"know", "'m", "am", "want", "go", "think", "was"})
     ("phenomenon", "source", "target", "other"),
     [
         ("person", "知道", "I know.", "You know."),
-        ("person", "知道", "Maybe you know.", "Maybe I know."),
         ("person", "不强大", "But you're not that strong.", "But I'm not that strong."),
-        ("person", "有吗", "Am I?", "Are you?"),
         ("person", "有吗", "Wasn't I late?", "Weren't you late?"),
         ("person", "是他", "Yes. I saw him.", "Yes. You saw him."),
         ("gender", "走了", "he's gone.", "she's gone."),
         ("gender", "告诉我", "Did She tell me?", "Did He tell me?"),
         ("plural", "走了", "They're here, and it works.", "We're here, and it works."),
-        ("number", "抱歉", "We’re sorry.", "I'm sorry."),
         ("number", "走了", "so I was gone.", "so we were gone."),
     ],
 )
@@ -44,21 +37,17 @@ def test_choices(phenomenon: str, source: str, target: str, other: str) -> None:
     ("phenomenon", "source", "target"),
     [
         ("person", "我知道", "I know."),  # the source has the pronoun
-        ("person", "自己知道", "I know."),
         ("person", "知道", "I know you."),  # two of these persons
         ("person", "知道", "Take my hand, I know."),
         ("person", "知道", "He saw you."),  # an object
-        ("person", "知道", "Let you go."),
         ("person", "知道", "I never am late."),  # a verb that is not beside the pronoun
         ("person", "知道", "I know who they were."),
         ("person", "知道", "I.D., please."),
-        ("person", "知道", "<i>where</i>"),
         ("gender", "他走了", "He is gone."),
         ("gender", "走了", "He took her hand."),
         ("plural", "我走了", "We go."),
         ("plural", "走了", "We saw them."),
         ("number", "我们走", "We go."),
-        ("number", "走了", "There it goes."),
     ],
 )
 def test_no_choices(phenomenon: str, source: str, target: str) -> None:
@@ -103,15 +92,3 @@ def test_forms_are_equally_frequent_in_every_bin_of_the_scores() -> None:
     assert not any(abs(margins[int(example.id)]) > 4 for example in kept)
     assert len(kept) > 2000
     assert balanced(examples, margins) == kept
-
-
-def test_the_rule_is_compared_with_restored_pronouns(tmp_path: Path) -> None:
-    files = {
-        "source": "走 了\n走 了\n走 了\n",
-        "restored": "他 走 了\n她 走 了\n走 了\n",
-        "reference": "he 's gone .\nhe 's gone .\nhe 's gone .\n",
-    }
-    paths = [tmp_path / name for name in files]
-    for path in paths:
-        path.write_text(files[path.name], encoding="utf-8")
-    assert json.loads(json.dumps(check(*paths)))["gender"] == {"same": 1, "other": 1, "nothing": 1}

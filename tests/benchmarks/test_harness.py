@@ -1,7 +1,5 @@
 """The harness of timings: rounds in turn, by any clock, told as medians and ratios of a round."""
 
-import subprocess
-import sys
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
@@ -41,21 +39,3 @@ def test_rounds_and_numbers_of_things() -> None:
     assert "".join(calls) == "abcbcacab"
     assert times["a"] == [1.0, 1.0]
     assert harness.in_own_process(max, 2, 5) == 5
-
-
-WORK = """
-import time
-from benchmarks.speed.harness import added_mebibytes
-held = []
-def work():
-    held.append(bytearray(b"x") * (64 << 20))
-    time.sleep(1)  # long enough for the sampler to see it
-print(added_mebibytes(work))
-"""
-
-
-def test_memory_that_is_added_is_seen() -> None:
-    """In a process of its own: here, memory that other tests have left would serve."""
-    command = [sys.executable, "-c", WORK]
-    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, cwd=ROOT)
-    assert 50 < float(done.stdout) < 100

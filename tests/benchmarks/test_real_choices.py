@@ -25,7 +25,6 @@ def document(*pairs: tuple[str, str], id: str = "a") -> ParallelDocument:
         ("It is old.", "Sie ist alt.", "Sie"),
         ("It is old.", "Er ist alt.", "Er"),
         ("If it is set, the file is read.", "Wenn sie gesetzt ist, wird die Datei gelesen.", "sie"),
-        ("It'll start.", "Es startet.", "Es"),
         ("“It works.”", "„Er funktioniert.“", "Er"),
         ("It is used to read files.", "Er wird benutzt, um Dateien zu lesen.", "Er"),
     ],
@@ -41,18 +40,14 @@ def test_pronouns_that_stand_for_something_elsewhere(source: str, target: str, f
     [
         # `it` that stands for nothing, on one side or the other
         ("It is possible to read it later.", "Es ist möglich, später zu lesen."),
-        ("It is not strictly necessary to stop.", "Es ist nicht nötig, anzuhalten."),
         ("It seems broken.", "Es scheint kaputt."),
-        ("It doesn't take long.", "Es dauert nicht lange."),
         ("This makes it easier to read.", "Dadurch ist es leichter lesbar."),
         ("It is the server that answers.", "Es ist der Server, der antwortet."),
         ("It has two parts.", "Es gibt zwei Teile."),
         ("It allows you to stop.", "Dadurch erlaubt es Ihnen, anzuhalten."),
-        ("It was a world of its kind.", "Es war eine Welt für sich."),
         ("Avoid it if files are open.", "Vermeiden Sie es, wenn Dateien offen sind."),
         # sie of the plural, and others that it could be
         ("It holds the files when they are read.", "Dort sind sie, wenn gelesen wird."),
-        ("She has it.", "Sie hat es."),
         # the polite Sie, at the beginning of a sentence
         ("You can open it.", "Sie können öffnen."),
         # it twice; two pronouns; an object
@@ -60,7 +55,6 @@ def test_pronouns_that_stand_for_something_elsewhere(source: str, target: str, f
         ("It reads him.", "Er liest ihn."),
         # what it stands for may be in the sentence
         ("The file is deleted if it is empty.", "Die Datei wird gelöscht, wenn sie leer ist."),
-        ("Files: it is empty.", "Dateien: sie ist leer."),
         # not rendered by a pronoun
         ("It is old.", "Die Lampe ist alt."),
     ],
@@ -91,15 +85,12 @@ def test_choices_of_pronouns_and_register() -> None:
     ("source", "target", "register"),
     [
         ("You can stop.", "Dann können Sie anhalten.", "polite"),
-        ("You can stop.", "Sie können anhalten.", "polite"),
         ("Your file and its name.", "Ihre Datei und deren Name.", None),  # could be of `its`
         ("You and they agree.", "Sie sind sich einig.", None),  # could be `they`
         ("Use your file, not theirs.", "Nehmen Sie Ihre Datei.", "polite"),
-        ("Stop: your file is open.", "Halt: Ihre Datei ist offen.", "polite"),
         ("You can stop.", "Du kannst anhalten.", "familiar"),
         ("Your file", "Deine Datei", "familiar"),
         ("You and your friend", "Du und Ihr Freund", "mixed"),
-        ("They stop.", "Dann halten Sie an.", None),
         ("You can stop.", "Man kann anhalten.", None),
     ],
 )
@@ -111,7 +102,6 @@ def test_registers(source: str, target: str, register: str | None) -> None:
     ("source", "target", "register", "other"),
     [
         ("Your file", "Ihre Datei", "polite", "Deine Datei"),
-        ("in your file", "in Ihrer Datei", "polite", "in deiner Datei"),
         ("It allows you", "erlaubt Ihnen", "polite", "erlaubt dir"),
         ("Your file is read.", "Deine Datei wird gelesen.", "familiar", "Ihre Datei wird gelesen."),
         ("It helps you.", "Das hilft dir.", "familiar", "Das hilft Ihnen."),

@@ -86,14 +86,6 @@ def test_operators_of_a_step_and_values_that_the_cpu_reads_are_counted() -> None
     assert operators.values_read(SYSTEMS[0], "base", "1x3", CPU) == 0
 
 
-def test_int8_and_shortlists_are_used() -> None:
-    translator = translating.translator_of(
-        config_of(f"{SYSTEMS[1]} decode.precision=int8 decode.shortlist=20", "base"), CPU
-    )
-    assert translator.shortlist is not None
-    assert translator.model.precision == "int8"
-
-
 def test_every_system_of_a_group_is_known_and_gates_are_open() -> None:
     for system in named(list(GROUPS)):
         config_of(system, "tiny")

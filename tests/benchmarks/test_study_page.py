@@ -6,9 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-import yaml
 
-import cotext.evaluation
 from benchmarks.experiments.plan_data import Sampled
 from benchmarks.study.comparison import Comparison
 from benchmarks.study.page import (
@@ -16,8 +14,6 @@ from benchmarks.study.page import (
     FAILS,
     HOLDS,
     INCONCLUSIVE,
-    ORDERINGS,
-    Ordering,
     consistency,
     main,
     orderings,
@@ -207,61 +203,10 @@ def test_nothing_is_claimed_of_a_model_that_does_not_translate(bleu: float | Non
     made.decide("s4to4-shift-cd", [150, 152, 151])
     assert set(made.verdicts().values()) == {INCONCLUSIVE}
     assert teacher_is_good(Comparison(tmp_path)).word != HOLDS
+    must_raise(r"no results\.json", Comparison, tmp_path / "none")
     page = render([Comparison(tmp_path)])
     assert "No claim about documents is made here" in page
     assert "**75.50" not in page
-
-
-def test_what_all_start_from_decides_whether_anything_is_claimed(tmp_path: Path) -> None:
-    made = Made(tmp_path, teacher=14.0)
-    made.add("moved", [1], own={"s-bleu": 15.5})
-    assert teacher_is_good(Comparison(tmp_path)).word == HOLDS
-    made.add("moved", [1])  # not measured yet
-    assert teacher_is_good(Comparison(tmp_path)).word == INCONCLUSIVE
-    must_raise(r"no results\.json", Comparison, tmp_path / "none")
-
-
-ROWS = {
-    "s4to4-shift-cd": "s4to4 + shift + CD", "s4to4-cd": "s4to4 + CD", "docflat-c": "DocFlat_C",
-    "mcn": "Final", "p-transformer": "P-Transformer (doc + sent)",
-}  # fmt: skip
-ROWS_OF_PAPER = {
-    ("Lupo et al. 2022", "s4to4"): "s4to4", ("Lupo et al. 2022", "sentence"): "base",
-    ("Wu et al. 2023", "sentence"): "Sent2Sent", ("Wu et al. 2023", "s4to4"): "Doc2Doc",
-    ("Wu et al. 2023", "g-transformer"): "GTrans", ("Zheng et al. 2020", "sentence"): "SentNMT",
-    ("Li et al. 2022", "sentence"): "Transformer (sent)",
-    ("Li et al. 2022", "g-transformer"): "G-Transformer (fine-tuned)",
-}  # fmt: skip
-FOLDER = Path(cotext.evaluation.__file__).parent / "published"
-COLUMNS = {"Lupo et al. 2022": "Disc.", "Wu et al. 2023": "TED BLEU", "Zheng et al. 2020": "TED"}
-IN_TABLE = ("Deixis", "Lex co.", "Ell. inf", "Ell. vp")
-COLUMNS_OF_SETS = dict(zip(map(consistency, CONSISTENCY), IN_TABLE, strict=True))
-
-
-@loop_over("ordering", ORDERINGS)
-def test_papers_have_these_orderings(ordering: Ordering) -> None:
-    paper, _, number = ordering.source.partition(", table ")
-    contents = [yaml.safe_load(path.read_text()) for path in FOLDER.glob("*.yaml")]
-    [content] = [each for each in contents if each["paper"] == paper]
-    [table] = [each for each in content["tables"] if each["table"] == number]
-    name = COLUMNS_OF_SETS.get(ordering.measure) or COLUMNS.get(paper, "TED s-BLEU")
-    column = [each["name"] for each in table["columns"]].index(name)
-    values = {each["row"]: each["values"][column] for each in table["rows"]}
-    named = [ROWS_OF_PAPER.get((paper, n), ROWS.get(n, "")) for n in (ordering.better, ordering.worse)]
-    assert values[named[0]] > values[named[1]]
-
-
-def test_the_page_says_who_was_still_learning(tmp_path: Path) -> None:
-    made = Made(tmp_path)
-    losses = {"sentence": (2.2, 2.1, 2.12), "mcn": (2.9, 2.5, 2.4), "moved": (9.0, 3.0, 2.0)}
-    for system, (early, late, last) in losses.items():
-        figures = {f"nll_current.at.{u}": v for u, v in ((500, early), (900, late), (1000, last))}
-        made.add(system, [1], training={"updates": 1000.0, **figures}, own={"s-bleu": 20.0})
-    page = render([Comparison(tmp_path)])
-    assert (
-        "of the sentence system fell by 0.100 nats per token, that of others by 0.500 to 0.500 (mcn)" in page
-    )
-    assert "| sentence | 1000 |  |  |  | 0.100 |" in page
 
 
 def test_the_page_says_what_the_experiment_is_and_what_is_missing(tmp_path: Path) -> None:

@@ -1,7 +1,6 @@
 """A small server with the answers of the own API, whose translations, pauses and failures a test decides."""
 
 import asyncio
-import json
 import re
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
@@ -14,7 +13,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from cotext.serving.errors import RequestError, plain_refusal
+from cotext.serving.errors import RequestError
+from cotext.serving.event_stream import Event
 from cotext.serving.page_routes import routes as page_routes
 from cotext.serving.settings import ServerSettings
 
@@ -106,22 +106,19 @@ def fake(told: Told) -> Starlette:
         sources = [each["source"] for each in sentences]
         targets = translated(asked["system"], sources, dict(asked["glossary"]))
 
-        async def events() -> AsyncIterator[str]:
-            def event(name: str, content: Any) -> str:
-                return f"event: {name}\ndata: {json.dumps(content)}\n\n"
-
+        async def events() -> AsyncIterator[bytes]:
             try:
                 start = {"system": asked["system"], "paragraphs": 1, "sentences": sentences}
-                yield ": kept alive\n\n" + event("start", start)
+                yield b": kept alive\n\n" + Event("start", start).encoded()
                 order = range(len(sources))
                 for number in reversed(order) if told.backwards else order:
                     if told.pause:
                         await asyncio.sleep(told.pause)
                     if number == told.break_at:
-                        yield event("error", {"message": "the model is gone"})
+                        yield Event("error", {"message": "the model is gone"}).encoded()
                     if number in (told.break_at, told.hang_up_at):
                         return
-                    yield event("sentence", {"number": number, "target": targets[number]})
+                    yield Event("sentence", {"number": number, "target": targets[number]}).encoded()
                 done = [
                     {
                         "number": number, "target": target, "low": " old" in sources[number],
@@ -134,7 +131,8 @@ def fake(told: Told) -> Starlette:
                 for each, target in zip(sentences, targets, strict=True):
                     lines.setdefault(each["paragraph"], []).append(target)
                 whole = "\n".join(" ".join(line) for line in lines.values())
-                yield event("done", {"sentences": done, "text": whole, "signature": "", "seconds": 0.5})
+                content = {"sentences": done, "text": whole, "signature": "", "seconds": 0.5}
+                yield Event("done", content).encoded()
             except (asyncio.CancelledError, GeneratorExit):
                 told.stopped += 1
                 raise
@@ -191,7 +189,7 @@ def fake(told: Told) -> Starlette:
 
     def refused(request: Request, error: Exception) -> Response:
         assert isinstance(error, RequestError)
-        return plain_refusal(error)
+        return JSONResponse({"message": error.message}, error.status)
 
     made = Starlette(
         routes=[

@@ -2,7 +2,13 @@
 
 import io
 import json
+import re
 import zipfile
+from pathlib import Path
+
+# What no answer may contain.
+CHECKOUT = re.escape(str(Path(__file__).parents[2]))
+LEAKS = re.compile(rf"Traceback|{CHECKOUT}|/tmp/|/home/|site-packages|\.py\b|Exception\b|Error:")
 
 ADDRESSES = (
     "/v2/translate",

@@ -1,5 +1,6 @@
 """An application served on a free port of the loopback, as clients see it."""
 
+import asyncio
 import json
 import threading
 import time
@@ -55,6 +56,26 @@ def listening(systems: Systems, state: Path, **settings: Any) -> Iterator[tuple[
         made.state.admission.stopping = True
         thread.join(20)
         assert not thread.is_alive()
+
+
+def sent_for(application: Any, path: str, *messages: Any, **headers: str) -> list[Any]:
+    """What an application sends for a request that consists of these messages, after which nothing comes."""
+    about = {"http_version": "1.1", "scheme": "http", "server": ("127.0.0.1", 1), "query_string": b""}
+    named = {"host": "localhost", **{name.replace("_", "-"): value for name, value in headers.items()}}
+    raw = [(name.encode(), value.encode()) for name, value in named.items()]
+    received, sent = iter(messages), list[Any]()
+
+    async def receive() -> Any:
+        if (message := next(received, None)) is None:
+            await asyncio.sleep(20)
+        return message
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    scope = {"type": "http", "method": "POST", "path": path, "headers": raw, **about}
+    asyncio.run(application(scope, receive, send))
+    return sent
 
 
 def events(lines: Iterator[str]) -> Iterator[tuple[str, Any]]:

@@ -156,17 +156,6 @@ def test_a_document_is_fetched_once_and_with_its_key(client: deepl.DeepLClient, 
         assert refused.value.http_status_code == status
 
 
-def test_documents_from_files_keep_their_format(client: deepl.DeepLClient, tmp_path: Path) -> None:
-    source, made = tmp_path / "a.srt", tmp_path / "b.srt"
-    source.write_text("1\n00:00:01,000 --> 00:00:02,000\nThe cat runs.\n")
-    client.translate_document_from_filepath(source, made, target_lang="DE")
-    assert made.read_text().startswith("1\n00:00:01,000 --> 00:00:02,000\n")
-    with pytest.raises(deepl.DeepLException, match="output_format"):
-        client.translate_document_from_filepath(source, tmp_path / "b.docx", target_lang="DE")
-    with pytest.raises(deepl.DeepLException, match="not a supported format"):
-        client.translate_document(io.BytesIO(b"\x00\x01\x02\xff" * 50), io.BytesIO(), target_lang="DE")
-
-
 def words(text: str) -> set[str]:
     return set(re.findall(r"\w+", text))
 

@@ -15,11 +15,11 @@ import pytest
 
 from cotext.files.blocks import Block
 from cotext.serving import answers
-from cotext.serving.service import Client, Service, TextRequest
+from cotext.serving.service import Service, TextRequest
 from cotext.serving.sessions import SessionPlace, translate
 from cotext.serving.settings import ServerSettings
 from cotext.serving.systems import System, Systems
-from tests.serving.test_load import NAMES, Heard, alone, assert_same, drawn, many, sentence, texts_of
+from tests.serving.test_load import NAMES, alone, assert_same, drawn, many, sentence, texts_of
 from tests.serving.waiting import SECONDS, Sender, until
 
 __all__ = ["many"]
@@ -35,7 +35,7 @@ class Events:
     async def moment(self, longest: float = 0.3) -> None:
         await asyncio.sleep(self.draw.random() * longest)
 
-    async def text(self, request: TextRequest, client: Client) -> None:
+    async def text(self, request: TextRequest, client: str) -> None:
         """A text, asked for until the client stays for the answer, perhaps by two at once."""
         expected = alone(request)
         await self.moment()
@@ -45,15 +45,14 @@ class Events:
             await self.moment(0.1)
         await asyncio.gather(*(self.heard(request, client, expected) for _ in range(self.draw.randint(1, 2))))
 
-    async def heard(self, request: TextRequest, client: Client, expected: Any) -> None:
-        heard = Heard()
-        answer = await self.service.translate(request, client, heard.listener())
+    async def heard(self, request: TextRequest, client: str, expected: Any) -> None:
+        heard: list[Any] = []
+        answer = await self.service.translate(request, client, heard.append)
         assert_same(answer, expected)
-        assert heard.sentences is not None
-        assert sorted(heard.sentences) == [(d, j, target) for d, _, j, _, target in texts_of(expected)]
+        assert sorted(heard[1:]) == [(d, j, target) for d, _, j, _, target in texts_of(expected)]
         self.seen["texts"] += 1
 
-    async def session(self, system: System, client: Client, numbered: bool) -> None:
+    async def session(self, system: System, client: str, numbered: bool) -> None:
         """The segments of a document one by one, in a session whose name all clients have."""
         texts = list(dict.fromkeys(sentence(self.draw) for _ in range(6)))
         whole = alone(TextRequest(system, (tuple(Block((text,)) for text in texts),)))
@@ -71,7 +70,7 @@ class Events:
                 assert [block.text for block in answer.documents[0]] == [expected[number]]
             self.seen["segments"] += 1
 
-    async def file(self, system: System, client: Client) -> None:
+    async def file(self, system: System, client: str) -> None:
         """A file, which may be deleted at any moment."""
         text = " ".join(sentence(self.draw) for _ in range(self.draw.randint(1, 6)))
         [[block]] = alone(TextRequest(system, ((Block((text,)),),))).documents
@@ -91,7 +90,7 @@ class Events:
         """So many events; each client has one session of a kind alone."""
         found: list[Coroutine[Any, Any, None]] = []
         for number in range(count):
-            system, client = systems.named(self.draw.choice(NAMES)), Client(f"client {number % 7}")
+            system, client = systems.named(self.draw.choice(NAMES)), f"client {number % 7}"
             kind = self.draw.random()
             if kind < 0.7:
                 found.append(self.text(drawn(system, self.draw), client))
@@ -99,7 +98,7 @@ class Events:
                 found.append(self.file(systems.named(self.draw.choice(["sentence", "window"])), client))
             else:
                 one_by_one = systems.named(self.draw.choice(["sentence", "window", "in passes"]))
-                found.append(self.session(one_by_one, Client(f"alone {number}"), self.draw.random() < 0.5))
+                found.append(self.session(one_by_one, f"alone {number}", self.draw.random() < 0.5))
         return found
 
 

@@ -8,7 +8,6 @@ import pytest
 
 from cotext.serving.errors import RequestError
 from cotext.serving.event_stream import Event, EventStream
-from cotext.serving.record import RequestRecord, begin
 from cotext.serving.sharing.turns import CancelledError
 from tests.loops import loop_over
 from tests.serving.loopback import events
@@ -34,7 +33,6 @@ def sent(
         messages.append(message)
 
     scope: dict[str, Any] = {"type": "http"}
-    begin(scope, RequestRecord("POST", "/", None))
     asyncio.run(EventStream(told, **more)(scope, receive, send or keep))  # type: ignore[arg-type]
     body = b"".join(message["body"] for message in messages[1:])
     return (messages or [{}])[0], body.decode()

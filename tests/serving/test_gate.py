@@ -15,7 +15,8 @@ from starlette.routing import Mount, Route
 
 from cotext.runtime.errors import CotextError
 from cotext.serving import application as assembled
-from cotext.serving.errors import RequestError, without_paths
+from cotext.serving.errors import without_paths
+from cotext.serving.gate import Routes
 from cotext.serving.keys import Rates, add_key, revoke_key
 from cotext.serving.record import LOGGER, JsonLines
 from cotext.serving.requests import client_of, fields
@@ -23,32 +24,15 @@ from cotext.serving.service import Service
 from cotext.serving.settings import ServerSettings
 from cotext.serving.systems import Systems
 from tests.loops import loop_over
+from tests.serving.loopback import sent_for
 
 SECRET = "Geheimnis"
-
-
-def dialect() -> Any:
-    """A dialect that shows what handlers are given, and fails in many ways."""
-
-    class Probe:
-        @staticmethod
-        def routes() -> list[Route]:
-            return [
-                Route("/probe/{what}", _probe, methods=["POST"]),
-                Route("/probe", _who, methods=["GET", "POST"]),
-            ]
-
-        @staticmethod
-        def refusal(error: RequestError) -> Response:
-            return JSONResponse({"probe": error.message}, error.status)
-
-    return Probe
 
 
 async def _who(request: Request) -> Response:
     client = client_of(request, request.headers.get("x-key"))
     await asyncio.sleep(float(request.query_params.get("wait", 0)))
-    return JSONResponse({"client": client.name})
+    return JSONResponse({"client": client})
 
 
 async def _probe(request: Request) -> Response:
@@ -69,12 +53,6 @@ async def _probe(request: Request) -> Response:
     raise KeyError(SECRET)
 
 
-def scope_of(path: str) -> dict[str, Any]:
-    headers = [(b"host", b"localhost")]
-    about = {"http_version": "1.1", "scheme": "http", "server": ("127.0.0.1", 1), "query_string": b""}
-    return {"type": "http", "method": "POST", "path": path, "headers": headers, **about}
-
-
 class World:
     def __init__(self, service: Service) -> None:
         self.app = assembled.application(service)
@@ -91,10 +69,12 @@ class World:
 
 @pytest.fixture
 def made(systems: Systems, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    import sys
-
-    monkeypatch.setitem(sys.modules, "cotext.serving.probe", dialect())
-    monkeypatch.setattr(assembled, "DIALECTS", (*assembled.DIALECTS, "probe"))
+    """Servers with routes that show what handlers are given, and fail in many ways."""
+    probes = [
+        Route("/probe/{what}", _probe, methods=["POST"]),
+        Route("/probe", _who, methods=["GET", "POST"]),
+    ]
+    monkeypatch.setattr(assembled, "Routes", lambda routes: Routes([*routes, *probes]))
 
     def make(**settings: Any) -> World:
         return World(Service(systems, ServerSettings(state=tmp_path / "state", **settings)))
@@ -114,7 +94,7 @@ def lines(caplog: pytest.LogCaptureFixture) -> Any:
 def test_a_fault_of_ours_is_told_without_text_and_logged_without_text(made: Any, lines: Any) -> None:
     answer = made().ask("POST", "/probe/fault", json={"q": SECRET})
     assert answer.status_code == 500
-    assert list(answer.json()) == ["probe"]
+    assert list(answer.json()) == ["message"]
     assert SECRET not in answer.text
     assert "Traceback" not in answer.text
     error, request = lines()
@@ -141,21 +121,8 @@ def test_the_log_names_the_system_that_was_asked(made: Any, lines: Any) -> None:
 
 
 def test_a_fault_in_mid_answer_cuts_it_off(made: Any, lines: Any) -> None:
-    world = made()
-
-    async def once() -> None:
-        sent: list[Any] = []
-
-        async def receive() -> Any:
-            await asyncio.sleep(20)
-
-        async def send(message: Any) -> None:
-            sent.append(message)
-
-        await world.app(scope_of("/probe/stream"), receive, send)
-        assert [m.get("more_body") for m in sent[1:]] == [True]  # never says that it is whole
-
-    asyncio.run(once())
+    sent = sent_for(made().app, "/probe/stream")
+    assert [m.get("more_body") for m in sent[1:]] == [True]  # never says that it is whole
     assert [line["event"] for line in lines()] == ["error", "request"]
     assert lines()[1]["status"] == 500
 
@@ -163,25 +130,23 @@ def test_a_fault_in_mid_answer_cuts_it_off(made: Any, lines: Any) -> None:
 def test_an_error_for_the_user_is_one_for_the_client_without_paths(made: Any) -> None:
     answer = made().ask("POST", "/probe/cotext")
     assert answer.status_code == 400
-    assert answer.json() == {"probe": f"{SECRET}.yaml: cannot be read; see and/or /v2"}
+    assert answer.json() == {"message": f"{SECRET}.yaml: cannot be read; see and/or /v2"}
 
 
 @loop_over(
     ("method", "path", "status", "form"),
     [
-        ("GET", "/probe/x", 405, "probe"),
-        ("POST", "/probe/x/y", 404, "probe"),
-        ("POST", "/translate/x", 404, "error"),
-        ("GET", "/nothing", 404, "message"),
-        ("POST", "/health", 405, "message"),
-        ("BREW", "/probe", 405, "probe"),
+        ("GET", "/probe/x", 405, "message"),
+        ("POST", "/probe/x/y", 404, "message"),
+        ("POST", "/translate/x", 404, "message"),
+        ("BREW", "/probe", 405, "message"),
         ("GET", "/health/", 404, "message"),
+        ("GET", "/translate", 405, "error"),
         ("GET", "/session/s/detect", 405, "error"),
-        ("GET", "/session/s/detect/x", 404, "error"),
         ("GET", "/session", 404, "message"),
     ],
 )
-def test_what_is_not_there_is_told_in_the_form_of_the_dialect(
+def test_what_is_not_there_is_told_in_the_form_of_the_api(
     made: Any, method: str, path: str, status: int, form: str
 ) -> None:
     answer = made().ask(method, path)
@@ -286,14 +251,8 @@ def test_clients_have_their_keys(made: Any, tmp_path: Path) -> None:
     for wrong in ("", one[:-1], one + "x", "weblate", "x" * 5000):
         answer = world.ask("GET", "/probe", headers={"x-key": wrong})
         assert answer.status_code == 403
-        assert list(answer.json()) == ["probe"]
 
-
-def test_a_key_is_revoked_while_the_server_runs(made: Any, tmp_path: Path) -> None:
-    path = tmp_path / "keys.json"
-    one, two = add_key(path, "a"), add_key(path, "b")
-    world = made(keys=path)
-    revoke_key(path, "a")
+    revoke_key(path, "weblate")  # while the server runs
     assert world.ask("GET", "/probe", headers={"x-key": one}).status_code == 403
     assert world.ask("GET", "/probe", headers={"x-key": two}).status_code == 200
     path.write_text("{")  # while it cannot be read, nobody has a key
@@ -369,20 +328,15 @@ FORM = {"content-type": "application/x-www-form-urlencoded"}
         (b'{"q": "a"}', {}, 200),
         (b"", JSON, 200),
         (b'{"q": NaN}', JSON, 400),
-        (b'{"q": 1e999}', JSON, 400),
-        (b'{"q": ' + b"9" * 30 + b"}", JSON, 400),
         (b'{"q": "\\ud800"}', JSON, 400),
         (b'{"q": "\xff"}', JSON, 400),
         (b'{"q": 1, "q": 2}', JSON, 400),
-        (b'{"a": {"q": 1, "q": 2}}', JSON, 400),
         (b"[" * 100_000, JSON, 400),
-        (b'{"q": ' + b"[" * 20 + b"]" * 20 + b"}", JSON, 400),
         (b'["q"]', JSON, 400),
         (b"{", JSON, 400),
         (b'{"q": "a"}', {"content-type": "text/plain"}, 415),
         (b'{"q": "a"}', {"content-type": "application/json; charset=utf-16"}, 415),
         (b"q=a&q=b", FORM, 200),
-        (b"q=%ff", FORM, 400),
         (b"q=\xff", FORM, 400),
         (b"&".join([b"q="] * 3000), FORM, 413),
         (b"q=" + b"a" * 2_000_000, FORM, 413),
@@ -412,37 +366,19 @@ def test_a_body_without_a_declared_length_is_bounded_while_it_is_read(made: Any)
 
 
 def test_a_body_that_does_not_come_is_not_waited_for(made: Any) -> None:
-    world = made(body_seconds=0.1)
-
-    async def once() -> list[dict[str, Any]]:
-        sent: list[dict[str, Any]] = []
-        begun = False
-
-        async def receive() -> Any:
-            nonlocal begun
-            if begun:
-                await asyncio.sleep(20)
-            begun = True
-            return {"type": "http.request", "body": b"{", "more_body": True}
-
-        async def send(message: Any) -> None:
-            sent.append(message)
-
-        await world.app(scope_of("/probe/fields"), receive, send)
-        return sent
-
-    assert asyncio.run(once())[0]["status"] == 408
+    begun = {"type": "http.request", "body": b"{", "more_body": True}
+    assert sent_for(made(body_seconds=0.1).app, "/probe/fields", begun)[0]["status"] == 408
 
 
 # --- mounted
 
 
 def test_under_a_prefix_of_another_application(made: Any) -> None:
-    """Handlers, errors in the form of the dialect, and the check of pages hold there too."""
+    """Handlers, errors in the form of the API, and the check of pages hold there too."""
     world = made()
     world.app = Starlette(routes=[Mount("/mt", app=world.app)])
     assert world.ask("GET", "/mt/probe").json() == {"client": "anybody"}
-    assert list(world.ask("GET", "/mt/detect/x").json()) == ["error"]
+    assert list(world.ask("GET", "/mt/detect").json()) == ["error"]
     assert world.ask("GET", "/mt/").status_code == 200
     assert world.ask("GET", "/mt/probe", headers={"host": "evil.example"}).status_code == 403
     link = {"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate"}

@@ -17,11 +17,13 @@ from cotext.data.splitting import Splitting
 from cotext.files.table import format_of
 from cotext.files.translate_files import open_job
 from cotext.runtime.jobs.engine import run
-from cotext.serving.jobs import Jobs, JobStatus, JobTicket, translation
+from cotext.serving.jobs import translation
+from cotext.serving.jobs.queue import Jobs
+from cotext.serving.jobs.table import JobStatus, JobTicket
 from cotext.serving.jobs.translation import Running
-from cotext.serving.service import Client, Service
+from cotext.serving.service import Service
 from cotext.serving.settings import ServerSettings
-from cotext.serving.sharing import Work
+from cotext.serving.sharing.turns import Work
 from cotext.serving.systems import System, Systems
 from cotext.translation.translate_file import FileOptions, NotedWindows
 from tests.refusals import must_raise
@@ -115,17 +117,12 @@ def test_a_file_is_translated_as_by_the_command(opened: Opened, systems: Systems
     assert not any(str(tmp_path) in message or "--" in message for message in status.messages)
     assert not sender.service.jobs.table.finish(ticket.id, "error")  # it has ended
     # What is not needed any more is deleted: the upload and the journal.
-    assert sorted(names(tmp_path / "state" / "jobs" / ticket.id)) == ["job.json", "result.txt"]
-
-
-def test_nobody_else_can_read_the_state(opened: Opened, tmp_path: Path) -> None:
-    sender = opened()
-    ticket = sender.send()
-    sender.finished(ticket)
-    for folder in (tmp_path / "state", tmp_path / "state" / "jobs", tmp_path / "state" / "jobs" / ticket.id):
+    state = tmp_path / "state"
+    assert sorted(names(state / "jobs" / ticket.id)) == ["job.json", "result.txt"]
+    for folder in (state, state / "jobs", state / "jobs" / ticket.id):
         assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     # A key that is on the disk would be one for whoever reads a backup.
-    everything = b"".join(p.read_bytes() for p in (tmp_path / "state").rglob("*") if p.is_file())
+    everything = b"".join(p.read_bytes() for p in state.rglob("*") if p.is_file())
     assert ticket.key.encode() not in everything
     assert ticket.id.encode() in everything
 
@@ -133,7 +130,7 @@ def test_nobody_else_can_read_the_state(opened: Opened, tmp_path: Path) -> None:
 def test_a_job_is_its_clients(opened: Opened) -> None:
     sender = opened()
     ticket = sender.send()
-    jobs, other = sender.service.jobs, Client("another")
+    jobs, other = sender.service.jobs, "another"
     for call in (jobs.status, jobs.result, jobs.delete):
         assert refused(call, ticket.id, other).status == 404
         assert refused(call, ticket.id, sender.client, "0" * 64).status == 404
@@ -246,7 +243,7 @@ def test_the_end_of_a_job_that_the_disk_refuses_is_noted_when_there_is_room(
 
 def test_clients_take_turns(opened: Opened, held: Callable[[Sender], Callable[[], None]]) -> None:
     first = opened(files_at_once=1)
-    second, third = replace(first, client=Client("second")), replace(first, client=Client("third"))
+    second, third = replace(first, client="second"), replace(first, client="third")
     release = held(first)
     tickets = [(first, first.send()) for _ in range(3)]
     until(lambda: first.status(tickets[0][1]).sentences > 0)
@@ -255,7 +252,7 @@ def test_clients_take_turns(opened: Opened, held: Callable[[Sender], Callable[[]
     for sender, ticket in tickets:
         sender.translated(ticket)
     rows = first.service.jobs.table.everything()
-    order = [row.client for row in sorted(rows, key=lambda row: row.turn)]
+    order = [row.client for row in sorted(rows, key=lambda row: row.finished or 0.0)]
     assert order == ["anybody", "second", "third", "anybody", "second", "anybody"]
 
 
@@ -265,9 +262,9 @@ def test_how_many_may_wait(opened: Opened, held: Callable[[Sender], Callable[[],
     for _ in range(2):
         sender.send()
     assert refused(sender.send).status == 429
-    other = replace(sender, client=Client("other"))
+    other = replace(sender, client="other")
     other.send()
-    error = refused(replace(sender, client=Client("third")).send)
+    error = refused(replace(sender, client="third").send)
     assert (error.status, error.retry_after is not None) == (503, True)
 
 
@@ -285,42 +282,34 @@ def test_finished_files_are_kept_for_a_time(opened: Opened, tmp_path: Path) -> N
     assert folders(tmp_path) == set()
 
 
-def test_the_oldest_finished_files_make_room(
-    opened: Opened, held: Callable[[Sender], Callable[[], None]], tmp_path: Path
-) -> None:
-    sender = opened(max_jobs_bytes=8 * 95_000, max_file_bytes=50_000)
-    long = b"It runs.\n\n" * 4000
-    finished = []
-    for _ in range(2):  # one after the other: several threads translate, and the second may end first
-        finished.append(ticket := sender.send())
-        sender.translated(ticket)
-        sender.service.jobs.result(ticket.id, sender.client)[0].write_bytes(long)
-        sender.service.jobs._measure(ticket.id)
-    release = held(sender)
-    waiting = []
-    for ticket, state in zip(finished, ("done", None), strict=True):
-        waiting.append(sender.send(long))
-        assert refused(sender.status, ticket).status == 404
-        assert state is None or sender.status(finished[1]).state == state
+def test_uploads_and_files_use_the_space_of_their_client(opened: Opened) -> None:
+    """Of 800,000 bytes, eight clients have an eighth each, and a ninth has what they leave."""
+    sender = opened(max_jobs_bytes=800_000, max_file_bytes=50_000)
+    jobs, long = sender.service.jobs, b"It runs.\n\n" * 5000
+    reservations = [jobs.reserve(str(number), 100_000) for number in range(8)]
+    error = refused(lambda: jobs.reserve("0", 1))
+    assert (error.status, "100,000 bytes" in error.message) == (429, True)
+    assert refused(lambda: jobs.reserve("8", 1)).status == 503
+    for reservation in reservations:
+        jobs.release(reservation)
+    jobs.release(jobs.reserve("8", 100_000))
+    ticket = sender.send()
+    sender.translated(ticket)
+    until(lambda: not jobs._running)
+    jobs.result(ticket.id, sender.client)[0].write_bytes(2 * long)
+    jobs._measure(ticket.id)
     assert refused(lambda: sender.send(long)).status == 429
-    other = replace(sender, client=Client("other"))
-    waiting_of_other = other.send(long)
-    assert {sender.status(ticket).finished for ticket in waiting} == {False}
+    assert sender.status(ticket).state == "done"
+    assert replace(sender, client="other").send(long)
     assert refused(lambda: sender.send(b"x" * 50_001)).status == 413
-    for ticket in waiting:
-        sender.service.jobs.delete(ticket.id, sender.client)
-    other.service.jobs.delete(waiting_of_other.id, other.client)
-    assert sender.service.jobs._space.over("anybody", 0) < 0
-    release()
+    jobs.delete(ticket.id, sender.client)
+    assert sender.send(long)
 
 
-def test_another_server_on_the_folder_is_refused(opened: Opened) -> None:
-    opened()
-    must_raise("another process is working on it", opened)
-
-
-def test_a_record_of_another_version_or_damaged_is_refused(opened: Opened, tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_used(opened: Opened, tmp_path: Path) -> None:
+    """Another server uses it, or a record is of another version or damaged."""
     sender = opened()
+    must_raise("another process is working on it", opened)
     ticket = sender.send()
     sender.service.jobs.close()
     changed(tmp_path, ticket, lambda record: record.update(version=2))
@@ -400,19 +389,6 @@ def test_a_server_that_is_stopped_goes_on_in_mid_document(
     assert second.translated(ticket) == by_command(systems.named("window"), tmp_path / "plain", text)
     by_server = again[: 16 - len(noted)]
     assert sorted(noted + by_server) == list(range(16))
-
-
-def test_uploads_reserve_the_space_of_their_clients(opened: Opened) -> None:
-    """Of 800,000 bytes, eight clients have an eighth each, and a ninth has what they leave."""
-    jobs = opened(max_jobs_bytes=800_000, max_file_bytes=100_000).service.jobs
-    clients = [Client(f"{number}") for number in range(9)]
-    reservations = [jobs.reserve(client, 100_000) for client in clients[:8]]
-    error = refused(lambda: jobs.reserve(clients[0], 1))
-    assert (error.status, "100,000 bytes" in error.message) == (429, True)
-    assert refused(lambda: jobs.reserve(clients[8], 1)).status == 503
-    for reservation in reservations:
-        jobs.release(reservation)
-    jobs.reserve(clients[8], 100_000)
 
 
 def test_a_system_of_the_same_name_and_another_model_begins_anew(

@@ -7,7 +7,6 @@ close that rounding decides between them.
 import random
 import threading
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -17,9 +16,10 @@ from cotext.config.recipe import load_config
 from cotext.data.splitting import Splitting
 from cotext.files.blocks import Block, Close, Contents, Open
 from cotext.files.translate_blocks import BlockDocuments
-from cotext.serving.answers import Listener, SourceSentence, TextAnswer
+from cotext.serving.answers import TextAnswer
 from cotext.serving.service import TextRequest
-from cotext.serving.sharing import SharedSystem, Work
+from cotext.serving.sharing.shared_system import SharedSystem
+from cotext.serving.sharing.turns import Work
 from cotext.serving.systems import System, Systems, open_systems
 from cotext.translation.terms.glossary import Glossary
 from cotext.translation.window_search import WindowSearch
@@ -99,25 +99,6 @@ def assert_same(found: TextAnswer, expected: TextAnswer) -> None:
     assert texts_of(found) == texts_of(expected)
     for own, other in zip(found.pairs, expected.pairs, strict=True):
         assert (own.confidence or 0) == pytest.approx(other.confidence or 0, rel=1e-9)
-
-
-@dataclass
-class Heard:
-    """What a listener heard, in order."""
-
-    started: list[SourceSentence] | None = None
-    sentences: list[tuple[int, int, str]] | None = None
-
-    def start(self, sentences: list[SourceSentence]) -> None:
-        assert self.started is None
-        self.started, self.sentences = sentences, []
-
-    def sentence(self, *each: Any) -> None:
-        assert self.sentences is not None
-        self.sentences.append(each)
-
-    def listener(self) -> Listener:
-        return Listener(self.start, self.sentence)
 
 
 def waiting(shared: SharedSystem) -> list[Any]:
@@ -221,6 +202,16 @@ def test_neither_long_documents_nor_files_starve(system: System, shared: SharedS
     early = sum(batch <= one / 2 for batch in askers[2].batches)
     assert 5 <= early <= 30  # an eighth of what the others get: about nine of their 75 each
     assert file > max(one, other)
+
+
+def test_who_comes_later_takes_no_more_than_a_share(system: System, shared: SharedSystem) -> None:
+    first = Asker(shared, [long_document(system, 300)], Work("first"))
+    until(lambda: len(first.sentences) > 60)
+    second = Asker(shared, [long_document(system, 60, 1)], Work("second"))
+    second.thread.join(60)
+    assert sum(second.batches[0] < batch < second.batches[-1] for batch in first.batches) > 20
+    first.work.cancel()
+    first.thread.join(30)
 
 
 def test_the_works_of_one_client_share_what_one_client_gets(system: System, shared: SharedSystem) -> None:

@@ -182,8 +182,8 @@ def test_nothing_is_held_back(systems: "Systems", tmp_path: Path) -> None:
     whole = service.translate
 
     async def translate(request: Any, client: Any, listener: Any) -> Any:
-        listener.on_start([SourceSentence(0, 0, 0, "A cat.")])
-        listener.on_sentence(0, 0, "early")
+        listener([SourceSentence(0, 0, 0, "A cat.")])
+        listener((0, 0, "early"))
         assert await asyncio.to_thread(heard.wait, 10)
         return await whole(request, client)
 
@@ -203,7 +203,7 @@ def test_what_fails_after_the_start_is_an_event(systems: "Systems", tmp_path: Pa
     application = tiny_application(systems, tmp_path)
 
     async def translate(request: Any, client: Any, listener: Any) -> Any:
-        listener.on_start([SourceSentence(0, 0, 0, "A cat.")])
+        listener([SourceSentence(0, 0, 0, "A cat.")])
         raise RequestError(503, "too busy")
 
     application.state.service.translate = translate
@@ -218,7 +218,7 @@ def test_hanging_up_cancels_the_translation(systems: "Systems", tmp_path: Path) 
     cancelled = Flag()
 
     async def translate(request: Any, client: Any, listener: Any) -> None:
-        listener.on_start([SourceSentence(0, 0, 0, "A cat.")])
+        listener([SourceSentence(0, 0, 0, "A cat.")])
         try:
             await asyncio.Event().wait()
         except asyncio.CancelledError:

@@ -20,14 +20,8 @@ TARGETS = ["Die Katze sieht den Hund", "Sie rennt", "Er singt laut", "Der Vogel 
 
 
 def asked(**changes: Any) -> dict[str, Any]:
-    question = {
-        "system": "window",
-        "sources": SOURCES,
-        "targets": TARGETS,
-        "sentence": 2,
-        "characters": [3, 8],
-    }
-    return {**question, **changes}
+    word = {"sentence": 2, "characters": [3, 8]}
+    return {"system": "window", "sources": SOURCES, "targets": TARGETS, **word, **changes}
 
 
 def explained(server: httpx.Client, **changes: Any) -> Any:

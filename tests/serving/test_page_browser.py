@@ -1,6 +1,7 @@
-"""The page in a real browser, before a server whose answers the test decides."""
+"""The page in a real browser, before a server whose answers the test decides; once before the real server."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -10,6 +11,7 @@ from tests.serving.browsing import (
     TEXT,
     Open,
     finished,
+    opened,
     sentence,
     source,
     targets,
@@ -18,10 +20,27 @@ from tests.serving.browsing import (
 )
 from tests.serving.fake_own_api import Told
 
+if TYPE_CHECKING:
+    import httpx2 as httpx
+    from playwright.sync_api import Browser
+
 pytest.importorskip("playwright", reason="needs playwright, of the extra `dev`")
 pytestmark = MARKS
 
 # --- a text and its translation
+
+
+def test_the_real_server_translates_compares_and_explains(browser: "Browser", server: "httpx.Client") -> None:
+    with opened(browser, str(server.base_url).rstrip("/")) as page:
+        page.select_option("#system", "window")
+        translate(page, "The cat sees a dog. It runs.\nIt sings! A red bird eats.", beside="sentence")
+        assert [source(page, n).inner_text() for n in (0, 3)] == ["The cat sees a dog.", "A red bird eats."]
+        assert len(targets(page)) == len(targets(page, 1)) == 4
+        sentence(page, 3).focus()
+        page.keyboard.press("Enter")
+        page.locator(".words button").first.click()
+        page.wait_for_selector(".verdict")
+        assert page.locator(".influences li").count() == 2  # the window has two sentences before
 
 
 def test_a_document_is_shown_beside_its_translation_paragraph_by_paragraph(visit: Open) -> None:
@@ -119,9 +138,8 @@ def test_a_click_on_a_word_shows_which_context_decided_it(visit: Open, told: Tol
         assert page.locator(".lit, .figure").count() == 0
         assert page.is_hidden("#panel")
 
-
-def test_words_behind_characters_of_two_halves_are_found(visit: Open, told: Told) -> None:
-    with visit() as page:
+        # Characters behind one of two halves are counted as the server counts them.
+        page.click("#back")
         translate(page, "There was a ring. \U0001f600 It was old.")
         sentence(page, 1).hover()
         sentence(page, 1).locator(".w", has_text="alt").click()
@@ -167,10 +185,7 @@ def test_errors_are_told_where_they_arise(visit: Open, told: Told) -> None:
         translate(page)
         assert "cannot be reached" in page.inner_text("#text-error")
 
-
-def test_rejected_files_are_told(visit: Open, told: Told) -> None:
-    told.fail["submit"] = 400, "not a supported format"
-    with visit(refused=True) as page:
+        told.fail["submit"] = 400, "not a supported format"
         page.click("#go-files")
         page.set_input_files(
             "#upload", [{"name": n, "mimeType": "x/y", "buffer": b"abc"} for n in ("a.exe", "b.exe")]
@@ -191,7 +206,7 @@ def test_what_came_before_an_error_stays(visit: Open, told: Told, how: str) -> N
         assert page.locator(".s .failed").count() == 3
 
 
-def test_a_key_is_asked_for_and_kept_until_the_tab_is_closed(visit: Open, told: Told) -> None:
+def test_key_text_and_systems_are_kept_until_the_tab_is_closed(visit: Open, told: Told) -> None:
     told.key = "secret"
     with visit(refused=True) as page:
         page.wait_for_selector("#key-form:visible")
@@ -206,22 +221,15 @@ def test_a_key_is_asked_for_and_kept_until_the_tab_is_closed(visit: Open, told: 
         page.wait_for_selector("#key-form", state="hidden")
         page.click("#translate")
         page.wait_for_selector(".s[data-column] .t")
-        page.reload()
-        page.wait_for_selector("#systems:visible")
-        assert page.is_hidden("#key-form")
-        assert page.evaluate("Object.keys(localStorage)") == []
-        assert page.evaluate("sessionStorage.getItem('cotext.key')") == '"secret"'
-
-
-def test_text_and_systems_survive_a_reload(visit: Open) -> None:
-    with visit() as page:
-        page.fill("#source", TEXT)
         page.select_option("#system", "sentence")
         page.select_option("#beside", "parallel")
         page.reload()
         page.wait_for_selector("#systems:visible")
         assert page.input_value("#source") == TEXT
         assert (page.input_value("#system"), page.input_value("#beside")) == ("sentence", "parallel")
+        assert page.is_hidden("#key-form")
+        assert page.evaluate("Object.keys(localStorage)") == []
+        assert page.evaluate("sessionStorage.getItem('cotext.key')") == '"secret"'
 
 
 def test_data_is_never_markup(visit: Open, told: Told) -> None:

@@ -10,7 +10,7 @@ from starlette.requests import Request
 
 from cotext.files.blocks import Block
 from cotext.serving import session_memory, sessions
-from cotext.serving.service import Client, Service, TextRequest
+from cotext.serving.service import Service, TextRequest
 from cotext.serving.session_memory import KEPT_SEGMENTS, Sessions
 from cotext.serving.sessions import SessionPlace, session_place, translate
 from cotext.serving.settings import ServerSettings
@@ -29,9 +29,6 @@ DOCUMENT = [
 OTHER = "A green dog eats."
 
 
-WHOLE: dict[tuple[object, ...], list[str]] = {}
-
-
 class Tool:
     """A program that asks for the segments of a document in a session."""
 
@@ -43,7 +40,7 @@ class Tool:
         """The translations of segments that come in one request."""
         request = TextRequest(self.system, tuple((Block((text,), "a place"),) for text in texts))
         where = None if session is None else SessionPlace(session, **place)
-        answer = asyncio.run(translate(self.service, request, Client(client), where))
+        answer = asyncio.run(translate(self.service, request, client, where))
         assert {pair.document for pair in answer.pairs} <= set(range(len(texts)))
         return [block.text for [block] in answer.documents]
 
@@ -52,14 +49,9 @@ class Tool:
 
     def whole(self, texts: Iterable[str], given: Mapping[int, str] | None = None) -> list[str]:
         """The translations of all segments as one document, of which some sentences are given."""
-        asked = (self.system.name, tuple(texts), tuple((given or {}).items()))
-        if asked not in WHOLE:
-            WHOLE[asked] = self._whole(asked[1], given or {})
-        return WHOLE[asked]
-
-    def _whole(self, texts: tuple[str, ...], given: Mapping[int, str]) -> list[str]:
-        request = TextRequest(self.system, (tuple(Block((text,)) for text in texts),), given={0: given})
-        answer = asyncio.run(self.service.translate(request, Client()))
+        blocks = tuple(Block((text,)) for text in texts)
+        request = TextRequest(self.system, (blocks,), given={0: given or {}})
+        answer = asyncio.run(self.service.translate(request, "anybody"))
         return [block.text for block in answer.documents[0]]
 
 
@@ -139,14 +131,7 @@ def test_a_confirmed_translation_is_the_context_of_what_follows(tool: Tool) -> N
 
 def test_a_confirmed_translation_may_have_other_sentences(tool: Tool) -> None:
     machine = tool.one_by_one(DOCUMENT)
-    for own in (
-        "Die Katze sieht. Der Hund rennt.",
-        "Alles in einem",
-        "Eins. Zwei. Drei.",
-        "x" * 5_000,
-        "",
-        " ",
-    ):
+    for own in ("Die Katze sieht. Der Hund rennt.", "Alles in einem", "Eins. Zwei. Drei.", "x" * 5_000, " "):
         assert tool.ask(DOCUMENT[0], confirmed=(own,)) == [own]
         assert len(tool.one_by_one(DOCUMENT[1:])) == len(machine) - 1
 
@@ -174,7 +159,7 @@ def test_sessions_of_another_name_client_or_system_know_nothing_of_it(
 def test_given_up_is_not_kept(tool: Tool) -> None:
     async def given_up() -> None:
         request = TextRequest(tool.system, ((Block((DOCUMENT[0],)),),))
-        task = asyncio.ensure_future(translate(tool.service, request, Client("a"), SessionPlace("s")))
+        task = asyncio.ensure_future(translate(tool.service, request, "a", SessionPlace("s")))
         await asyncio.sleep(0)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -187,7 +172,7 @@ def test_given_up_is_not_kept(tool: Tool) -> None:
 def test_context_of_a_request_is_read_behind_that_of_the_session(tool: Tool) -> None:
     context, text = Block((DOCUMENT[1],), translate=False), Block((DOCUMENT[2],))
     answer = asyncio.run(
-        translate(tool.service, TextRequest(tool.system, ((context, text),)), Client(), SessionPlace("s"))
+        translate(tool.service, TextRequest(tool.system, ((context, text),)), "anybody", SessionPlace("s"))
     )
     assert answer.documents[0][0] == context
     assert answer.documents[0][1].text == tool.whole(DOCUMENT[1:3])[1]
@@ -287,6 +272,8 @@ def test_what_is_refused_leaves_no_trace_of_the_texts_before_it(tool: Tool) -> N
     tool.ask("A cat sees.", "It runs.")
     before = list(tool.service.sessions.of("a", "s", "window").segments)
     refused(tool.ask, "It sings!", "the cat " * 2_000)
+    error = refused(tool.ask, "A cat.", confirmed=("Eine Katze.", "Ein Hund."))
+    assert "more translations" in error.message
     assert tool.service.sessions.of("a", "s", "window").segments == before
     assert tool.ask(OTHER) == tool.whole(["A cat sees.", "It runs.", OTHER])[2:]
 
@@ -297,7 +284,7 @@ def test_requests_of_several_texts_are_answered_one_after_the_other(tool: Tool) 
     async def together() -> list[str]:
         requests = [TextRequest(tool.system, tuple((Block((text,)),) for text in half)) for half in halves]
         place = SessionPlace("s")
-        answers = [translate(tool.service, request, Client(), place) for request in requests]
+        answers = [translate(tool.service, request, "anybody", place) for request in requests]
         return [blocks[0].text for each in await asyncio.gather(*answers) for blocks in each.documents]
 
     assert asyncio.run(together()) == tool.whole(DOCUMENT)
@@ -331,8 +318,3 @@ def test_a_segment_with_a_sentence_of_no_token_is_answered_alike(
     assert tool.ask("Hm! A red bird.") == first
     given = {0: "Hm!", 1: first[0].removeprefix("Hm! ")}
     assert tool.ask("It runs.") == tool.whole(["Hm! A red bird.", "It runs."], given)[1:]
-
-
-def test_more_translations_than_texts_are_refused(tool: Tool) -> None:
-    error = refused(tool.ask, "A cat.", confirmed=("Eine Katze.", "Ein Hund."))
-    assert "more translations" in error.message

@@ -13,6 +13,7 @@ from cotext.serving.application import application
 from cotext.serving.service import Service
 from cotext.serving.settings import ServerSettings
 from cotext.serving.systems import Systems, open_systems
+from tests.tiny import shake
 from tests.tiny_runs import run_config, toy_documents, with_section
 
 # Views: alone, with the two sentences before on both sides, whole documents.
@@ -49,9 +50,7 @@ def write_system(
     config = config.model_copy(update={"languages": languages})
     torch.manual_seed(seed)
     model = build_model(config, tokenizer.vocabulary_size)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(torch.randn_like(parameter) * 0.2)
+    shake(model)
     run.mkdir(parents=True)
     save_model(run / "model.safetensors", model.state_dict(), config, tokenizer.fingerprint, [1])
     (run / "config.yaml").write_text(dump_config(config), encoding="utf-8")

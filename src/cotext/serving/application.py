@@ -1,29 +1,19 @@
-"""The ASGI application: all APIs (dialects), with one service."""
+"""The ASGI application: all APIs, with one service."""
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Final
 
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 
-from cotext.serving.errors import Dialects
-from cotext.serving.gate import Gate
+from cotext.serving import deepl, file_routes, libretranslate, own_api, page_routes
+from cotext.serving.gate import Gate, Routes
 from cotext.serving.keys import Admission
 from cotext.serving.service import Service
 from cotext.serving.settings import ServerSettings
 from cotext.serving.systems import open_systems
-
-# One module per dialect, with `routes()`, and `refusal(error)` if errors have a special form.
-DIALECTS: Final[tuple[str, ...]] = (
-    "own_api",
-    "file_routes",
-    "deepl",
-    "libretranslate",
-    "page_routes",
-)
 
 
 def app(
@@ -39,27 +29,21 @@ def app(
 
 def application(service: Service) -> Starlette:
     """Return the ASGI application of a service; raise CotextError if the file of keys cannot be read."""
-    settings, dialects = service.settings, Dialects(DIALECTS)
-    admission = Admission(settings)
-    gate = Middleware(Gate, service=service, dialects=dialects, admission=admission)
-    made = Starlette(middleware=[*_cross_origin(settings), gate], lifespan=_lifespan)
+    settings, admission = service.settings, Admission(service.settings)
+    modules = (own_api, file_routes, deepl, libretranslate, page_routes)
+    routes = Routes([route for module in modules for route in module.routes()])
+    cross_origin = Middleware(
+        CORSMiddleware,  # allows pages of the configured origins to read responses
+        allow_origins=settings.origins,
+        allow_methods=("GET", "POST", "PUT", "PATCH", "DELETE"),
+        allow_headers=("*",),
+        expose_headers=("x-request-id", "retry-after"),
+    )
+    gate = Middleware(Gate, service=service, routes=routes, admission=admission)
+    middleware = [cross_origin, gate] if settings.origins else [gate]
+    made = Starlette(middleware=middleware, lifespan=_lifespan)
     made.state.service, made.state.admission = service, admission
     return made
-
-
-def _cross_origin(settings: ServerSettings) -> list[Middleware]:
-    """Allow pages of the configured origins to read responses."""
-    if not settings.origins:
-        return []
-    return [
-        Middleware(
-            CORSMiddleware,
-            allow_origins=settings.origins,
-            allow_methods=("GET", "POST", "PUT", "PATCH", "DELETE"),
-            allow_headers=("*",),
-            expose_headers=("x-request-id", "retry-after"),
-        )
-    ]
 
 
 @asynccontextmanager

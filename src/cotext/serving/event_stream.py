@@ -10,7 +10,7 @@ from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from cotext.serving.errors import RequestError, stopping
-from cotext.serving.record import log_error, record_of
+from cotext.serving.record import CURRENT, log_error
 from cotext.serving.sharing.turns import CancelledError
 
 KEEP_ALIVE_SECONDS: Final = 10.0
@@ -50,7 +50,6 @@ class EventStream(StreamingResponse):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send events until they end or the client disconnects."""
-        self._scope = scope
         try:
             await super().__call__(scope, receive, send)
         finally:
@@ -67,7 +66,7 @@ class EventStream(StreamingResponse):
                     yield b": still at it\n\n"
                 event = awaited.result()
             except Exception as error:
-                event = self._error(error)
+                event = _error(error)
             finally:
                 awaited.cancel()
                 await asyncio.gather(awaited, return_exceptions=True)
@@ -75,13 +74,13 @@ class EventStream(StreamingResponse):
                 return
             yield event.encoded()
 
-    def _error(self, error: Exception) -> Event:
-        if isinstance(error, CancelledError):
-            error = stopping()
-        if isinstance(error, RequestError):
-            message = error.message
-        else:
-            record = record_of(self._scope)
-            log_error(record, error)
-            message = f"an internal server error occurred; it is in the log as {record.id}"
-        return Event("error", {"message": message})
+
+def _error(error: Exception) -> Event:
+    if isinstance(error, CancelledError):
+        error = stopping()
+    if isinstance(error, RequestError):
+        message = error.message
+    else:
+        log_error(CURRENT.get(), error)
+        message = f"an internal server error occurred; it is in the log as {CURRENT.get().id}"
+    return Event("error", {"message": message})

@@ -15,10 +15,9 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from cotext.serving.errors import RequestError
-from cotext.serving.jobs import JobOptions
 from cotext.serving.jobs.names import attachment
 from cotext.serving.jobs.storage import disk_full
-from cotext.serving.record import Client
+from cotext.serving.jobs.table import JobOptions
 from cotext.serving.requests import (
     FILE_FIELD,
     Fields,
@@ -35,7 +34,7 @@ PIECE_BYTES: Final = 256 * 1024
 
 
 @asynccontextmanager
-async def received_file(request: Request, client: Client) -> AsyncIterator[tuple[UploadFile, Fields, str]]:
+async def received_file(request: Request, client: str) -> AsyncIterator[tuple[UploadFile, Fields, str]]:
     """Receive a form with a file in the field `file`; return the file, all fields, and a reservation.
 
     The file arrives in the folder of jobs. Meanwhile its size is reserved in the space of `client`: the
@@ -46,13 +45,13 @@ async def received_file(request: Request, client: Client) -> AsyncIterator[tuple
             429 and 503, there is no space.
     """
     jobs, settings = service_of(request).jobs, service_of(request).settings
-    if content_type(request)[0] != "multipart/form-data":
+    if content_type(request) != "multipart/form-data":
         raise RequestError(400, "send a file as multipart/form-data, in the field `file`")
     most = settings.max_file_bytes
     reservation = await to_thread.run_sync(
         jobs.reserve, client, min(content_length(request.headers) or most, most)
     )
-    form = Form(request, request.stream(), MAX_FIELDS, settings.max_text_bytes, jobs.table.root)
+    form = Form(request, MAX_FIELDS, settings.max_text_bytes, jobs.table.root)
     try:
         try:
             fields = Fields(single(await form.read()))
@@ -68,7 +67,6 @@ async def received_file(request: Request, client: Client) -> AsyncIterator[tuple
 
 
 def routes() -> list[Route]:
-    """Return the routes of files."""
     return [
         Route("/api/files", send, methods=["POST"]),
         Route("/api/files", all_of, methods=["GET"]),

@@ -1,22 +1,27 @@
-"""Answers to all requests: checks, time limits, errors, headers and logging."""
+"""Answers to all requests: routes, checks, time limits, errors, headers and logging."""
 
 import asyncio
 import ipaddress
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Final
 from urllib.parse import urlsplit
 
 from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from cotext.runtime.errors import CotextError
-from cotext.serving.errors import Dialects, Endpoint, RequestError, plain_refusal, stopping, without_paths
+from cotext.serving import libretranslate
+from cotext.serving.errors import RequestError, stopping, without_paths
 from cotext.serving.keys import Admission
-from cotext.serving.record import MONITORING_ROUTES, RequestRecord, begin, log_error, log_request
+from cotext.serving.record import CURRENT, MONITORING_ROUTES, RequestRecord, log_error, log_request
 from cotext.serving.requests import content_length
 from cotext.serving.service import Service
 from cotext.serving.sessions import IN_SESSION
 from cotext.serving.settings import ServerSettings
-from cotext.serving.sharing import CancelledError
+from cotext.serving.sharing.turns import CancelledError
 
 METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH"})
 CLIENT_GONE: Final = 499  # only for logs
@@ -32,6 +37,39 @@ SECURITY: Final = (
 )
 # Routes that receive a file have a larger limit of bytes.
 FILE_ROUTES: Final = frozenset({"/api/files", "/v2/document"})
+LIBRETRANSLATE_ROUTES: Final = frozenset(route.path for route in libretranslate.routes())
+REASONS: Final = {404: "this address does not exist", 405: "this address does not support this method"}
+
+Endpoint = Callable[[Request], Awaitable[Response]]
+
+
+class Routes:
+    """The routes of all APIs. Most are found by their path, without matching regular expressions in turn."""
+
+    def __init__(self, routes: Sequence[Route]) -> None:
+        self._exact: dict[str, list[Route]] = {}
+        for route in routes:
+            self._exact.setdefault(route.path, []).append(route)
+        self._templates = [route for route in routes if route.param_convertors]
+
+    def find(self, scope: Scope) -> tuple[str, Endpoint]:
+        """Return the template of the route of a request, and the endpoint.
+
+        The parameters in the path are stored in the scope. The template of an unknown address is "none". The
+        endpoint of an unknown address or method raises RequestError 404 or 405.
+        """
+        path = scope["path"].removeprefix(scope.get("root_path", ""))
+        found = self._exact.get(path) or [r for r in self._templates if r.path_regex.match(path)]
+        for route in found:
+            if scope["method"] in (route.methods or ()):
+                match = route.path_regex.match(path)
+                scope["path_params"] = match.groupdict() if match else {}
+                return route.path, route.endpoint
+        return (found[0].path, partial(_refuse, 405)) if found else ("none", partial(_refuse, 404))
+
+
+async def _refuse(status: int, request: Request) -> Response:
+    raise RequestError(status, REASONS[status])
 
 
 class Gate:
@@ -43,9 +81,9 @@ class Gate:
     Sec-Fetch-Site) are rejected.
     """
 
-    def __init__(self, app: ASGIApp, service: Service, dialects: Dialects, admission: Admission) -> None:
+    def __init__(self, app: ASGIApp, service: Service, routes: Routes, admission: Admission) -> None:
         self._app, self._service, self._settings = app, service, service.settings
-        self._dialects, self._admission = dialects, admission
+        self._routes, self._admission = routes, admission
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "websocket":
@@ -54,32 +92,26 @@ class Gate:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        route, dialect, endpoint = self._dialects.find(scope)
+        route, endpoint = self._routes.find(scope)
         method = scope["method"] if scope["method"] in METHODS else "other"
-        record = RequestRecord(method, route, dialect)
-        begin(scope, record)
+        record = RequestRecord(method, route)
+        CURRENT.set(record)
         sender = _Sender(send, record, self._settings.send_seconds)
         takes_file = route.removeprefix(IN_SESSION) in FILE_ROUTES
         reader = _Reader(receive, self._settings, takes_file)
         try:
-            await self._answer(Request(scope, reader, sender), endpoint, reader, sender, record)
+            await self._answer(Request(scope, reader, sender), endpoint, reader, sender)
         except asyncio.CancelledError:
             record.status = record.status or CLIENT_GONE
             raise
         finally:
-            for leave in record.leave:
-                leave()
+            self._admission.leave(record)
             log_request(record)
 
     async def _answer(
-        self,
-        request: Request,
-        endpoint: Endpoint,
-        reader: "_Reader",
-        sender: "_Sender",
-        record: RequestRecord,
+        self, request: Request, endpoint: Endpoint, reader: "_Reader", sender: "_Sender"
     ) -> None:
-        scope = request.scope
+        scope, record = request.scope, CURRENT.get()
         try:
             self._check(request, record)
             reader.check_length(content_length(request.headers))
@@ -99,8 +131,8 @@ class Gate:
             # A response that has begun is cut off, so that the client notices that it is incomplete.
             record.status = refused.status
             return
-        refusal = getattr(record.dialect, "refusal", plain_refusal)
-        response = refusal(refused)
+        key = "error" if record.route in LIBRETRANSLATE_ROUTES else "message"
+        response = JSONResponse({key: refused.message}, refused.status)
         if refused.retry_after is not None:
             response.headers["retry-after"] = str(max(1, round(refused.retry_after)))
         try:
@@ -115,16 +147,10 @@ class Gate:
             return
         here = (request.scope.get("server") or ("", None))[0]
         if not is_loopback(here) and _address(here) is not None:
-            raise RequestError(
-                403, "a server without keys accepts only requests from its own machine; start it with --keys"
-            )
+            raise RequestError(403, "without --keys, only requests from the same machine are accepted")
         host = request.headers.get("host", "")
         if not (is_loopback(name := _host_name(host)) or name == here):
-            raise RequestError(
-                403,
-                "a server without keys must be called by the name localhost; use this name, or "
-                "start it with --keys",
-            )
+            raise RequestError(403, "without --keys, the server must be called by the name localhost")
         self._check_browser(request, host)
 
     def _check_browser(self, request: Request, host: str) -> None:
@@ -133,9 +159,7 @@ class Gate:
         if origin in self._settings.origins:
             return
         if origin is not None and origin.partition("://")[2].lower() != host.lower():
-            raise RequestError(
-                403, "pages of other origins may not call this server; allow an origin with --cors"
-            )
+            raise RequestError(403, "pages of other origins may not call this server; see --cors")
         site = headers.get("sec-fetch-site", "none")
         visit = request.method == "GET" and headers.get("sec-fetch-mode") == "navigate"
         path = request.scope["path"].removeprefix(request.scope.get("root_path", ""))

@@ -129,6 +129,4 @@ def _read(path: Path) -> StoredGlossary:
         with path.open("rb") as file:
             return replace(_RECORD.validate_json(file.readline()), size=path.stat().st_size)
     except (OSError, ValueError):
-        raise CotextError(
-            f"{path}: not a glossary, or damaged; delete it, or choose another --state"
-        ) from None
+        raise CotextError(f"{path}: a damaged glossary; delete it, or choose another --state") from None

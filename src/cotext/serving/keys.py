@@ -9,14 +9,12 @@ import hashlib
 import json
 import math
 import os
-import re
 import secrets
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from functools import partial
 from hmac import compare_digest
 from pathlib import Path
 from typing import Annotated, Final
@@ -28,19 +26,17 @@ from cotext.runtime.files import replacing
 from cotext.runtime.locks import writing
 from cotext.runtime.reading import read_json
 from cotext.serving.errors import RequestError
-from cotext.serving.record import Client, RequestRecord
-from cotext.serving.settings import ServerSettings
+from cotext.serving.record import RequestRecord
+from cotext.serving.settings import NAME, ServerSettings, check_name
 
 PREFIX: Final = "cotext-"
-MAX_NAME: Final = 64
-_NAME: Final = rf"[A-Za-z0-9][A-Za-z0-9_.-]{{0,{MAX_NAME - 1}}}"
 
 
 @dataclass(frozen=True, slots=True)
 class Key:
     """The record of a key; `name`: of the client; `requests_per_minute`: 0: the limit of the server."""
 
-    name: Annotated[str, Field(pattern=f"^{_NAME}$")]
+    name: Annotated[str, Field(pattern=f"^{NAME}$")]
     sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
     made: str
     requests_per_minute: Annotated[int, Field(ge=0)] = 0
@@ -52,11 +48,6 @@ _KEYS: Final = TypeAdapter(list[Key])
 def hashed(key: str) -> str:
     """Return the SHA-256 of a key, in hexadecimal."""
     return hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()
-
-
-def own_name(key: str) -> str:
-    """Return the name of a client if no keys are configured: derived from its key, without revealing it."""
-    return f"key-{hashed(key)[:12]}" if key else "anybody"
 
 
 def read_keys(path: Path) -> list[Key]:
@@ -71,9 +62,7 @@ def read_keys(path: Path) -> list[Key]:
     try:
         return _KEYS.validate_python(listed)
     except ValidationError:
-        raise CotextError(
-            f"{path}: not a file of keys, or damaged; create a file with: cotext serve-key add"
-        ) from None
+        raise CotextError(f"{path}: not a file of keys, or damaged; see cotext serve-key add") from None
 
 
 def add_key(path: Path, name: str, requests_per_minute: int = 0) -> str:
@@ -82,13 +71,7 @@ def add_key(path: Path, name: str, requests_per_minute: int = 0) -> str:
     Raises:
         CotextError: the name is invalid or taken; the errors of `read_keys`.
     """
-    if not re.fullmatch(_NAME, name):
-        raise CotextError(
-            f"{name!r} cannot be the name of a client: use up to {MAX_NAME} letters, digits, dots, hyphens "
-            "and underscores, beginning with a letter or digit"
-        )
-    if requests_per_minute < 0:
-        raise CotextError("--requests-per-minute: give a positive number, or 0 for no limit")
+    check_name(name, "client")
     path.parent.mkdir(parents=True, exist_ok=True)
     with writing(path):
         keys = read_keys(path) if path.exists() else []
@@ -202,38 +185,31 @@ class Admission:
         """Whether the next request would be rejected."""
         return self.in_flight >= self._settings.max_waiting
 
-    def admit(self, record: RequestRecord, key: str | None) -> Client:
-        """Return the client of a key, and reserve a request slot until the request ends.
+    def admit(self, record: RequestRecord, key: str | None) -> str:
+        """Return the name of the client of a key, and reserve a request slot until the request ends.
 
         Raises:
             RequestError: 403, the key is missing or unknown; 429, too many requests; 503, the server is full.
         """
         name, per_minute = self._identified(key)
         if record.client:
-            return Client(record.client)
+            return record.client
         record.client = name
         rate_of = name if self._keys is not None else ""
         if per_minute and (seconds := self._rates.seconds_to_wait(rate_of, per_minute)):
-            raise RequestError(
-                429, f"more than {per_minute} requests per minute; try again later", math.ceil(seconds)
-            )
+            raise RequestError(429, f"more than {per_minute} requests per minute", math.ceil(seconds))
         if self.full:
             raise RequestError(503, "the server is full; try again later", 5)
-        if self._places[name] >= self._settings.max_waiting_of_client:
-            raise RequestError(
-                429,
-                f"more than {self._settings.max_waiting_of_client} requests at once; wait for answers before "
-                "asking more",
-                1,
-            )
+        if self._places[name] >= (most := self._settings.max_waiting_of_client):
+            raise RequestError(429, f"more than {most} requests at once; wait for answers", 1)
         self._places[name] += 1
-        record.leave.append(partial(self._leave, name))
-        return Client(name)
+        record.has_slot = True
+        return name
 
     def _identified(self, key: str | None) -> tuple[str, int]:
         per_minute = self._settings.requests_per_minute
         if self._keys is None:
-            return own_name(key or ""), per_minute
+            return f"key-{hashed(key)[:12]}" if key else "anybody", per_minute
         if not key:
             raise RequestError(403, "a key is required: ask the operator of this server for a key")
         entry = self._keys.find(key)
@@ -241,7 +217,8 @@ class Admission:
             raise RequestError(403, "this key is unknown to this server")
         return entry.name, entry.requests_per_minute or per_minute
 
-    def _leave(self, name: str) -> None:
-        self._places[name] -= 1
-        if not self._places[name]:
-            del self._places[name]
+    def leave(self, record: RequestRecord) -> None:
+        """Free the request slot of a request that has ended."""
+        if record.has_slot:
+            self._places[record.client] -= 1
+            self._places += Counter()  # without clients that have no requests

@@ -15,7 +15,7 @@ from starlette.routing import Route
 from cotext.data.languages import name_of
 from cotext.serving.errors import RequestError
 from cotext.serving.fragments import TagHandling
-from cotext.serving.requests import Fields, client_of, read_fields, service_of
+from cotext.serving.requests import client_of, read_fields, service_of, whole_number
 from cotext.serving.service import Service
 from cotext.serving.sessions import also_in_sessions
 from cotext.serving.translation import Detected, TranslationRequest, code_of, detect, extension_of, translated
@@ -34,11 +34,6 @@ def routes() -> list[Route]:
     )
 
 
-def refusal(error: RequestError) -> Response:
-    """Return an error in the form of LibreTranslate."""
-    return JSONResponse({"error": error.message}, error.status)
-
-
 async def translate(request: Request) -> Response:
     """Translate a text or a list of texts."""
     fields = await read_fields(request)
@@ -49,7 +44,7 @@ async def translate(request: Request) -> Response:
     if len(texts) > (most := service.settings.max_sentences):
         raise RequestError(413, f"a request may have at most {most:,} texts; send several requests")
     kind = fields.one_of("format", ("text", "html"), "text")
-    alternatives = _alternatives(fields)
+    alternatives = whole_number(fields.value("alternatives") or 0, "alternatives")
     source, target = fields.needed("source"), fields.needed("target")
     extension = extension_of(request, fields, by_themselves=True)
     translation = TranslationRequest(
@@ -74,15 +69,6 @@ async def translate(request: Request) -> Response:
         others = [result.alternatives for result in results]
         answer["alternatives"] = others if is_list else others[0]
     return JSONResponse(answer)
-
-
-def _alternatives(fields: Fields) -> int:
-    """Return the maximum number of alternatives of each text."""
-    value = fields.value("alternatives")
-    text = "0" if value in (None, "") else str(value)
-    if not text.isascii() or not text.isdigit():
-        raise RequestError(400, "Invalid request: alternatives must be an integer of at least 0")
-    return int(text[:9])
 
 
 def _described(detected: Detected) -> dict[str, Any]:

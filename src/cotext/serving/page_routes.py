@@ -1,7 +1,6 @@
 """The web page: HTML, style, scripts and icon, all from the package."""
 
 from functools import cache
-from hashlib import sha256
 from importlib.resources import files
 from typing import Final
 
@@ -27,7 +26,7 @@ POLICY: Final = (
 HEADERS: Final = {
     "Content-Security-Policy": POLICY,
     "Cross-Origin-Opener-Policy": "same-origin",
-    "Cache-Control": "no-cache",  # requested again each time, and answered by 304 if unchanged
+    "Cache-Control": "no-cache",  # an update of the server is an update of the page
 }
 
 
@@ -36,15 +35,11 @@ def routes() -> list[Route]:
 
 
 @cache
-def parts() -> dict[str, tuple[bytes, str, str]]:
-    """Return content, type and entity tag of every file of the page."""
-    pages = {}
-    for file in files("cotext.serving").joinpath("page").iterdir():
-        kind = TYPES.get(file.name.rpartition(".")[2])
-        if kind is not None:
-            content = file.read_bytes()
-            pages[file.name] = content, kind, f'"{sha256(content).hexdigest()[:32]}"'
-    return pages
+def parts() -> dict[str, tuple[bytes, str]]:
+    """Return content and type of every file of the page."""
+    folder = files("cotext.serving").joinpath("page")
+    kinds = [(file, TYPES.get(file.name.rpartition(".")[2])) for file in folder.iterdir()]
+    return {file.name: (file.read_bytes(), kind) for file, kind in kinds if kind is not None}
 
 
 async def page(request: Request) -> Response:
@@ -52,9 +47,5 @@ async def page(request: Request) -> Response:
     name = request.path_params.get("file", INDEX)
     if not service_of(request).settings.page or name not in parts():
         raise RequestError(404, "there is no such page")
-    content, kind, tag = parts()[name]
-    headers = {**HEADERS, "ETag": tag}
-    known = [t.strip().removeprefix("W/") for t in request.headers.get("if-none-match", "").split(",")]
-    if tag in known or "*" in known:
-        return Response(status_code=304, headers=headers)
-    return Response(content, media_type=kind, headers=headers)
+    content, kind = parts()[name]
+    return Response(content, media_type=kind, headers=HEADERS)

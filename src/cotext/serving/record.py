@@ -6,25 +6,13 @@ import secrets
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from types import ModuleType
 from typing import Any, Final
 
-from starlette.types import Scope
-
 from cotext.translation.translator import Translation
-
-SCOPE_KEY: Final = "cotext.request"
-
-
-@dataclass(frozen=True, slots=True)
-class Client:
-    """A client. `name` may appear in logs and files; the key must not."""
-
-    name: str = "anybody"
 
 
 @dataclass(slots=True)
@@ -33,7 +21,6 @@ class RequestRecord:
 
     method: str
     route: str
-    dialect: ModuleType | None
     id: str = field(default_factory=lambda: secrets.token_hex(8))
     started: float = field(default_factory=time.monotonic)
     client: str = ""
@@ -41,35 +28,19 @@ class RequestRecord:
     status: int = 0
     sentences: int = 0
     tokens: int = 0  # number of target tokens
-    leave: list[Callable[[], None]] = field(default_factory=list)  # called when the request ends
+    has_slot: bool = False
 
 
-_CURRENT: ContextVar[RequestRecord | None] = ContextVar("request", default=None)
-
-
-def record_of(scope: Scope) -> RequestRecord:
-    record: RequestRecord = scope[SCOPE_KEY]
-    return record
-
-
-def begin(scope: Scope, record: RequestRecord) -> None:
-    scope[SCOPE_KEY] = record
-    _CURRENT.set(record)
-
-
-def note_system(name: str) -> None:
-    record = _CURRENT.get()
-    if record is not None:
-        record.system = name
+_OUTSIDE: Final = RequestRecord("", "")  # written outside of requests, and never read
+CURRENT: Final[ContextVar[RequestRecord]] = ContextVar("request", default=_OUTSIDE)
 
 
 def note_translated(translations: Iterable[Translation]) -> None:
     """Add translations to the record of the current request."""
-    record = _CURRENT.get()
-    if record is not None:
-        for translation in translations:
-            record.sentences += len(translation.document.sentences)
-            record.tokens += sum(translation.tokens)
+    record = CURRENT.get()
+    for translation in translations:
+        record.sentences += len(translation.document.sentences)
+        record.tokens += sum(translation.tokens)
 
 
 # --- The log: lines of JSON, without text of clients.
@@ -81,31 +52,27 @@ MONITORING_ROUTES: Final = frozenset({"/health", "/ready"})
 _log = logging.getLogger(LOGGER)
 
 
-def log(event: str, level: int = logging.INFO, **content: Any) -> None:
-    """Log an event; `content` must not contain text of clients."""
-    _log.log(level, event, extra={"content": content})
-
-
 def log_request(record: RequestRecord) -> None:
     if not _log.isEnabledFor(logging.INFO) or (record.route in MONITORING_ROUTES and record.status < 400):
         return
-    log(
-        "request",
-        method=record.method,
-        route=record.route,
-        status=record.status,
-        seconds=round(time.monotonic() - record.started, 4),
-        client=record.client,
-        system=record.system,
-        sentences=record.sentences,
-        tokens=record.tokens,
-        request=record.id,
-    )
+    content = {
+        "method": record.method,
+        "route": record.route,
+        "status": record.status,
+        "seconds": round(time.monotonic() - record.started, 4),
+        "client": record.client,
+        "system": record.system,
+        "sentences": record.sentences,
+        "tokens": record.tokens,
+        "request": record.id,
+    }
+    _log.info("request", extra={"content": content})
 
 
 def log_error(record: RequestRecord, error: BaseException) -> None:
     """Log an internal error, without its message, which may quote a client."""
-    log("error", logging.ERROR, request=record.id, route=record.route, **kind_and_place(error))
+    content = {"request": record.id, "route": record.route, **kind_and_place(error)}
+    _log.error("error", extra={"content": content})
 
 
 def kind_and_place(error: BaseException) -> dict[str, Any]:

@@ -1,7 +1,7 @@
-"""Reading of requests, common to all dialects: fields as JSON or form, and the client."""
+"""Reading of requests, common to all APIs: fields as JSON or form, and the client."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Collection, Iterable, Mapping
+from collections.abc import Awaitable, Collection, Iterable, Mapping
 from pathlib import Path
 from tempfile import SpooledTemporaryFile
 from typing import Any, Final, TypeVar
@@ -17,13 +17,12 @@ from cotext.runtime.errors import CotextError, shown
 from cotext.runtime.reading import parse_json
 from cotext.serving.errors import RequestError
 from cotext.serving.keys import Admission
-from cotext.serving.record import record_of
-from cotext.serving.service import Client, Service
+from cotext.serving.record import CURRENT
+from cotext.serving.service import Service
 from cotext.serving.settings import ServerSettings
 
 T = TypeVar("T")
 
-MAX_JSON_DEPTH: Final = 16
 FILE_FIELD: Final = "file"
 IN_LOOP_BYTES: Final = 16 * 1024  # larger bodies are parsed in a thread, not in the event loop
 _UTF8: Final = ("utf-8", "utf8", "us-ascii")
@@ -35,10 +34,10 @@ def service_of(request: Request) -> Service:
     return service
 
 
-def client_of(request: Request, key: str | None) -> Client:
+def client_of(request: Request, key: str | None) -> str:
     """Authenticate the client by its key, and reserve a request slot; see `Admission.admit`."""
     admission: Admission = request.app.state.admission
-    return admission.admit(record_of(request.scope), key)
+    return admission.admit(CURRENT.get(), key)
 
 
 async def fields(request: Request) -> dict[str, Any]:
@@ -47,14 +46,14 @@ async def fields(request: Request) -> dict[str, Any]:
     Raises:
         RequestError: 400, the body is invalid; 413, it is too large; 415, its type is not supported.
     """
-    kind, options = content_type(request)
-    settings = service_of(request).settings
+    kind, settings = content_type(request), service_of(request).settings
+    max_fields = settings.max_sentences + 100
     if kind == "multipart/form-data":
-        return await Form(request, request.stream(), settings.max_fields, settings.max_body_bytes).read()
+        return await Form(request, max_fields, settings.max_body_bytes).read()
     content = await request.body()
     if len(content) > IN_LOOP_BYTES:
-        return await to_thread.run_sync(_parsed, content, kind, options, settings.max_fields)
-    return _parsed(content, kind, options, settings.max_fields)
+        return await to_thread.run_sync(_parsed, content, kind, max_fields)
+    return _parsed(content, kind, max_fields)
 
 
 class Fields:
@@ -112,17 +111,24 @@ class Fields:
         """Return a field with one of several values, in lower case."""
         value = self.text(name, default).lower()
         if value not in allowed and value != default:
-            raise RequestError(
-                400, f"Value for '{name}' not supported: {shown(value)}; choose {', '.join(allowed)}"
-            )
+            message = f"Value for '{name}' not supported: {shown(value)}; choose {', '.join(allowed)}"
+            raise RequestError(400, message)
         return value
+
+
+def whole_number(value: object, name: str) -> int:
+    """Return a number from a form or from JSON; raise RequestError 400 if it is not a whole number."""
+    digits = str(value)
+    if isinstance(value, bool) or not (digits.isascii() and digits.isdigit() and len(digits) < 10):
+        raise RequestError(400, f"{name}: give a whole number of at most nine digits")
+    return int(digits)
 
 
 async def read_fields(request: Request) -> Fields:
     """Return the fields of the body and, for missing fields, of the address; raise the errors of `fields`."""
     in_body = await fields(request)
     address = {name: request.query_params.getlist(name) for name in request.query_params}
-    if content_type(request)[0] in FORMS:
+    if content_type(request) in FORMS:
         return Fields(single(address | in_body))
     return Fields(single(address) | in_body)
 
@@ -132,12 +138,10 @@ def single(lists: Mapping[str, list[Any]]) -> dict[str, Any]:
     return {name: values[0] if len(values) == 1 else values for name, values in lists.items()}
 
 
-def _parsed(content: bytes, kind: str, options: dict[str, str], max_fields: int) -> dict[str, Any]:
+def _parsed(content: bytes, kind: str, max_fields: int) -> dict[str, Any]:
     """Parse a body that is not a multipart form; raise the errors of `fields`."""
     if not content.strip():
         return {}
-    if options.get("charset", "utf-8").lower() not in _UTF8:
-        raise RequestError(415, "the encoding of the body is not UTF-8")
     try:
         text = content.decode()
     except UnicodeDecodeError:
@@ -156,11 +160,14 @@ def content_length(headers: Headers) -> int:
     return int(declared[:20]) if declared.isdecimal() else 0
 
 
-def content_type(request: Request) -> tuple[str, dict[str, str]]:
-    """Return the media type of a body, and its parameters."""
-    kind, *options = request.headers.get("content-type", "").split(";")
+def content_type(request: Request) -> str:
+    """Return the media type of a body; raise RequestError 415 if its encoding is not UTF-8."""
+    kind, *options = request.headers.get("content-type", "").lower().split(";")
     pairs = (option.partition("=") for option in options)
-    return kind.strip().lower(), {name.strip().lower(): value.strip(" \"'") for name, _, value in pairs}
+    parameters = {name.strip(): value.strip(" \"'") for name, _, value in pairs}
+    if parameters.get("charset", "utf-8") not in _UTF8:
+        raise RequestError(415, "the encoding of the body is not UTF-8")
+    return kind.strip()
 
 
 def _json(text: str) -> dict[str, Any]:
@@ -170,16 +177,6 @@ def _json(text: str) -> dict[str, Any]:
         raise RequestError(400, str(error)) from None
     if not isinstance(content, dict):
         raise RequestError(400, "the body is not a JSON object")
-    level: list[Any] = [content]
-    for _ in range(MAX_JSON_DEPTH):
-        level = [
-            inner
-            for value in level
-            if isinstance(value, dict | list)
-            for inner in (value.values() if isinstance(value, dict) else value)
-        ]
-    if level:
-        raise RequestError(400, f"the body is nested deeper than {MAX_JSON_DEPTH} levels")
     return content
 
 
@@ -197,53 +194,33 @@ def _form(text: str, max_fields: int) -> dict[str, Any]:
 
 
 class Form(MultiPartParser):
-    """Reader of a multipart form (RFC 7578), with limits for its fields, and of a file in its part `file`.
+    """Reader of a multipart form (RFC 7578), and of a file in its part `file`.
 
-    Starlette's parser limits only single fields, and writes files to the folder for temporary files, which
-    can be in memory. `folder`: folder for the file, which is in memory while it is small, and which the
-    caller closes; without it, every part is a field. Fields that are not UTF-8 are read as Latin-1.
+    Starlette's parser writes files to the folder for temporary files, which can be in memory. `folder`:
+    folder for the file, which is in memory while it is small, and which the caller closes; without it, every
+    part is a field. `max_bytes`: of a field. Fields that are not UTF-8 are read as Latin-1.
     """
 
-    def __init__(
-        self,
-        request: Request,
-        body: AsyncGenerator[bytes, None],
-        max_fields: int,
-        max_bytes: int,
-        folder: Path | None = None,
-    ) -> None:
-        super().__init__(
-            request.headers, body, max_files=max_fields, max_fields=max_fields, max_part_size=max_bytes
-        )
-        self._charset_of_form = content_type(request)[1].get("charset", "utf-8")
-        self._folder, self._most_bytes = folder, max_bytes
-        self._parts = self._bytes = 0
-        self._complete = False
+    def __init__(self, request: Request, max_fields: int, max_bytes: int, folder: Path | None = None) -> None:
+        limits = {"max_files": max_fields, "max_fields": max_fields, "max_part_size": max_bytes}
+        super().__init__(request.headers, request.stream(), **limits)
+        self._folder, self._complete = folder, False
         self.file: UploadFile | None = None
 
     async def read(self) -> dict[str, list[Any]]:
         """Return the fields, each with a list of values.
 
         Raises:
-            RequestError: 400, the form is damaged or incomplete, or has several files; 413, its fields are
-                too large; 415, its encoding is not supported.
+            RequestError: 400, the form is damaged, incomplete or too large, or has several files.
             OSError: the file cannot be written.
         """
-        if self._charset_of_form.lower() not in _UTF8:
-            raise RequestError(415, "the encoding of the form is not UTF-8")
         try:
             form = await self.parse()
-        except (MultiPartException, ValueError):
-            raise RequestError(400, "the form is damaged; send it as multipart/form-data") from None
+        except (MultiPartException, ValueError) as error:
+            raise RequestError(400, f"the form is damaged or too large: {error}") from None
         if not self._complete:
             raise RequestError(400, "the form is incomplete: its end is missing; send it again")
         return {name: form.getlist(name) for name in form}
-
-    def on_part_begin(self) -> None:
-        super().on_part_begin()
-        self._parts += 1
-        if self._parts > self.max_fields:
-            raise RequestError(413, f"a form may have {self.max_fields:,} fields at most")
 
     def on_headers_finished(self) -> None:
         super().on_headers_finished()
@@ -262,13 +239,6 @@ class Form(MultiPartParser):
         self._files_to_close_on_error.append(stored)
         part.file.file = stored  # type: ignore[assignment]
         self.file = part.file
-
-    def on_part_data(self, data: bytes, start: int, end: int) -> None:
-        if self._current_part.file is None:
-            self._bytes += end - start
-            if self._bytes > self._most_bytes:
-                raise RequestError(413, f"the fields of a form may have {self._most_bytes:,} bytes at most")
-        super().on_part_data(data, start, end)
 
     def on_end(self) -> None:
         self._complete = True
@@ -319,7 +289,7 @@ class Body(BaseModel):
 B = TypeVar("B", bound=Body)
 
 
-def asking(request: Request) -> Client:
+def asking(request: Request) -> str:
     """Authenticate the client by `Authorization: Bearer KEY` (RFC 6750, 2.1); see `client_of`."""
     kind, _, key = request.headers.get("authorization", "").partition(" ")
     return client_of(request, key.strip() if kind.lower() == "bearer" else None)

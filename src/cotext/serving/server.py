@@ -23,7 +23,7 @@ from cotext.serving.service import Service
 HEAD_SECONDS: Final = 20.0  # for the request line and headers
 REST_SECONDS: Final = 5.0  # for the rest of a body after its response is sent
 TAKE_SECONDS: Final = 60.0  # for a client to read the rest of a response
-MAX_HEAD_BYTES: Final = 64 * 1024  # in some dialects, the address contains texts
+MAX_HEAD_BYTES: Final = 64 * 1024  # in some requests, the address contains texts
 MAX_CONNECTIONS: Final = 512  # open at once; requests have a separate limit
 # Switch interval of threads. The event loop waits for the interpreter several times in a request, each time
 # behind other threads. With intervals of 5 ms and six threads, each wait takes 0.03 s.
@@ -47,26 +47,20 @@ def listening_socket(host: str, port: int, keys: bool) -> socket.socket:
     try:
         addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except (OSError, UnicodeError):
-        raise CotextError(
-            f"--host {host}: not an address of this machine; give 127.0.0.1 to listen on this machine only, "
-            "or 0.0.0.0 for all its networks"
-        ) from None
+        message = "not an address of this machine; give 127.0.0.1, or 0.0.0.0 for all its networks"
+        raise CotextError(f"--host {host}: {message}") from None
     family, kind, protocol, _, address = addresses[0]
     if not keys and not is_loopback(str(address[0])):
-        raise CotextError(
-            f"--host {host}: other machines can reach this address, and there are no keys; make a key for "
-            "each client (`cotext serve-key add NAME --keys FILE`) and start with --keys FILE"
-        )
+        message = "other machines can reach this address; make a key for each with `cotext serve-key add`"
+        raise CotextError(f"--host {host}: {message}, and give --keys")
     made = socket.socket(family, kind, protocol)
     try:
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         made.bind(address)
     except OSError as error:
         made.close()
-        raise CotextError(
-            f"{where}: cannot listen there: {error.strerror or error}; choose another --port, or 0 for any "
-            "free port"
-        ) from None
+        reason = error.strerror or error
+        raise CotextError(f"{where}: cannot listen there: {reason}; choose another --port, or 0") from None
     return made
 
 

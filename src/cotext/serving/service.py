@@ -1,4 +1,4 @@
-"""The translation service that all dialects use."""
+"""The translation service that all APIs use."""
 
 import asyncio
 import hashlib
@@ -19,17 +19,16 @@ from cotext.runtime.errors import CotextError, is_out_of_memory
 from cotext.serving.answers import Listener, PendingRequest, RequestCache, SourceSentence, TextAnswer
 from cotext.serving.errors import RequestError, stopping, without_paths
 from cotext.serving.glossary_store import GlossaryStore
-from cotext.serving.jobs import Jobs
-from cotext.serving.record import Client, note_system, note_translated
+from cotext.serving.jobs.queue import Jobs
+from cotext.serving.record import CURRENT, note_translated
 from cotext.serving.session_memory import Sessions
 from cotext.serving.settings import ServerSettings
-from cotext.serving.sharing import CancelledError, SharedSystem, Work
+from cotext.serving.sharing.shared_system import SharedSystem
+from cotext.serving.sharing.turns import CancelledError, Work
 from cotext.serving.systems import System, Systems
 from cotext.translation.document_state import WindowLog
 from cotext.translation.translator import alternatives
 from cotext.translation.wishes import Wishes
-
-__all__ = ["Client", "Listener", "Service", "SourceSentence", "TextAnswer", "TextRequest"]
 
 T = TypeVar("T")
 RETRY_SECONDS: Final = 10.0
@@ -63,7 +62,7 @@ class Service:
         self.glossaries = GlossaryStore(settings.state)
         self._shared = {system.name: SharedSystem(system, settings.batch_tokens) for system in systems}
         self.jobs = Jobs(systems, self._shared, settings)
-        self._requests = RequestCache(settings.max_waiting, settings.max_waiting_of_client)
+        self._requests = RequestCache(settings.max_waiting)
         # Each request waits in a thread; other handlers use threads, too.
         self._threads = ThreadPoolExecutor(2 * settings.max_waiting, thread_name_prefix="request")
         self.is_stopping = False
@@ -93,7 +92,7 @@ class Service:
         return self._shared[system.name]
 
     async def translate(
-        self, request: TextRequest, client: Client, listener: Listener | None = None
+        self, request: TextRequest, client: str, listener: Listener | None = None
     ) -> TextAnswer:
         """Translate; equal requests of a client are computed once, and answers are cached for a while.
 
@@ -105,7 +104,7 @@ class Service:
         """
         if self.is_stopping:
             raise stopping()
-        note_system(request.system.name)
+        CURRENT.get().system = request.system.name
         if [*map(len, request.documents)] == [1] and len(request.documents[0][0].text) <= IN_LOOP_CHARACTERS:
             key = _key(request, client)
         else:  # in a thread, because a text may have a hundred thousand blocks
@@ -115,7 +114,7 @@ class Service:
             return await self.in_thread(partial(self._translate, request, pending), pending.work)
 
         async with self.in_time():
-            return await self._requests.answer(key, client.name, compute, listener)
+            return await self._requests.answer(key, client, compute, listener)
 
     @asynccontextmanager
     async def in_time(self) -> AsyncIterator[None]:
@@ -147,9 +146,7 @@ class Service:
         except (MemoryError, RuntimeError) as error:
             if not is_out_of_memory(error):
                 raise
-            raise RequestError(
-                413, "a sentence needs more memory than is available; send shorter sentences"
-            ) from None
+            raise RequestError(413, "a sentence needs more memory than is available; shorten it") from None
 
     def _translate(self, request: TextRequest, pending: PendingRequest) -> TextAnswer:
         work, shared = pending.work, self.shared(request.system)
@@ -160,12 +157,12 @@ class Service:
         texts = BlockDocuments(opened, contents, splitter, request.wishes, alone, request.given)
         self.check_sentences(sum(len(document.sentences) for document in texts.documents))
         texts.check()
-        pending.events.start([SourceSentence(*sentence) for sentence in texts.sentences])
+        pending.events.publish([SourceSentence(*sentence) for sentence in texts.sentences])
 
         def on_sentence(index: int, sentence: int, target: str) -> None:
             fixed = taken.get(index, {}).get(sentence)
             text = texts.written(index, sentence, target) if fixed is None else fixed
-            pending.events.on_sentence(texts.numbers[index], sentence, text)
+            pending.events.publish((texts.numbers[index], sentence, text))
 
         indices = range(len(texts.documents))
         guide, taken = texts.guide(indices), texts.taken(indices)
@@ -182,25 +179,15 @@ class Service:
 
     def check_sentences(self, sentences: int) -> None:
         """Raise RequestError 413 if a request has too many sentences."""
-        if sentences > self.settings.max_sentences:
-            raise RequestError(
-                413,
-                f"the request has {sentences:,} sentences, but at most {self.settings.max_sentences:,} are "
-                "allowed; send them in several requests, or as a file",
-            )
+        if sentences > (most := self.settings.max_sentences):
+            message = f"{sentences:,} sentences, but at most {most:,} are allowed"
+            raise RequestError(413, f"{message}; send several requests, or a file")
 
 
-def _key(request: TextRequest, client: Client) -> str:
+def _key(request: TextRequest, client: str) -> str:
     """Return a key that is equal only for equal requests of one client; unique for requests with a log."""
     unique = None if request.log is None else next(_NUMBERS)
     given = sorted((document, sorted(fixed.items())) for document, fixed in request.given.items())
-    parts = (
-        client.name,
-        request.system.name,
-        request.documents,
-        request.wishes.settings,
-        given,
-        request.alternatives,
-        unique,
-    )
+    texts = (request.documents, given, request.wishes.settings, request.alternatives)
+    parts = (client, request.system.name, texts, unique)
     return hashlib.sha256(repr(parts).encode("utf-8", "surrogatepass")).hexdigest()

@@ -30,14 +30,13 @@ from cotext.files.translate_blocks import BlockDocuments, PairedSentence
 from cotext.runtime.errors import CotextError
 from cotext.serving.answers import TextAnswer
 from cotext.serving.errors import RequestError
-from cotext.serving.service import Client, Service, TextRequest
+from cotext.serving.requests import whole_number
+from cotext.serving.service import Service, TextRequest
 from cotext.serving.session_memory import KEPT_SEGMENTS, Context, Segment, SessionMemory, Spoken
-from cotext.serving.systems import System
 from cotext.translation.document_state import FoundWindow, SentenceHypothesis
 
 IN_SESSION: Final = "/session/{session}"
 CONTEXT_SENTENCES: Final = 16  # number of context sentences for systems without a window
-LAST_SEGMENT: Final = 10**9
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +69,7 @@ class _Replay:
 
 
 async def translate(
-    service: Service, request: TextRequest, client: Client, place: SessionPlace | None
+    service: Service, request: TextRequest, client: str, place: SessionPlace | None
 ) -> TextAnswer:
     """Translate the documents of a request; in a session, one after the other as segments.
 
@@ -84,14 +83,10 @@ async def translate(
     if place is None:
         return await service.translate(request, client)
     if len(request.documents) > KEPT_SEGMENTS:
-        raise RequestError(
-            413, f"a request in a session may have at most {KEPT_SEGMENTS} texts; send several requests"
-        )
+        raise RequestError(413, f"more than {KEPT_SEGMENTS} texts in a session; send several requests")
     if len(place.confirmed) > len(request.documents):
-        raise RequestError(
-            400, "confirmed: more translations than texts; send one translation, or null, for each text"
-        )
-    memory = service.sessions.of(client.name, place.name, request.system.name)
+        raise RequestError(400, "confirmed: more translations than texts; send one, or null, for each")
+    memory = service.sessions.of(client, place.name, request.system.name)
     documents: list[list[Block]] = []
     pairs: list[PairedSentence] = []
     confirmed = [*place.confirmed, *[None] * len(request.documents)]
@@ -108,7 +103,7 @@ async def translate(
 class _InSession:
     """The translation of one segment in a session."""
 
-    def __init__(self, service: Service, request: TextRequest, client: Client, memory: SessionMemory) -> None:
+    def __init__(self, service: Service, request: TextRequest, client: str, memory: SessionMemory) -> None:
         self._service, self._request, self._client, self._memory = service, request, client, memory
         [blocks] = request.documents
         # Without `place`, which differs between requests: stored blocks are compared with new ones.
@@ -128,7 +123,9 @@ class _InSession:
             kept = Segment(self._blocks, number, self._confirmed(confirmed), answer, confirmed=confirmed)
             memory.keep(at, kept, replaced=segment is not None)
             return answer
-        context = memory.before(at, _context_sentences(self._request.system))
+        view = self._request.system.opened.config.view
+        sentences_before = {"sentence": 0, "window": view.before}.get(view.kind, CONTEXT_SENTENCES)
+        context = memory.before(at, sentences_before)
         after = (context, self._request.wishes.settings)
         if segment is not None and same and segment.after == after:
             return segment.answer
@@ -146,7 +143,10 @@ class _InSession:
     async def _translated(self, context: Context) -> tuple[TextAnswer, list[Spoken]]:
         """Translate the segment in a context; also return its sentences."""
         before, system = context.sentences, self._request.system
-        exact = _searches_each_alone(system) and all(spoken.exact for spoken in before)
+        plan = system.opened.translator.plan
+        whole = system.opened.config.view.kind == "document" and plan.searched_view is plan.view
+        # Whether no translation depends on following sentences, and all known windows are those of a search.
+        exact = plan.group_windows == 1 and not whole and all(spoken.exact for spoken in before)
         [blocks] = self._request.documents
         log = _Replay(before if exact else ())
         # With a first pass, its translations are the context, not the known windows. So that confirmed
@@ -176,9 +176,8 @@ class _InSession:
         If source and translation have the same number of sentences, these are paired. Otherwise the segment
         is one sentence of context; if it is too long, it is not used as context.
         """
-        opened, request = self._request.system.opened, self._request
-        splitting = Splitting()
-        source_splitter = splitting.splitter(opened.languages.source)
+        opened, splitting = self._request.system.opened, Splitting()
+        translator, source_splitter = opened.translator, splitting.splitter(opened.languages.source)
         blocks_to_translate = [block for block in self._blocks if block.translate]
         documents = BlockDocuments(opened, Contents([blocks_to_translate]), source_splitter).documents
         sources = [sentence for document in documents for sentence in document.sentences]
@@ -187,45 +186,26 @@ class _InSession:
             targets = splitting.splitter(opened.languages.target).sentences(text)
         if len(sources) != len(targets):
             sources, targets = [" ".join(sources)], [text.strip()]
+        tokens = [tuple(translator.tokenizer.encode(target, side="target")) for target in targets]
+        most = translator.config.decode.max_source_tokens
+        try:
+            translator.check([Document("", (source,)) for source in sources])
+        except CotextError:
+            return Context()
+        if not all(0 < len(each) <= most for each in tokens):
+            return Context()
         blocks = tuple(Block((source,), split=False, translate=False) for source in sources)
-        spoken = tuple(_as_if_found(request.system, i, target) for i, target in enumerate(targets))
-        within = all(map(_may_be_read, [request.system] * len(sources), sources, spoken))
-        return Context(blocks, spoken) if within else Context()
+        spoken = [
+            Spoken(i, SentenceHypothesis(ids, target, labels=len(ids) + 1), exact=True, confirmed=True)
+            for i, (ids, target) in enumerate(zip(tokens, targets, strict=True))
+        ]
+        return Context(blocks, tuple(spoken))
 
 
 def _spoken(pair: PairedSentence, window: FoundWindow | None) -> Spoken:
     if window is not None and len(window.sentences) == 1:
         return Spoken(pair.block, window.sentences[0], exact=True)
     return Spoken(pair.block, SentenceHypothesis((), pair.target), exact=False)
-
-
-def _as_if_found(system: System, block: int, text: str) -> Spoken:
-    tokens = tuple(system.opened.translator.tokenizer.encode(text, side="target"))
-    return Spoken(block, SentenceHypothesis(tokens, text, labels=len(tokens) + 1), True, confirmed=True)
-
-
-def _may_be_read(system: System, source: str, spoken: Spoken) -> bool:
-    """Return whether a sentence can be translated, and neither side is too long."""
-    translator = system.opened.translator
-    try:
-        translator.check([Document("", (source,))])
-    except CotextError:
-        return False
-    return 0 < len(spoken.hypothesis.tokens) <= translator.config.decode.max_source_tokens
-
-
-def _searches_each_alone(system: System) -> bool:
-    """Return whether the translation of a sentence does not depend on following sentences."""
-    plan = system.opened.translator.plan
-    whole = system.opened.config.view.kind == "document" and plan.searched_view is plan.view
-    return plan.group_windows == 1 and not whole
-
-
-def _context_sentences(system: System) -> int:
-    view = system.opened.config.view
-    if view.kind == "sentence":
-        return 0
-    return view.before if view.kind == "window" else CONTEXT_SENTENCES
 
 
 def _written(blocks: Sequence[Block], text: str) -> list[Block]:
@@ -270,19 +250,10 @@ def session_place(request: Request, named: Mapping[str, object]) -> SessionPlace
     if not isinstance(name, str) or not 0 < len(name) <= 200 or not name.isprintable():
         raise RequestError(400, "session: give a name of 1 to 200 printable characters")
     number, confirmed = named.get("segment", headers.get("x-cotext-segment")), named.get("confirmed")
-    if number is not None:
-        digits = str(number)
-        if isinstance(number, bool) or not digits.isascii() or not digits.isdigit() or len(digits) > 9:
-            raise RequestError(
-                400,
-                f"segment: give the number of the segment in the document, from 0 to {LAST_SEGMENT - 1:,}",
-            )
-        number = int(digits)
+    number = None if number is None else whole_number(number, "segment")
     texts: list[str | None] = []
     for text in confirmed if isinstance(confirmed, list) else [confirmed]:
         if text is not None and not isinstance(text, str):
-            raise RequestError(
-                400, "confirmed: give the translation as a string, or a list of strings for several texts"
-            )
+            raise RequestError(400, "confirmed: give a string, or a list of strings for several texts")
         texts.append(text if text and text.strip() else None)  # forms send empty fields
     return SessionPlace(name, number, tuple(texts))

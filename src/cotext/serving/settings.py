@@ -1,25 +1,32 @@
 """Settings of a server."""
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
 from cotext.data.languages import Languages, language_code
-from cotext.runtime.errors import CotextError
+from cotext.runtime.errors import CotextError, shown
 from cotext.runtime.files import standard_folder
 from cotext.runtime.request import Request, option
 from cotext.translation.requests import Device
 
 BATCH_TOKENS: Final = 4096
 SHARES: Final = 8  # a client may use 1/SHARES of the space for files
+NAME: Final = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}"  # of systems and clients
+
+
+def check_name(name: str, owner: str) -> None:
+    """Raise CotextError if a name is invalid; `owner`: "client" or "system"."""
+    if not re.fullmatch(NAME, name):
+        raise CotextError(
+            f"{shown(name)} cannot be the name of a {owner}: use up to 64 letters, digits, dots, hyphens and "
+            "underscores, beginning with a letter or digit"
+        )
 
 
 class ServerSettings(Request):
-    """Limits and folders of a server; sizes in bytes, times in seconds.
-
-    `state`: folder of jobs and glossaries, which are kept when the server stops. `batch_tokens`: limit of a
-    batch, which bounds its duration. A client may use an eighth of `max_jobs_bytes`.
-    """
+    """Limits and folders of a server; sizes in bytes, times in seconds."""
 
     state: Path = option(
         "Folder for files and glossaries, which are kept when the server stops. Default: "
@@ -88,10 +95,6 @@ class ServerSettings(Request):
     def max_body_bytes(self) -> int:
         """Limit of a body without a file: JSON and forms use up to six bytes for one of text."""
         return 6 * self.max_text_bytes + 64 * 1024
-
-    @property
-    def max_fields(self) -> int:
-        return self.max_sentences + 100
 
 
 class ServeRequest(ServerSettings, Device):

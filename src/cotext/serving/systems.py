@@ -1,19 +1,16 @@
 """The systems of a server, and the choice of a system for a request."""
 
-import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
 
 from cotext.data.languages import Languages
 from cotext.interchange.engine_cache import open_to_translate
 from cotext.interchange.model_names import resolve_run
 from cotext.runtime.errors import CotextError, shown
 from cotext.serving.errors import RequestError
+from cotext.serving.settings import check_name
 from cotext.translation.open import OpenedRun
-
-_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,10 +19,10 @@ class System:
 
     name: str
     opened: OpenedRun
-    languages: Languages = field(init=False)
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "languages", self.opened.languages)
+    @property
+    def languages(self) -> Languages:
+        return self.opened.languages
 
 
 class Systems:
@@ -44,10 +41,8 @@ class Systems:
             if system.name in self._by_name:
                 raise CotextError(f"two systems are called {system.name!r}; rename one: NAME=FOLDER")
             if not str(system.languages):
-                raise CotextError(
-                    f"{system.opened.folder}: its languages are unknown; give them with --languages, such as "
-                    "--languages en-de"
-                )
+                message = "its languages are unknown; give them, such as --languages en-de"
+                raise CotextError(f"{system.opened.folder}: {message}")
             self._by_name[system.name] = system
 
     def __iter__(self) -> Iterator[System]:
@@ -70,9 +65,8 @@ class Systems:
         for side, code in (("target", target), ("source", source)):
             candidates = [s for s in candidates if code in (None, getattr(s.languages, side))]
             if not candidates:
-                raise RequestError(
-                    400, f"{side} language {shown(code)} is not supported; supported pairs are {pairs}"
-                )
+                message = f"{side} language {shown(code)} is not supported; supported pairs are {pairs}"
+                raise RequestError(400, message)
         return candidates
 
 
@@ -92,7 +86,10 @@ def open_systems(
     systems = []
     for name, folder in map(_named, runs):
         opened = open_to_translate(folder, device, {"nbest": 1}, threads=threads)
-        systems.append(System(name, _with_languages(opened, languages)))
+        if languages is not None and not str(opened.languages):
+            config = opened.loaded.config.model_copy(update={"languages": str(languages)})
+            opened = replace(opened, loaded=replace(opened.loaded, config=config))
+        systems.append(System(name, opened))
     return Systems(systems)
 
 
@@ -101,16 +98,5 @@ def _named(run: str | Path) -> tuple[str, Path]:
     if not equals or Path(run).exists():
         resolved = resolve_run(run)
         return resolved.resolve().name if resolved == Path(run) else str(run), resolved
-    if not _NAME.fullmatch(name):
-        raise CotextError(
-            f"{run}: {shown(name)} cannot be the name of a system: use up to 64 letters, digits, dots, "
-            "hyphens and underscores, beginning with a letter or digit"
-        )
+    check_name(name, "system")
     return name, resolve_run(folder)
-
-
-def _with_languages(opened: OpenedRun, languages: Languages | None) -> OpenedRun:
-    if languages is None or str(opened.languages):
-        return opened
-    config = opened.loaded.config.model_copy(update={"languages": str(languages)})
-    return replace(opened, loaded=replace(opened.loaded, config=config))

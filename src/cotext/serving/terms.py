@@ -37,17 +37,11 @@ def distinct(entries: Entries) -> Entries:
         source, target = source.strip(), target.strip()
         for term in (source, target):
             if not is_line(term):
-                raise RequestError(
-                    400,
-                    f"glossary entry {number}: {shown(term)} is not a valid term; give one line of text of"
-                    f" {MAX_TERM:,} characters at most",
-                )
+                text = f"{shown(term)} is not a valid term: one line, {MAX_TERM:,} characters at most"
+                raise RequestError(400, f"glossary entry {number}: {text}")
         if source in numbers:
-            raise RequestError(
-                400,
-                f"glossary entry {number} has the same source term as entry {numbers[source]}: "
-                f"{shown(source)}",
-            )
+            message = f"entry {number} has the same source term as entry {numbers[source]}"
+            raise RequestError(400, f"glossary {message}")
         numbers[source] = number
         stripped.append((source, target))
     return tuple(stripped)

@@ -15,7 +15,7 @@ from cotext.runtime.errors import CotextError
 from cotext.serving.errors import RequestError
 from cotext.serving.fragments import Fragment, PlainText, SplitSentences, TagHandling, fragment
 from cotext.serving.requests import IN_LOOP_BYTES, Fields, check_size, service_of, unless_gone
-from cotext.serving.service import Client, TextRequest
+from cotext.serving.service import TextRequest
 from cotext.serving.sessions import SessionPlace, refuse_confirmed_tags, session_place, translate
 from cotext.serving.systems import System
 from cotext.translation.wishes import Wishes
@@ -100,7 +100,7 @@ EXTENSION: Final = ("document", "system", "session", "segment", "confirmed")
 
 @dataclass(frozen=True, slots=True)
 class Extension:
-    """Extensions of a dialect: whether the texts are one document, the system, the position in a session."""
+    """Extensions of an API: whether the texts are one document, the system, the position in a session."""
 
     document: bool = False
     system: str | None = None
@@ -138,7 +138,7 @@ def code_of(text: str, message: str = "give a language code, such as en, de or z
         raise RequestError(400, message) from None
 
 
-async def translated(request: Request, client: Client, wanted: TranslationRequest) -> list[TranslatedText]:
+async def translated(request: Request, client: str, wanted: TranslationRequest) -> list[TranslatedText]:
     """Return the translations of texts, in order; the work is cancelled if the client disconnects.
 
     Raises:
@@ -151,7 +151,8 @@ async def translated(request: Request, client: Client, wanted: TranslationReques
     # Texts that take long are read and written in a thread: a text may have a hundred thousand blocks.
     in_loop = size <= IN_LOOP_BYTES and not wanted.detects and len(wanted.systems) == 1
     documents = _documents(wanted) if in_loop else await to_thread.run_sync(_documents, wanted)
-    context = _context(wanted.context)
+    preceding = PlainText(wanted.context, "1", "context").blocks if wanted.context.strip() else []
+    context = tuple(replace(block, translate=False) for block in preceding)  # before each document
 
     async def translated_blocks() -> dict[int, list[Sequence[Block]]]:
         """Return the translated blocks of each document, and its alternatives."""
@@ -198,9 +199,3 @@ def _documents(wanted: TranslationRequest) -> list[_Document]:
         _Document(part, by_source[language.language], language)
         for part, language in zip(parts, languages, strict=True)
     ]
-
-
-def _context(text: str) -> tuple[Block, ...]:
-    """Return the blocks of the context before each document."""
-    blocks = PlainText(text, "1", "context").blocks if text.strip() else []
-    return tuple(replace(block, translate=False) for block in blocks)

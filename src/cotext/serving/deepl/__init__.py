@@ -7,11 +7,7 @@ Unsupported options (formality, styles, instructions, translation memories, othe
 from starlette.routing import Route
 
 from cotext.serving.deepl import documents, glossaries
-from cotext.serving.deepl.translate import (
-    list_languages,
-    tell_usage,
-    translate,
-)
+from cotext.serving.deepl.translate import list_languages, tell_usage, translate
 from cotext.serving.sessions import also_in_sessions
 
 

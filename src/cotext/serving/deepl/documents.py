@@ -8,7 +8,6 @@ from anyio import to_thread
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from cotext.runtime.errors import shown
 from cotext.serving.deepl.translate import (
     fields_and_client,
     glossary_entries,
@@ -18,7 +17,7 @@ from cotext.serving.deepl.translate import (
 )
 from cotext.serving.errors import RequestError
 from cotext.serving.file_routes import file_answer, received_file
-from cotext.serving.jobs import JobOptions
+from cotext.serving.jobs.table import JobOptions
 from cotext.serving.requests import client_of, service_of
 
 UNNAMED: Final = "file"  # name that clients give to a file without a name
@@ -32,7 +31,9 @@ async def send(request: Request) -> Response:
         refuse_unsupported(fields, system)
         name = file.filename or ""
         name = fields.text("filename", name) if name in ("", UNNAMED) else name
-        _check_output(fields.text("output_format"), name)
+        output = fields.text("output_format").lower().removeprefix(".")
+        if output and Path(name).suffix.lower() != f".{output}":
+            raise RequestError(400, "Value for 'output_format' not supported: it has to be that of the input")
         options = JobOptions(await glossary_entries(request, fields, client, system))
         ticket = await to_thread.run_sync(
             service.jobs.submit, client, system, file.file, name or UNNAMED, options, reservation
@@ -67,13 +68,3 @@ async def fetch(request: Request) -> Response:
         raise RequestError(404, f"Document not found: it was not translated. {status.message}")
     delete = partial(jobs.delete, identity, client, key)
     return file_answer(*jobs.result(identity, client, key), on_end=delete)
-
-
-def _check_output(output_format: str, name: str) -> None:
-    """Raise RequestError if an output format is requested that is not the format of the file by its name."""
-    if output_format and Path(name).suffix.lower() != f".{output_format.lower().removeprefix('.')}":
-        raise RequestError(
-            400,
-            f"Value for 'output_format' not supported: {shown(output_format)}; the output has the format of "
-            f"the input",
-        )

@@ -8,7 +8,6 @@ from anyio import to_thread
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from cotext.runtime.errors import shown
 from cotext.serving.deepl.translate import fields_and_client, systems_for
 from cotext.serving.errors import RequestError
 from cotext.serving.glossary_store import StoredGlossary
@@ -23,14 +22,14 @@ async def create(request: Request) -> Response:
     fields, client = await fields_and_client(request)
     name, _ = fields.needed("name"), fields.needed("source_lang")
     languages, store = systems_for(request, fields)[0].languages, service_of(request).glossaries
-    made = await to_thread.run_sync(lambda: store.create(client.name, name, languages, _entries(fields)))
+    made = await to_thread.run_sync(lambda: store.create(client, name, languages, _entries(fields)))
     return JSONResponse(_described(made), 201)
 
 
 async def list_all(request: Request) -> Response:
     """`GET /v2/glossaries`."""
     _, client = await fields_and_client(request)
-    glossaries = service_of(request).glossaries.all_of(client.name)
+    glossaries = service_of(request).glossaries.all_of(client)
     return JSONResponse({"glossaries": [_described(glossary) for glossary in glossaries]})
 
 
@@ -46,7 +45,7 @@ async def list_pairs(request: Request) -> Response:
 async def get(request: Request) -> Response:
     """`GET /v2/glossaries/{id}`."""
     _, client = await fields_and_client(request)
-    glossary = service_of(request).glossaries.get(client.name, request.path_params["id"])
+    glossary = service_of(request).glossaries.get(client, request.path_params["id"])
     return JSONResponse(_described(glossary))
 
 
@@ -57,14 +56,14 @@ async def get_entries(request: Request) -> Response:
     if not any(kind in accepted for kind in (TSV, "text/*", "*/*")):
         raise RequestError(415, f"entries are available only as {TSV}")
     read = service_of(request).glossaries.entries
-    entries = await to_thread.run_sync(read, client.name, request.path_params["id"])
+    entries = await to_thread.run_sync(read, client, request.path_params["id"])
     return Response("\n".join(map("\t".join, entries)), media_type=TSV)
 
 
 async def delete(request: Request) -> Response:
     """`DELETE /v2/glossaries/{id}`."""
     _, client = await fields_and_client(request)
-    await to_thread.run_sync(service_of(request).glossaries.delete, client.name, request.path_params["id"])
+    await to_thread.run_sync(service_of(request).glossaries.delete, client, request.path_params["id"])
     return Response(status_code=204)
 
 
@@ -91,11 +90,8 @@ def _entries(fields: Fields) -> Entries:
             if not "".join(row).strip():
                 continue
             if len(row) < 2 or (kind == "tsv" and len(row) > 2):
-                raise RequestError(
-                    400,
-                    f"Parameter 'entries', line {rows.line_num}: {shown(' '.join(row))} is not a term and "
-                    f"its translation in {kind.upper()}",
-                )
+                message = f"line {rows.line_num} is not a term and its translation in {kind.upper()}"
+                raise RequestError(400, f"Parameter 'entries': {message}")
             entries.append((row[0], row[1]))
     except csv.Error as error:
         raise RequestError(400, f"Parameter 'entries' is not {kind.upper()}: {error}") from None

@@ -16,7 +16,6 @@ from cotext.data.languages import name_of
 from cotext.serving.errors import RequestError
 from cotext.serving.fragments import SplitSentences, TagHandling
 from cotext.serving.requests import Fields, client_of, read_fields, service_of
-from cotext.serving.service import Client
 from cotext.serving.systems import System
 from cotext.serving.terms import wishes_of
 from cotext.serving.translation import TranslationRequest, code_of, extension_of, translated
@@ -26,7 +25,7 @@ from cotext.serving.translation import TranslationRequest, code_of, extension_of
 _SCHEME = "deepl-auth-key "
 
 
-async def fields_and_client(request: Request) -> tuple[Fields, Client]:
+async def fields_and_client(request: Request) -> tuple[Fields, str]:
     fields = await read_fields(request)
     # Old clients send the key in a field.
     return fields, client_of(request, header_key(request) or fields.text("auth_key") or None)
@@ -63,23 +62,19 @@ def refuse_unsupported(fields: Fields, system: System) -> None:
     """Raise RequestError 400 if a request has an unsupported field, or the formality `more` or `less`."""
     for name in UNSUPPORTED:
         if name in fields:
-            raise RequestError(
-                400, f"Parameter '{name}' is not supported by this server; omit this parameter"
-            )
+            raise RequestError(400, f"Parameter '{name}' is not supported by this server")
     formality = fields.one_of("formality", FORMALITIES, "default")
     if formality in ("more", "less"):
         target = system.languages.target.upper()
-        raise RequestError(
-            400,
-            f"Target language {target} does not support formality; omit it, or use prefer_{formality}",
-        )
+        message = f"does not support formality; use prefer_{formality}"
+        raise RequestError(400, f"Target language {target} {message}")
 
 
 MAX_GLOSSARIES: Final = 5  # of a request
 
 
 async def glossary_entries(
-    request: Request, fields: Fields, client: Client, system: System
+    request: Request, fields: Fields, client: str, system: System
 ) -> tuple[tuple[str, str], ...]:
     """Return the entries of the glossaries in `glossary_id` and `glossary_ids`; the first with a term counts.
 
@@ -96,12 +91,9 @@ async def glossary_entries(
     store, languages = service_of(request).glossaries, system.languages
     entries: dict[str, str] = {}
     for identity in reversed(ids):
-        if store.get(client.name, identity).languages != languages:
-            raise RequestError(
-                400,
-                f"the languages of the glossary differ from the languages of the translation, {languages}",
-            )
-        entries |= await to_thread.run_sync(store.entries, client.name, identity)
+        if store.get(client, identity).languages != languages:
+            raise RequestError(400, f"the languages of the glossary are not {languages}")
+        entries |= await to_thread.run_sync(store.entries, client, identity)
     return tuple(entries.items())
 
 

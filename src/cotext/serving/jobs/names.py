@@ -16,17 +16,14 @@ _UNNAMED: Final = "file"
 def clean_name(name: str) -> str:
     """Return the last part of a path as a name that is valid on all systems; never empty, `.` or `..`."""
     last = re.split(r"[/\\]", unicodedata.normalize("NFC", name.encode("utf-8", "replace").decode()))[-1]
-    shown = "".join(" " if unicodedata.category(c) in ("Zl", "Zp") else c for c in last if _visible(c))
+    # Without control characters, among them those of the writing direction.
+    kinds = {c: unicodedata.category(c) for c in last}
+    shown = "".join(" " if kinds[c] in ("Zl", "Zp") else c for c in last if kinds[c][0] != "C")
     stem, suffix = _divided(_UNSAFE.sub("_", shown).strip(" ."))
     stem = stem[: MAX_CHARACTERS - len(suffix)]
     while len((stem + suffix).encode()) > MAX_BYTES:
         stem = stem[:-1]
     return f"{stem.strip()}{suffix}" if stem.strip() else f"{_UNNAMED}{suffix}"
-
-
-def _visible(character: str) -> bool:
-    """Return whether a character is not a control character (including controls of the writing direction)."""
-    return not unicodedata.category(character).startswith("C")
 
 
 def suffix_of(name: str) -> str:

@@ -31,9 +31,10 @@ from cotext.serving.jobs.table import (
 )
 from cotext.serving.jobs.translation import Running, check_source, translate_job
 from cotext.serving.keys import hashed
-from cotext.serving.record import Client, note_system
+from cotext.serving.record import CURRENT
 from cotext.serving.settings import ServerSettings
-from cotext.serving.sharing import CancelledError, SharedSystem, Work
+from cotext.serving.sharing.shared_system import SharedSystem
+from cotext.serving.sharing.turns import CancelledError, Work
 from cotext.serving.systems import System, Systems
 
 IDLE_SECONDS: Final = 30.0  # between checks for expired jobs
@@ -62,6 +63,7 @@ class Jobs:
         self._opened: JobTable | None = None
         self._threads: list[threading.Thread] = []
         self._running: dict[str, Running] = {}
+        self._turns: dict[str, int] = {}  # of the last started job of each client
         self._space = Space(settings.max_jobs_bytes)
         self._changed = threading.Condition()
         self._stopping = threading.Event()
@@ -107,22 +109,19 @@ class Jobs:
                 thread.join(max(deadline - time.monotonic(), 0.0))
             self._folder_lock.close()
 
-    def reserve(self, client: Client, size: int, name: str = "") -> str:
+    def reserve(self, client: str, size: int) -> str:
         """Reserve space for an upload until `release`, and return the name of the reservation.
 
-        `name`: an existing reservation, whose size is changed. Finished files are deleted later, in `submit`.
-
         Raises:
-            RequestError: 429, unfinished files use the share of the client; 503, there is no space. Then
-                nothing is changed.
+            RequestError: 429, the files of the client use its share; 503, there is no space.
         """
-        name, table = name or secrets.token_hex(16), self.table
+        name, size, table = secrets.token_hex(16), max(size, LEAST_BYTES), self.table
         with self._changed:
             for id in self._running:
                 self._measure(id)
-            self._leaving(client.name, size - self._space.of(name))
+            self._space.require(client, size)
             require_room(table.root, size)
-            self._space.put(name, client.name, size, arriving=True)
+            self._space.put(name, client, size)
         return name
 
     def release(self, reservation: str) -> None:
@@ -132,41 +131,44 @@ class Jobs:
 
     def submit(
         self,
-        client: Client,
+        client: str,
         system: System,
         file: BinaryIO,
         file_name: str,
         options: JobOptions,
         reservation: str = "",
     ) -> JobTicket:
-        """Submit a file, which is copied and synced to disk; its space replaces a reservation.
-
-        If needed, the oldest finished files of the client are deleted, but only for a valid file.
+        """Submit a file, which is copied and synced to disk.
 
         `file_name`: name of the file on the client. If the content fits several formats, its suffix decides.
+        `reservation`: of at least the size of the file, which ends.
 
         Raises:
             RequestError: 400, the format is unknown or terms are not supported; 413, the file is too large;
                 429 and 503, too many files wait, or there is no space.
         """
-        note_system(system.name)
+        CURRENT.get().system = system.name
         file.seek(0, os.SEEK_END)
         size = file.tell()
         file.seek(0)
         if size > self._settings.max_file_bytes:
             raise RequestError(413, f"a file may have {self._settings.max_file_bytes:,} bytes at most")
         self._check_waiting(client)
-        ticket = JobTicket(_generated(16), _generated(32))
+        ticket = JobTicket(secrets.token_hex(16).upper(), secrets.token_hex(32).upper())
         name, languages = clean_name(file_name), system.languages
         result = result_name(name, languages.source, languages.target)
         status = JobStatus(ticket.id, "queued", system.name, result, submitted=time.time())
-        row = Row(0, hashed(ticket.key), client.name, name, options, status)
-        reservation = self.reserve(client, max(size, LEAST_BYTES), reservation)
+        row = Row(0, hashed(ticket.key), client, name, options, status)
+        reservation = reservation or self.reserve(client, size)
         try:
             # The file first: a server that is killed in between finds a file without a job, and deletes it.
             options.wishes.check(system.opened.translator)
             check_source(self.table.store(row, file), name)
-            self._add(row, reservation)
+            with self._changed:
+                self.table.add(row)
+                self._space.put(row.id, client, max(size, LEAST_BYTES))
+                self._space.drop(reservation)
+                self._changed.notify()
         except BaseException as error:
             self.release(reservation)
             self.table.discard(row)
@@ -177,24 +179,22 @@ class Jobs:
             raise
         return ticket
 
-    def _check_waiting(self, client: Client) -> None:
+    def _check_waiting(self, client: str) -> None:
         waiting = self.table.unfinished()
-        count = sum(row.client == client.name for row in waiting)
+        count = sum(row.client == client for row in waiting)
         if count >= self._settings.max_waiting_of_client:
-            raise RequestError(
-                429, f"{count} of your files are waiting; wait until some are done", RETRY_SECONDS
-            )
+            raise RequestError(429, f"{count} of your files are waiting; send fewer at a time", RETRY_SECONDS)
         if len(waiting) >= self._settings.max_waiting:
             raise RequestError(503, "too many files are waiting; try again later", RETRY_SECONDS)
 
-    def status(self, id: str, client: Client, key: str | None = None) -> JobStatus:
+    def status(self, id: str, client: str, key: str | None = None) -> JobStatus:
         return self._status(self._row(id, client, key))
 
-    def of_client(self, client: Client) -> list[JobStatus]:
+    def of_client(self, client: str) -> list[JobStatus]:
         """Return the status of all jobs of a client, the newest first."""
-        return [self._status(row) for row in self.table.of_client(client.name)]
+        return [self._status(row) for row in self.table.of_client(client)]
 
-    def result(self, id: str, client: Client, key: str | None = None) -> tuple[Path, str]:
+    def result(self, id: str, client: str, key: str | None = None) -> tuple[Path, str]:
         """Return the translated file and its name; raise RequestError 409 if there is none."""
         row = self._row(id, client, key)
         if row.state != "done":
@@ -202,14 +202,14 @@ class Jobs:
             raise RequestError(409, f"this file {why}: {row.status.message or row.state}")
         return self.table.result(row), row.status.file_name
 
-    def delete(self, id: str, client: Client, key: str | None = None) -> None:
+    def delete(self, id: str, client: str, key: str | None = None) -> None:
         self._forget(self.table, [self._row(id, client, key)])
 
-    def _row(self, id: str, client: Client, key: str | None) -> Row:
+    def _row(self, id: str, client: str, key: str | None) -> Row:
         row = self.table.find(id)
         if (
             row is None
-            or row.client != client.name
+            or row.client != client
             or (key is not None and not hmac.compare_digest(row.key, hashed(key)))
         ):
             message = "there is no such file; files are deleted some time after their translation"
@@ -223,37 +223,6 @@ class Jobs:
         return row.status if running is None or row.status.finished else running.updated(row.status)
 
     # --- Space.
-
-    def _add(self, row: Row, reservation: str) -> None:
-        """Add a job in the space of a reservation; raise the errors of `reserve`.
-
-        Finished files are not deleted for other uploads of the client, which may still fail.
-        """
-        table, size = self.table, self._space.of(reservation)
-        with self._changed:
-            leaving = self._leaving(row.client, size - self._space.arriving(row.client))
-            table.add(row)
-            self._space.drop(reservation)
-            self._space.put(row.id, row.client, size)
-            self._forget(table, leaving)
-            self._changed.notify()
-
-    def _leaving(self, client: str, more: int) -> list[Row]:
-        """Return the oldest finished jobs of a client that must be deleted to free space for `more` bytes.
-
-        Raises:
-            RequestError: deleting all finished jobs would not be enough.
-        """
-        over, leaving = self._space.over(client, more), []
-        if over > 0:
-            finished = [row for row in self.table.of_client(client) if row.state in FINISHED]
-            for row in sorted(finished, key=lambda row: row.finished or 0.0):
-                if over > 0:
-                    leaving.append(row)
-                    over -= self._space.of(row.id)
-        if over > 0:
-            raise self._space.refusal(client, more)
-        return leaving
 
     def _measure(self, id: str) -> None:
         """Update the size of a job, unless it has been deleted."""
@@ -325,7 +294,7 @@ class Jobs:
             waiting = [row for row in table.unfinished() if row.id not in self._running]
             if waiting:
                 row = self._next(waiting)
-                if table.begin(row.id):
+                if table.begin(row):
                     self._running[row.id] = running = Running(Work(row.client, background=True))
                     return row, running
             else:
@@ -339,10 +308,10 @@ class Jobs:
         Among these clients, the one that has waited longest since its last turn comes first.
         """
         at_work = Counter(running.work.client for running in self._running.values())
-        turns = self.table.last_turns()
-        return min(
-            waiting, key=lambda r: (r.state == "queued", at_work[r.client], turns.get(r.client, 0), r.number)
-        )
+        turns = {row.client: self._turns.get(row.client, 0) for row in self.table.everything()}
+        row = min(waiting, key=lambda r: (r.state == "queued", at_work[r.client], turns[r.client], r.number))
+        self._turns = {**turns, row.client: 1 + max(turns.values())}
+        return row
 
     def _run(self, row: Row, running: Running) -> None:
         """Run a job and save its final state; delete the files of cancelled and deleted jobs."""
@@ -372,18 +341,10 @@ class Jobs:
     def _translated(self, row: Row, running: Running) -> list[str]:
         system = self._systems.get(row.status.system)
         if system is None:
-            raise CotextError(
-                f"{row.source_name}: the system {row.status.system!r} is no longer served; send the file "
-                f"again with one of these systems: {', '.join(self._systems)}"
-            )
+            message = f"the system {row.status.system!r} is no longer served"
+            raise CotextError(f"{row.source_name}: {message}; choose one of {', '.join(self._systems)}")
         if row.attempts >= MAX_ATTEMPTS:
-            raise CotextError(
-                f"{row.source_name}: the server stopped {MAX_ATTEMPTS} times while translating this file; "
-                "split the file and send its parts"
-            )
+            message = f"the server stopped {MAX_ATTEMPTS} times while translating this file; split it"
+            raise CotextError(f"{row.source_name}: {message}")
         on_read = partial(self.table.read, row.id)
         return translate_job(row, self.table, system, self._shared[system.name], running, on_read)
-
-
-def _generated(size: int) -> str:
-    return secrets.token_hex(size).upper()

@@ -23,9 +23,7 @@ def private(folder: Path) -> Path:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         folder.chmod(0o700)
     except OSError as error:
-        raise CotextError(
-            f"{folder}: cannot be used as the folder of a server: {error.strerror or error}"
-        ) from None
+        raise CotextError(f"{folder}: not a usable state folder: {error.strerror or error}") from None
     return folder
 
 
@@ -70,40 +68,26 @@ class Space:
 
     def __init__(self, most: int) -> None:
         self._most, self._share = most, most // SHARES
-        self._entries: dict[str, tuple[str, int, bool]] = {}
-        self._clients: Counter[str] = Counter()
+        self._entries: dict[str, tuple[str, int]] = {}
 
-    def put(self, name: str, client: str, size: int, arriving: bool = False) -> None:
-        """Set the size of a file; `arriving`: it is an upload, not a job."""
-        self.drop(name)
-        self._entries[name] = client, size, arriving
-        self._clients[client] += size
+    def put(self, name: str, client: str, size: int) -> None:
+        """Set the size of a file."""
+        self._entries[name] = client, size
 
     def drop(self, name: str) -> None:
-        client, size, _ = self._entries.pop(name, ("", 0, False))
-        self._clients[client] -= size
-        if not self._clients[client]:
-            del self._clients[client]
+        self._entries.pop(name, None)
 
     def of(self, name: str) -> int:
         """Return the size of a file; 0 if it is unknown."""
-        return self._entries.get(name, ("", 0, False))[1]
+        return self._entries.get(name, ("", 0))[1]
 
-    def arriving(self, client: str) -> int:
-        """Return the size of all uploads of a client."""
-        return sum(size for owner, size, arriving in self._entries.values() if arriving and owner == client)
-
-    def over(self, client: str, more: int) -> int:
-        """Return by how many bytes a limit is exceeded if the client stores `more` bytes.
-
-        The result is zero or negative if there is space.
-        """
-        excess = self._clients[client] + more - self._share
-        return max(excess, self._clients.total() + more - self._most)
-
-    def refusal(self, client: str, more: int) -> RequestError:
-        """Return the error for a client without space."""
-        if self._clients[client] + more > self._share:
+    def require(self, client: str, more: int) -> None:
+        """Raise RequestError 429 or 503 if there is no space for `more` bytes of a client."""
+        sizes: Counter[str] = Counter()
+        for owner, size in self._entries.values():
+            sizes[owner] += size
+        if sizes[client] + more > self._share:
             reason = f"your files use all of the {self._share:,} bytes allowed per client"
-            return RequestError(429, f"{reason}; wait until some are done, or delete some", RETRY_SECONDS)
-        return RequestError(503, "the server has no room for more files; try again later", RETRY_SECONDS)
+            raise RequestError(429, f"{reason}; delete some, or wait until they are deleted", RETRY_SECONDS)
+        if sizes.total() + more > self._most:
+            raise RequestError(503, "the server has no room for more files; try again later", RETRY_SECONDS)

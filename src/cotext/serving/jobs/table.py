@@ -27,10 +27,7 @@ FINISHED: Final[frozenset[State]] = frozenset({"done", "error"})
 
 @dataclass(frozen=True, slots=True)
 class JobOptions:
-    """Options of a translation.
-
-    `glossary_entries`: terms with translations; several translations of one term are alternatives.
-    """
+    """Terms with their translations; several translations of one term are alternatives."""
 
     glossary_entries: tuple[tuple[str, str], ...] = ()
 
@@ -79,8 +76,8 @@ class JobStatus:
 class Row:
     """The record of a job.
 
-    `number`: position in the order of submission. `key`: SHA-256 of the key of the job. `turn`: position in
-    the order of starts; 0: not started. `attempts`: number of starts without a final state.
+    `number`: position in the order of submission. `key`: SHA-256 of the key of the job. `attempts`: number
+    of starts without a final state.
     """
 
     number: int
@@ -89,7 +86,6 @@ class Row:
     source_name: str
     options: JobOptions
     status: JobStatus
-    turn: int = 0
     attempts: int = 0
     finished: float | None = None
     version: int = VERSION
@@ -192,20 +188,9 @@ class JobTable:
         """Return the waiting and running jobs, the oldest first."""
         return [row for row in self.everything() if row.state not in FINISHED]
 
-    def last_turns(self) -> dict[str, int]:
-        """Return the turn of the last started job of each client."""
-        turns: dict[str, int] = {}
-        for row in self.everything():
-            turns[row.client] = max(row.turn, turns.get(row.client, 0))
-        return turns
-
-    def begin(self, id: str) -> bool:
-        """Mark a job as running; return False if it has been deleted."""
-        with self._lock:  # turns must be unique
-            turn = 1 + max(self.last_turns().values(), default=0)
-            row = self._rows.get(id)
-            attempts = 0 if row is None else row.attempts + 1
-            return self._change(id, {"state": "translating"}, turn=turn, attempts=attempts)
+    def begin(self, row: Row) -> bool:
+        """Mark a waiting job as running; return False if it has been deleted."""
+        return self._change(row.id, {"state": "translating"}, attempts=row.attempts + 1)
 
     def put_back(self, id: str) -> None:
         """Reset the attempts of a job that a regular stop of the server interrupts."""
@@ -246,12 +231,9 @@ def _read(path: Path) -> Row:
         row = _KEPT.validate_json(path.read_bytes())
     except (OSError, ValidationError) as error:
         reason = str(error).partition("\n")[0]
-        raise CotextError(
-            f"{path}: not a valid record of a job: {reason}; delete its folder, or choose another --state"
-        ) from None
+        message = f"not a valid record of a job: {reason}"
+        raise CotextError(f"{path}: {message}; delete its folder, or choose another --state") from None
     if row.version != VERSION:
-        raise CotextError(
-            f"{path}: has version {row.version}, but this server reads version {VERSION}; serve it "
-            "with the version of Cotext that wrote it, or choose another --state"
-        )
+        message = f"has version {row.version}, but this server reads version {VERSION}"
+        raise CotextError(f"{path}: {message}; use the Cotext that wrote it, or another --state")
     return row

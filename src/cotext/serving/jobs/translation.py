@@ -17,7 +17,8 @@ from cotext.runtime.errors import CotextError
 from cotext.runtime.jobs.engine import run
 from cotext.serving.errors import without_paths
 from cotext.serving.jobs.table import JobStatus, JobTable, Row
-from cotext.serving.sharing import SharedSystem, Work
+from cotext.serving.sharing.shared_system import SharedSystem
+from cotext.serving.sharing.turns import Work
 from cotext.serving.systems import System
 from cotext.translation.faults import faults_in_words, shown_places
 from cotext.translation.file_report import FileReport

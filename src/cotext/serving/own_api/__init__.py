@@ -2,7 +2,6 @@
 
 import asyncio
 import time
-from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -14,15 +13,15 @@ from starlette.routing import Route
 from cotext.data.languages import name_of
 from cotext.files.table import file_suffixes
 from cotext.models.run_folder import noted_data
-from cotext.serving.answers import Listener, SourceSentence, TextAnswer
+from cotext.serving import answers
 from cotext.serving.errors import RequestError
 from cotext.serving.event_stream import Event, Events, EventStream
 from cotext.serving.fragments import PlainText
 from cotext.serving.keys import Admission
 from cotext.serving.own_api.explanations import Explanations, Question, unexplained
 from cotext.serving.requests import Body, asking, body_of, check_size, service_of, unless_gone
-from cotext.serving.service import Client, Service, TextRequest
-from cotext.serving.sharing import Work
+from cotext.serving.service import Service, TextRequest
+from cotext.serving.sharing.turns import Work
 from cotext.serving.systems import System
 from cotext.serving.terms import distinct, wishes_of
 from cotext.translation.confidence import least_sure
@@ -129,31 +128,31 @@ class TranslateBody(Body):
     glossary: tuple[tuple[StrictStr, StrictStr], ...] = ()
 
 
-async def events_of(service: Service, system: System, body: TranslateBody, client: Client) -> Events:
+async def events_of(service: Service, system: System, body: TranslateBody, client: str) -> Events:
     """Yield the events `start`, `sentence` (for each translated one) and `done`; closing cancels the work.
 
     Raises:
         RequestError: before the first event: the errors of `Service.translate`; 400, a term is invalid.
     """
     begun = time.monotonic()
-    lines = await service.in_thread(partial(PlainText, body.text, "1", ""), Work(client.name))
+    lines = await service.in_thread(partial(PlainText, body.text, "1", ""), Work(client))
     wishes = wishes_of(distinct(body.glossary))
     request = TextRequest(system, (tuple(lines.blocks),), wishes)
     # Bounded by the number of sentences.
     queue: asyncio.Queue[Event | None] = asyncio.Queue()
 
-    def on_start(sentences: Sequence[SourceSentence]) -> None:
-        described = [
-            {"number": s.number, "paragraph": s.block, "source": s.text, "before": s.before}
-            for s in sentences
+    def on_event(event: answers.Event) -> None:
+        if isinstance(event, tuple):
+            _, number, target = event
+            queue.put_nowait(Event("sentence", {"number": number, "target": target}))
+            return
+        sentences = [
+            {"number": s.number, "paragraph": s.block, "source": s.text, "before": s.before} for s in event
         ]
-        start = {"system": system.name, "paragraphs": len(lines.blocks), "sentences": described}
+        start = {"system": system.name, "paragraphs": len(lines.blocks), "sentences": sentences}
         queue.put_nowait(Event("start", start))
 
-    def on_sentence(document: int, number: int, target: str) -> None:
-        queue.put_nowait(Event("sentence", {"number": number, "target": target}))
-
-    task = asyncio.ensure_future(service.translate(request, client, Listener(on_start, on_sentence)))
+    task = asyncio.ensure_future(service.translate(request, client, on_event))
     task.add_done_callback(lambda _: queue.put_nowait(None))
     try:
         while (event := await queue.get()) is not None:
@@ -167,7 +166,7 @@ async def events_of(service: Service, system: System, body: TranslateBody, clien
         await asyncio.gather(task, return_exceptions=True)
 
 
-def _done(answer: TextAnswer, signature: str) -> dict[str, Any]:
+def _done(answer: answers.TextAnswer, signature: str) -> dict[str, Any]:
     """Return the content of the event `done`."""
     sure = [pair.confidence for pair in answer.pairs]
     sentences = [

@@ -24,10 +24,10 @@ from cotext.evaluation.studies.context.context_use import (
 from cotext.evaluation.studies.context.page import STRONG_NATS
 from cotext.runtime.errors import CotextError
 from cotext.serving.errors import RequestError
-from cotext.serving.record import note_system
+from cotext.serving.record import CURRENT
 from cotext.serving.requests import Body
-from cotext.serving.service import Client, Service
-from cotext.serving.sharing import Work
+from cotext.serving.service import Service
+from cotext.serving.sharing.turns import Work
 from cotext.serving.systems import System
 
 STEP_CHARACTERS: Final = 8_000  # scored at once, while other requests wait for the model
@@ -78,7 +78,7 @@ class Explanations:
         self._known: OrderedDict[tuple[str, str, str, int], _Found] = OrderedDict()
 
     async def answer(
-        self, service: Service, system: System, question: Question, client: Client
+        self, service: Service, system: System, question: Question, client: str
     ) -> dict[str, Any]:
         """Return the word, all words of its sentence, and the influence of each context sentence in nats.
 
@@ -86,13 +86,13 @@ class Explanations:
             RequestError: 400, the system has no context or no word probabilities, or there is no word; 503,
                 the computation takes too long.
         """
-        note_system(system.name)
+        CURRENT.get().system = system.name
         question.check()
         if refusal := unexplained(system):
             raise RequestError(400, refusal)
         text = repr((question.sources, question.targets)).encode("utf-8", "surrogatepass")
-        key = (client.name, system.name, hashlib.sha256(text).hexdigest(), question.sentence)
-        work = Work(client.name)
+        key = (client, system.name, hashlib.sha256(text).hexdigest(), question.sentence)
+        work = Work(client)
         async with service.in_time():
             scored = self._known.pop(key, None)
             if scored is None:
@@ -144,18 +144,13 @@ def _score(service: Service, system: System, work: Work, found: Sequence[Excerpt
     """Return the log-probabilities of tokens, scored a few excerpts at a time."""
     shared = service.shared(system)
     scores: list[tuple[float, ...]] = []
-    while len(scores) < len(found):
-        step = _step(found[len(scores) :])
+    while rest := found[len(scores) :]:
+        # At least one excerpt, and several of at most STEP_CHARACTERS.
+        characters = accumulate(sum(map(len, (*e.document.source, *e.document.target))) for e in rest)
+        fitting = sum(1 for _ in takewhile(lambda count: count <= STEP_CHARACTERS, characters))
         with shared.exclusively(work):
-            scores += score_excerpts(system.opened.translator, step)
+            scores += score_excerpts(system.opened.translator, rest[: max(1, fitting)])
     return scores
-
-
-def _step(found: Sequence[Excerpt]) -> Sequence[Excerpt]:
-    """Return the first excerpts, with at most STEP_CHARACTERS if there are several."""
-    characters = accumulate(sum(map(len, (*e.document.source, *e.document.target))) for e in found)
-    fitting = takewhile(lambda count: count <= STEP_CHARACTERS, characters)
-    return found[: max(1, sum(1 for _ in fitting))]
 
 
 def _translated_without(service: Service, system: System, found: _Found, number: int, work: Work) -> str:
@@ -185,14 +180,6 @@ def _in_place(first: int, target: str, other: str) -> str | None:
     return None
 
 
-def _reads_source_alone(system: System) -> bool:
-    """Return whether the target side of sentences is not used as context."""
-    plan = system.opened.translator.plan
-    view = plan.config.view
-    source_windows = view.kind == "window" and view.target_before == 0
-    return source_windows or view.kind == "cumulative" or plan.kind.path is not None
-
-
 def _described(system: System, question: Question, found: _Found) -> dict[str, Any]:
     """Return the response for one word."""
     word = _clicked(question, found.words)
@@ -200,20 +187,23 @@ def _described(system: System, question: Question, found: _Found) -> dict[str, A
     def place(of: TokenWord) -> dict[str, Any]:
         return {"text": of.text, "first": of.start, "stop": of.stop}
 
-    side = "source" if _reads_source_alone(system) else "both"
-    contexts = []
-    for influence in found.influences.influences:
-        contribution = round(word.total(influence.tokens), 4) + 0.0
-        contexts.append(
-            {
-                "number": influence.number,
-                "side": side,
-                "text": question.sources[influence.number],
-                "change": contribution,
-                "meant": abs(contribution) >= STRONG_NATS,
-            }
-        )
-    most = max(found.influences.influences, key=lambda one: word.total(one.tokens), default=None)
+    plan = system.opened.translator.plan
+    view = plan.config.view
+    source_windows = view.kind == "window" and view.target_before == 0
+    source_only = source_windows or view.kind == "cumulative" or plan.kind.path is not None
+    side = "source" if source_only else "both"
+    changes = {one.number: round(word.total(one.tokens), 4) + 0.0 for one in found.influences.influences}
+    contexts = [
+        {
+            "number": number,
+            "side": side,
+            "text": question.sources[number],
+            "change": change,
+            "meant": abs(change) >= STRONG_NATS,
+        }
+        for number, change in changes.items()
+    ]
+    most = max(changes, key=lambda number: changes[number], default=None)
     return {
         "word": place(word),
         "words": [
@@ -221,7 +211,7 @@ def _described(system: System, question: Question, found: _Found) -> dict[str, A
             for other in found.words
         ],
         "contexts": contexts,
-        "decisive": most.number if most and word.total(most.tokens) >= STRONG_NATS else None,
+        "decisive": most if most is not None and changes[most] >= STRONG_NATS else None,
         "alternative": None,
         "signature": system.opened.signature,
     }

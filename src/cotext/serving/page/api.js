@@ -79,33 +79,22 @@ export const result = async (id) => (await ask(`files/${encodeURIComponent(id)}/
 /** Cancels and deletes a file. */
 export const forget = (id) => ask(`files/${encodeURIComponent(id)}`, { method: "DELETE" });
 
-/** Yields the server-sent events of a byte stream, without comments. */
-export async function* events(stream) {
+// Yields the server-sent events of a byte stream, without comments; the server writes each in two lines.
+async function* events(stream) {
   const reader = stream.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "";
   try {
     for (;;) {
       const { value, done } = await reader.read();
-      rest += value ?? "";
-      const blocks = rest.split(/\r?\n\r?\n/);
+      if (done) return;
+      const blocks = (rest + value).split("\n\n");
       rest = blocks.pop();
       for (const block of blocks) {
-        const read = eventOf(block);
-        if (read) yield read;
+        const found = /^event: (.*)\ndata: (.*)$/.exec(block);
+        if (found) yield { event: found[1], data: JSON.parse(found[2]) };
       }
-      if (done) return;
     }
   } finally {
     reader.cancel().catch(() => {});
   }
-}
-
-function eventOf(block) {
-  let event = "message";
-  const data = [];
-  for (const line of block.split(/\r?\n/)) {
-    if (line.startsWith("event:")) event = line.slice(6).trim();
-    else if (line.startsWith("data:")) data.push(line.slice(5).replace(/^ /, ""));
-  }
-  return data.length ? { event, data: JSON.parse(data.join("\n")) } : null;
 }

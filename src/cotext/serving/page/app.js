@@ -40,8 +40,6 @@ const named = (name) => about.systems.find((each) => each.name === name);
 const system = () => named(byId("system").value);
 const beside = () => named(byId("beside").value) ?? null;
 
-// --------------------------------------------------------------------------------------- server and systems
-
 async function begin() {
   showError("page-error", "");
   try {
@@ -101,8 +99,6 @@ function askForKey(error) {
   byId("key").focus();
 }
 
-// ------------------------------------------------------------------------------------------------- translating
-
 function start() {
   const text = byId("source").value;
   const wrong = text.trim() ? "" : "There is nothing to translate yet: type or paste a text, or try the example.";
@@ -137,8 +133,6 @@ function tryExample() {
   }
   start();
 }
-
-// ------------------------------------------------------------------------------------------------ parts, events
 
 function go() {
   if (!about) return;

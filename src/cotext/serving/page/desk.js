@@ -65,43 +65,37 @@ const listener = {
 
 // The sentences of a document are known; with two systems, both must know them.
 function started() {
-  if (translations.some((each) => !each.sources.length) || differentSentences()) return;
+  if (translations.some((each) => !each.sentences.length)) return;
+  const [first, ...others] = translations.map((each) => each.sentences.map((s) => s.source).join("\n"));
+  if (others.some((each) => each !== first)) {
+    showError("result-error", "These two systems divide this text into different sentences and cannot stand side by side: choose one.");
+    stop();
+    return;
+  }
   if (reading.translations !== translations || !reading.place.hasChildNodes()) reading.show(translations);
   else reading.refresh();
   progress();
 }
 
-function differentSentences() {
-  const [first, ...others] = translations.map((each) => each.sources.map((s) => s.source).join("\n"));
-  if (others.every((each) => each === first)) return false;
-  showError("result-error", "These two systems divide this text into different sentences and cannot stand side by side: choose one.");
-  stop();
-  return true;
-}
-
 // Run a translation, and show the result.
 async function follow(translation) {
   showError("result-error", "");
-  let complete = false;
-  try {
-    const going = translation.start();
-    progress();
-    complete = await going;
-    if (!translations.includes(translation)) return;
-  } catch (error) {
-    if (!translations.includes(translation)) return;
-    failed(translation, error);
-  }
+  let error = null;
+  const ended = translation.start().catch((reason) => (error = reason));
+  progress();
+  await ended;
+  if (!translations.includes(translation)) return;
+  if (error) failed(translation, error);
   if (reading.translations === translations) reading.refresh();
   progress();
-  finished(complete);
+  finished();
 }
 
 // If one of two systems fails, the other one is shown; without any sentence, return to the source text.
 function failed(translation, error) {
   const alone = translations.length === 1;
   const message = alone ? error.message : `${translation.system.name}: ${error.message}`;
-  if (translation.sources.length) showError("result-error", message);
+  if (translation.sentences.length) showError("result-error", message);
   else if (alone) {
     changeText();
     showError("text-error", message);
@@ -113,38 +107,28 @@ function failed(translation, error) {
   askForKey(error);
 }
 
-function finished(complete) {
+// Nothing is being translated any more: write the line above the rows, and the legend.
+function finished() {
   if (running()) return;
-  const [first] = translations;
-  const count = first.sentences.length;
-  if (!complete) say("Stopped.");
-  else say(`Translated ${counted(count, "sentence")}.`);
-  summary();
-}
-
-// The line above the rows, after a translation has ended.
-function summary() {
-  const each = translations[0];
-  const missing = translations.some((one) => !one.sentences.length || one.sentences.some((s) => s.target === null));
+  const [first, other] = translations;
+  const count = counted(first.sentences.length, "sentence");
   const parts = [];
-  if (missing && each.sentences.length) {
-    parts.push(`Stopped: ${each.translated.toLocaleString("en")} of ${counted(each.sentences.length, "sentence")}.`);
+  if (translations.some((each) => each.text === null)) {
+    say("Stopped.");
+    if (first.sentences.length) parts.push(`Stopped: ${first.translated.toLocaleString("en")} of ${count}.`);
+  } else {
+    say(`Translated ${count}.`);
+    parts.push(`${count} ${first.seconds < 0.05 ? "at once" : `in ${first.seconds.toFixed(1)} s`}.`);
+    if (other) {
+      const different = first.sentences.filter((each, i) => each.target !== other.sentences[i].target).length;
+      parts.push(`The two systems differ in ${different.toLocaleString("en")} of them.`);
+    }
+    if (translations.some((each) => each.system.explains)) parts.push("Click a word to see which context decided it.");
   }
-  if (each.seconds !== null && !missing) parts.push(`${counted(each.sentences.length, "sentence")} ${each.seconds < 0.05 ? "at once" : `in ${each.seconds.toFixed(1)} s`}.`);
-  if (translations.length > 1 && !missing) {
-    const [a, b] = translations.map((one) => one.sentences);
-    const different = a.filter((s, i) => s.target !== b[i].target).length;
-    parts.push(`The two systems differ in ${different.toLocaleString("en")} of them.`);
-  }
-  if (!missing && translations.some((one) => one.system.explains)) parts.push("Click a word to see which context decided it.");
   byId("summary").textContent = parts.join(" ");
-  legend();
-}
-
-function legend() {
   const all = translations.flatMap((each) => each.sentences);
   byId("legend-low").hidden = !all.some((each) => each.low);
-  byId("legend-failed").hidden = running() || !all.some((each) => each.target === null);
+  byId("legend-failed").hidden = !all.some((each) => each.target === null);
   byId("legend-mark").hidden = translations.length < 2;
 }
 
@@ -156,8 +140,8 @@ function progress() {
     for (const id of ["copy", "download"]) byId(id).disabled = translations[0].text === null;
     return;
   }
-  const total = translations.reduce((sum, each) => sum + each.sources.length, 0);
-  const done = translations.reduce((sum, each) => sum + each.arrived, 0);
+  const total = translations.reduce((sum, each) => sum + each.sentences.length, 0);
+  const done = translations.reduce((sum, each) => sum + each.translated, 0);
   const bar = byId("progress");
   if (total) Object.assign(bar, { max: total, value: done });
   else bar.removeAttribute("value");
@@ -168,8 +152,6 @@ function progress() {
 function stop() {
   for (const each of translations) each.cancel();
 }
-
-// ------------------------------------------------------------------------------------------------------ export
 
 async function copy() {
   const { text } = translations[0];

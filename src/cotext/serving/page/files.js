@@ -75,11 +75,12 @@ export class Files {
   }
 
   #row(job) {
+    const download = () => this.#try(async () => save(await api.result(job.id), job.file_name));
     const row = {
       element: make("li", { class: "card job" }),
       words: make("span", { class: "soft" }),
       progress: make("progress", { "aria-label": `Progress of ${job.file_name}` }),
-      download: button("Download", () => this.#download(job), { class: "main", "aria-label": `Download ${job.file_name}` }),
+      download: button("Download", download, { class: "main", "aria-label": `Download ${job.file_name}` }),
       remove: button("Delete", () => this.#forget(job)),
       remarks: make("details", { class: "soft small" }),
     };
@@ -108,10 +109,6 @@ export class Files {
     );
     row.remove.textContent = running ? "Cancel" : "Delete";
     row.remove.setAttribute("aria-label", `${row.remove.textContent} ${job.file_name}`);
-  }
-
-  async #download(job) {
-    await this.#try(async () => save(await api.result(job.id), job.file_name));
   }
 
   async #forget(job) {

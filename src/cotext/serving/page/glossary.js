@@ -21,11 +21,8 @@ export class Glossary {
   show(system) {
     this.system = system;
     this.entries = glossaryOf(this.pair);
-    for (const [side, ids] of [
-      ["source", ["term-source-label", "terms-source"]],
-      ["target", ["term-target-label", "terms-target"]],
-    ]) {
-      for (const id of ids) byId(id).textContent = system[side].name;
+    for (const side of ["source", "target"]) {
+      for (const id of [`term-${side}-label`, `terms-${side}`]) byId(id).textContent = system[side].name;
       byId(`term-${side}`).lang = system[side].code;
     }
     byId("glossary-about").textContent = system.takes_terms

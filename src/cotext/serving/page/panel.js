@@ -26,8 +26,8 @@ export class Panel {
 
   /** Shows a sentence; `focus`: move the focus to its first word. */
   show(column, number, focus) {
-    const { system, sentences, sources } = this.reading.translations[column];
-    const { target, confidence, low } = sentences[number];
+    const { system, sentences } = this.reading.translations[column];
+    const { source, target, confidence, low } = sentences[number];
     this.#stop();
     this.shown = { column, number };
     this.words = wordsOf(target, system.target.code).map((word) => ({
@@ -43,7 +43,7 @@ export class Panel {
         make("span", { class: "soft of-sentence" }, `${system.name}${described(confidence, low)}`),
         make("div", { class: "line end" }, button("Close", () => this.close(true), { id: "panel-close" })),
       ),
-      make("p", { class: "asked-of", lang: system.source.code, dir: "auto" }, sources[number].source),
+      make("p", { class: "asked-of", lang: system.source.code, dir: "auto" }, source),
       make("p", { id: "panel-question" }, "Which context decided this word?"),
       make(
         "div",
@@ -74,7 +74,7 @@ export class Panel {
     this.#tell("Removing each context sentence in turn …");
     const content = {
       system: translation.system.name,
-      sources: translation.sources.map((each) => each.source),
+      sources: translation.sentences.map((each) => each.source),
       targets: translation.sentences.map((each) => each.target),
       sentence: number,
       characters: [word.first, word.stop].map((place) => inPoints(translation.sentences[number].target, place)),
@@ -117,7 +117,7 @@ export class Panel {
 
   #explained(column, number, answer) {
     const { word, decisive, alternative, words } = answer;
-    const { system, sources, sentences } = this.reading.translations[column];
+    const { system, sentences } = this.reading.translations[column];
     const place = (points) => inText(sentences[number].target, points);
     const ranked = answer.contexts.toSorted((a, b) => Math.abs(b.change) - Math.abs(a.change));
     const most = Math.max(1, ...ranked.map((each) => Math.abs(each.change)));
@@ -132,7 +132,7 @@ export class Panel {
     const shown = ranked.slice(0, SHOWN).map((each) => this.#influence(column, each, most));
     const more = ranked.length - shown.length;
     const parts = [
-      verdict(word, found, ranked[0], all, system, sources),
+      verdict(word, found, ranked[0], all, system, sentences),
       alternative ? make("p", {}, "Without it, this system writes: ", quoted(alternative, system.target.code)) : "",
       shown.length ? make("ol", { class: "influences" }, ...shown) : "",
       more > 0 ? make("p", { class: "soft small" }, `and ${counted(more, "sentence")} of less influence`) : "",
@@ -144,7 +144,8 @@ export class Panel {
   }
 
   #influence(column, { number, side, change }, most) {
-    const { system, sources, sentences } = this.reading.translations[column];
+    const { system, sentences } = this.reading.translations[column];
+    const { source, target } = sentences[number];
     const bar = make("span", { class: change < 0 ? "bar down" : "bar up", "aria-hidden": "true" });
     bar.style.setProperty("--length", `${(100 * Math.abs(change)) / most}%`);
     return make(
@@ -156,8 +157,8 @@ export class Panel {
         "span",
         {},
         `sentence ${number + 1}, `,
-        quoted(sources[number].source, system.source.code),
-        side === "both" ? make("span", { class: "soft" }, " ", quoted(sentences[number].target, system.target.code)) : "",
+        quoted(source, system.source.code),
+        side === "both" ? make("span", { class: "soft" }, " ", quoted(target, system.target.code)) : "",
       ),
     );
   }
@@ -177,19 +178,18 @@ function described(confidence, low) {
 }
 
 // The result in words: one sentence decided the word, or several together, or none.
-function verdict(word, found, strongest, all, system, sources) {
-  const own = quoted(word.text, system.target.code);
-  const sentence = ({ number }) => [`sentence ${number + 1}, `, quoted(sources[number].source, system.source.code)];
-  const parts = [own, " follows from its own sentence: no context makes it much more or less probable."];
+function verdict(word, found, strongest, all, system, sentences) {
+  const sentence = ({ number }) => [`sentence ${number + 1}, `, quoted(sentences[number].source, system.source.code)];
+  let parts = [" follows from its own sentence: no context makes it much more or less probable."];
   if (found) {
-    parts.splice(1, 1, " was decided by ", ...sentence(found));
-    parts.push(` With it, the word is ${times(found.change)} as probable as without it (${signed(found.change)}).`);
+    const effect = `${times(found.change)} as probable as without it (${signed(found.change)})`;
+    parts = [" was decided by ", ...sentence(found), ` With it, the word is ${effect}.`];
   } else if (strongest && Math.abs(all) >= SEVERAL) {
-    parts.splice(1, 1, ` is ${times(all)} as probable with all of the context as with none (${signed(all)})`);
-    parts.push("; no single sentence decides it. The strongest is ", ...sentence(strongest));
+    const effect = ` is ${times(all)} as probable with all of the context as with none (${signed(all)})`;
+    parts = [effect, "; no single sentence decides it. The strongest is ", ...sentence(strongest)];
     parts.push(` (${signed(strongest.change)}).`);
   }
-  return make("p", { class: "verdict" }, ...parts);
+  return make("p", { class: "verdict" }, quoted(word.text, system.target.code), ...parts);
 }
 
 // The factor of the probability for a change of the log-probability.

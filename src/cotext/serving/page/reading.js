@@ -23,20 +23,20 @@ export class Reading {
   /** Shows the sentences of these translations, whose sources are known. */
   show(translations) {
     this.translations = translations;
-    const [{ sources, system }] = translations;
+    const [{ sentences, system }] = translations;
     const compared = translations.length > 1;
     this.places = [[], ...translations.map(() => [])];
-    this.current = null;
     this.unlight();
-    const rows = document.createDocumentFragment();
-    rows.append(this.#head(system));
-    for (const group of grouped(sources, compared)) rows.append(this.#row(group, compared));
-    this.place.className = compared ? "compared" : "";
-    this.place.replaceChildren(rows);
-    for (const [column] of translations.entries()) {
-      for (const { number } of sources) this.#write(column, number);
+    const rows = [this.#head(system)];
+    for (const [i, sentence] of sentences.entries()) {
+      const starts = i === 0 || sentences[i - 1].paragraph !== sentence.paragraph;
+      if (starts || compared) rows.push(this.#row(starts, compared));
+      this.#add(rows.at(-1), sentence);
     }
-    this.#reachable(0, 0);
+    this.place.className = compared ? "compared" : "";
+    this.place.replaceChildren(...rows);
+    this.#reachable(this.element(1, 0));
+    this.refresh();
   }
 
   /** Updates a sentence soon; thousands may come at once. */
@@ -56,7 +56,7 @@ export class Reading {
 
   /** Updates all sentences. */
   refresh() {
-    for (const { number } of this.translations[0].sources) this.waiting.add(number);
+    for (const { number } of this.translations[0].sentences) this.waiting.add(number);
     this.flush();
   }
 
@@ -95,8 +95,9 @@ export class Reading {
 
   /** Moves the focus to a sentence of a translation. */
   focus(column, number) {
-    this.#reachable(column, number);
-    this.element(column + 1, number)?.focus();
+    const element = this.element(column + 1, number);
+    this.#reachable(element);
+    element.focus();
   }
 
   #head(system) {
@@ -108,50 +109,45 @@ export class Reading {
     return head;
   }
 
-  #row(group, compared) {
-    const { system } = this.translations[0];
-    const starts = group[0].starts;
+  // Returns a row without sentences; `starts`: it is the first of a paragraph.
+  #row(starts, compared) {
     const row = make("div", { class: starts ? "row first" : "row" });
-    const source = make("div", { class: "cell source", lang: system.source.code, dir: "auto" });
-    for (const { number, source: text, before } of group) {
-      const element = make("span", { class: "s", "data-number": number, "data-label": number + 1 }, text);
-      this.places[0][number] = element;
-      source.append(before, element);
-    }
-    row.append(source);
-    for (const [column, each] of this.translations.entries()) {
-      const code = each.system.target.code;
-      const cell = make("div", { class: "cell target", lang: code, dir: "auto" });
-      if (compared) cell.append(make("span", { class: "of soft", lang: "en", dir: "ltr" }, each.system.name));
-      for (const [i, { number }] of group.entries()) {
-        const element = make("span", { class: "s", "data-number": number, "data-column": column });
-        this.places[column + 1][number] = element;
-        cell.append(i ? joiner(code) : "", element);
-      }
+    row.append(make("div", { class: "cell source", lang: this.translations[0].system.source.code, dir: "auto" }));
+    for (const { system } of this.translations) {
+      const cell = make("div", { class: "cell target", lang: system.target.code, dir: "auto" });
+      if (compared) cell.append(make("span", { class: "of soft", lang: "en", dir: "ltr" }, system.name));
       row.append(cell);
     }
     return row;
   }
 
+  // Appends a sentence to the source of a row, and an empty element for each translation.
+  #add(row, { number, source, before }) {
+    for (const [column, cell] of [...row.children].entries()) {
+      const mark = column ? { "data-column": column - 1 } : { "data-label": number + 1 };
+      const element = make("span", { class: "s", "data-number": number, ...mark }, column ? "" : source);
+      const between = cell.querySelector(".s") ? joiner(cell.lang) : "";
+      this.places[column][number] = element;
+      cell.append(column ? between : before, element);
+    }
+  }
+
   #write(column, number) {
-    const sentence = this.translations[column].sentences[number];
+    const { sentences, running } = this.translations[column];
+    const { source, target, low } = sentences[number];
     const element = this.element(column + 1, number);
-    if (!sentence) return;
-    const { target, low } = sentence;
     const missing = target === null;
-    const running = this.translations[column].running !== null;
     element.className = ["s", missing && running && "pending", low && "low"].filter(Boolean).join(" ");
     if (missing) {
       element.removeAttribute("role");
       element.removeAttribute("tabindex");
-      const ghost = this.translations[0].sources[number].source;
       element.replaceChildren(
-        running ? make("span", { class: "ghost", "aria-hidden": "true", "data-ghost": ghost }) : make("span", { class: "failed", lang: "en" }, "not translated"),
+        running ? make("span", { class: "ghost", "aria-hidden": "true", "data-ghost": source }) : make("span", { class: "failed", lang: "en" }, "not translated"),
       );
       return;
     }
     element.setAttribute("role", "button");
-    element.tabIndex = this.current?.column === column && this.current.number === number ? 0 : -1;
+    element.tabIndex = element === this.current ? 0 : -1;
     element.replaceChildren(
       make("span", { class: "t" }, target),
       ...(low ? [make("span", { class: "hidden", lang: "en" }, " (unsure)")] : []),
@@ -185,12 +181,11 @@ export class Reading {
     place.replaceChildren(...parts);
   }
 
-  #reachable(column, number) {
-    const old = this.current && this.element(this.current.column + 1, this.current.number);
-    if (old?.hasAttribute("tabindex")) old.tabIndex = -1;
-    this.current = { column, number };
-    const element = this.element(column + 1, number);
-    if (element?.hasAttribute("tabindex")) element.tabIndex = 0;
+  // The Tab key reaches only one sentence; arrow keys move to others.
+  #reachable(element) {
+    if (this.current?.hasAttribute("tabindex")) this.current.tabIndex = -1;
+    if (element.hasAttribute("tabindex")) element.tabIndex = 0;
+    this.current = element;
   }
 
   #pair(number) {
@@ -205,15 +200,16 @@ export class Reading {
     place.addEventListener("pointerover", (event) => {
       const element = sentenceOf(event);
       if (!element) return;
-      this.#pair(Number(element.dataset.number));
-      if (element.dataset.column && !event.buttons) this.#spell(Number(element.dataset.column), Number(element.dataset.number));
+      const { column, number } = placeOf(element);
+      this.#pair(number);
+      if (element.dataset.column && !event.buttons) this.#spell(column, number);
     });
     place.addEventListener("pointerleave", () => this.#pair(null));
     place.addEventListener("focusin", (event) => {
       const element = sentenceOf(event);
       if (!element?.dataset.column || event.target !== element) return;
-      this.#pair(Number(element.dataset.number));
-      this.#reachable(Number(element.dataset.column), Number(element.dataset.number));
+      this.#pair(placeOf(element).number);
+      this.#reachable(element);
     });
     place.addEventListener("focusout", () => this.#pair(null));
     place.addEventListener("click", (event) => this.#clicked(event, sentenceOf(event)));
@@ -223,10 +219,9 @@ export class Reading {
   #clicked(event, element) {
     if (!element?.hasAttribute("role")) return;
     if (!getSelection().isCollapsed) return; // text is being selected
-    const column = Number(element.dataset.column);
-    const number = Number(element.dataset.number);
+    const { column, number } = placeOf(element);
     const word = event.target.closest(".w");
-    this.#reachable(column, number);
+    this.#reachable(element);
     if (!word) this.on.sentence(column, number, false);
     else this.on.word(column, number, { first: Number(word.dataset.first), stop: Number(word.dataset.stop) });
   }
@@ -234,8 +229,7 @@ export class Reading {
   #pressed(event) {
     const element = event.target;
     if (!element.matches?.(".s[role]") || event.ctrlKey || event.metaKey || event.altKey) return;
-    const column = Number(element.dataset.column);
-    const number = Number(element.dataset.number);
+    const { column, number } = placeOf(element);
     const last = this.places[0].length - 1;
     const moves = {
       ArrowDown: [column, Math.min(number + 1, last)],
@@ -259,16 +253,4 @@ export function reads({ view, context_sentences: count }) {
   return count ? `${counted(count, "sentence")} of context` : "context";
 }
 
-// Yields rows: paragraphs, or with `alone` single sentences; `starts`: the first of a paragraph.
-function* grouped(sources, alone) {
-  let group = [];
-  for (const [i, each] of sources.entries()) {
-    const starts = i === 0 || sources[i - 1].paragraph !== each.paragraph;
-    if (group.length && (alone || starts)) {
-      yield group;
-      group = [];
-    }
-    group.push({ ...each, starts });
-  }
-  if (group.length) yield group;
-}
+const placeOf = ({ dataset }) => ({ column: Number(dataset.column), number: Number(dataset.number) });

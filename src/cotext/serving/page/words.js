@@ -1,19 +1,15 @@
 // Words of a text by the rules of its language, and differences of two texts.
 
+const segmenters = new Map();
+
 /** Returns the words of a text without punctuation: `{text, first, stop}`. */
 export function wordsOf(text, language) {
   const found = [];
-  for (const { segment, index, isWordLike } of segmenter(language).segment(text)) {
+  if (!segmenters.has(language)) segmenters.set(language, new Intl.Segmenter(language, { granularity: "word" }));
+  for (const { segment, index, isWordLike } of segmenters.get(language).segment(text)) {
     if (isWordLike) found.push({ text: segment, first: index, stop: index + segment.length });
   }
   return found;
-}
-
-const segmenters = new Map();
-
-function segmenter(language) {
-  if (!segmenters.has(language)) segmenters.set(language, new Intl.Segmenter(language, { granularity: "word" }));
-  return segmenters.get(language);
 }
 
 /** Returns the words of each text that the other lacks: two sets of their first characters. */

@@ -156,10 +156,12 @@ class SharedSystem:
                 step.inbox.put(Progress())
                 step.released.wait()
                 continue
-            self._search(step.pool, step.groups)
+            pool = step[0][0].pool
+            assert pool is not None
+            self._search(pool, [group for _, group in step])
             with self._changed:
-                for flow in dict.fromkeys(step.flows):
-                    documents = (group.document for group in step.groups if group.document in flow.documents)
+                for flow in dict.fromkeys(flow for flow, _ in step):
+                    documents = (group.document for _, group in step if group.document in flow.documents)
                     self._tell(flow, list(dict.fromkeys(documents)))
 
     def _next(self) -> Batch | Flow | None:
@@ -195,8 +197,7 @@ class SharedSystem:
             del self._flows[head]
             return head
         batch = self._turns.batch(head, ready, self._flows)
-        costs = (float(group.cost) for group in batch.groups)
-        self._turns.charge(zip(batch.flows, costs, strict=True), self._flows)
+        self._turns.charge([(flow, float(group.cost)) for flow, group in batch], self._flows)
         return batch
 
     def _search(self, pool: DocumentPool, groups: Sequence[RowGroup]) -> None:

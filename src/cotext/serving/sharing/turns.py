@@ -127,15 +127,7 @@ class Flow:
 
 
 Ready = Mapping[Flow, Sequence[RowGroup]]
-
-
-@dataclass(frozen=True, slots=True)
-class Batch:
-    """Groups of rows of one pool for a batch, and the flow of each."""
-
-    pool: DocumentPool
-    groups: list[RowGroup]
-    flows: list[Flow]
+Batch = list[tuple[Flow, RowGroup]]  # groups of rows of one pool, and the flow of each
 
 
 class BatchScheduler:
@@ -165,15 +157,14 @@ class BatchScheduler:
 
         Texts come before files, and groups of similar length first, because rows are padded to the longest.
         """
-        first, pool = ready[head][0], head.pool
-        assert pool is not None
+        first = ready[head][0]
         members = Counter(flow.sort for flow in flows)
         chosen, rows, longest = [(head, first)], len(first.rows), first.longest
         for background in (False, True):
             alike = {
                 flow: [group for group in groups if group is not first]
                 for flow, groups in ready.items()
-                if flow.pool is pool and flow.background == background
+                if flow.pool is head.pool and flow.background == background
             }
             candidates = self._in_turn(alike, members)
             candidates.sort(key=lambda candidate: abs(candidate[1].longest - first.longest))
@@ -182,7 +173,7 @@ class BatchScheduler:
                 if (rows + len(group.rows)) * most <= self.batch_tokens:
                     chosen.append((flow, group))
                     rows, longest = rows + len(group.rows), most
-        return Batch(pool, [group for _, group in chosen], [flow for flow, _ in chosen])
+        return chosen
 
     def _in_turn(self, ready: Ready, members: "Counter[tuple[str, bool]]") -> list[tuple[Flow, RowGroup]]:
         """Return groups in the order of the queue, for some batches."""
