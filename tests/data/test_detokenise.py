@@ -66,14 +66,14 @@ GROUP = {
     ],
 )
 def test_words_are_joined_by_the_rules_of_a_language(language: str, tokenised: str, text: str) -> None:
-    joined = Detokeniser.of(language)
+    joined = Detokeniser(language)
     assert joined.sentence(tokenised) == text
     assert joined.sentence(text) == text
 
 
 @loop_over("mark", ["“ ", "„ x ", "‘ x’x ", "« ", "” ‘ “ ", "， ", "a ’ b "])
 def test_marks_without_end_take_no_time(mark: str) -> None:
-    assert Detokeniser.of("zh").sentence(mark * 3000 + ".")
+    assert Detokeniser("zh").sentence(mark * 3000 + ".")
 
 
 def test_a_suite_has_another_name_and_the_same_choices(tmp_path: Path) -> None:

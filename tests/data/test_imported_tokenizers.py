@@ -366,7 +366,7 @@ def _headless() -> bytes:
     tokenizer = train_tokenizer(
         sentences(ENGLISH, 50, 1), TokenizerSettings(vocabulary=40, byte_fallback=False)
     )
-    model: bytes = tokenizer._model  # type: ignore[attr-defined]
+    [model] = tokenizer._files.values()
     return model
 
 

@@ -241,7 +241,7 @@ def test_beads_cover_all_once_in_order(source: list[int], target: list[int]) -> 
         assert {(len(a), len(b)) for a, b in beads} <= set(PRIORS)
 
 
-def test_sides_of_unequal_numbers_are_aligned_by_length_inside_their_line() -> None:
+def test_sides_of_unequal_numbers_are_aligned_by_length_inside_their_line(tmp_path: Path) -> None:
     splitters = (Splitter("en"), Splitter("de"))
     long, short = "It has been raining in the whole of the country for days.", "She is late."
     viel, wenig = "Es hat schon seit vielen Tagen im ganzen Lande geregnet.", "Sie ist spät."
@@ -270,7 +270,10 @@ def test_sides_of_unequal_numbers_are_aligned_by_length_inside_their_line() -> N
         (f"{short} {short} {short}", wenig),
     ]
     assert (selection.prose.split, selection.prose.sentences, selection.prose.uneven) == (3, 7, 1)
-    [note] = render("train", selection, lambda side, text: "a.en:1")
+    files = [tmp_path / "a.en", tmp_path / "a.de"]
+    for path in files:
+        path.touch()
+    [note] = render("train", files, selection)
     assert "3 were split into 7, 1 left whole" in note
     # Without --split, nothing changes.
     plain = Selection(lambda counts: iter([document]), Languages("en", "de"))

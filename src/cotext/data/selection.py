@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from hashlib import blake2b
 from itertools import accumulate
+from pathlib import Path
 from typing import Final
 
 import numpy as np
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 
 from cotext.data.alignment import KINDS, PRIORS, VARIANCE, Band, Bead, best_path
 from cotext.data.documents import ParallelDocument
+from cotext.data.formats.streams import numbered_lines
 from cotext.data.languages import Languages, language_identifier
 from cotext.data.sentence_ends import several_warning
 from cotext.data.set_aside import Read
@@ -361,8 +363,16 @@ class Selection:
         ]
 
 
-def render(split: str, selection: Selection, location: Callable[[int, str], str]) -> list[str]:
-    """Return the notes of the report on a split; `location` returns file and line of a sentence."""
+def location_of(files: Sequence[Path], side: int, sentence: str) -> str:
+    """Return file and line of a sentence, to begin a message."""
+    path = files[min(side, len(files) - 1)]
+    # The file is searched again, because line numbers are needed only for messages.
+    line = next((number for number, line in numbered_lines(path) if sentence in line), None)
+    return f"{path}: " if line is None else f"{path}:{line}: "
+
+
+def render(split: str, files: Sequence[Path], selection: Selection) -> list[str]:
+    """Return the notes of the report on a split."""
     lines = []
     if unequal := len(selection.skipped):
         lines.append(f"{split}: documents of unequal numbers of sentences left out: {unequal:,}")
@@ -378,7 +388,7 @@ def render(split: str, selection: Selection, location: Callable[[int, str], str]
             hint = "; --split splits them"
         lines.append(
             f"{split}: {several_warning(prose.several, prose.pairs, 'pairs')} (by punctuation alone), the "
-            f"first at {location(*prose.first)}{hint}"
+            f"first at {location_of(files, *prose.first).removesuffix(': ')}{hint}"
         )
     if selection.cleaned is not None:
         lines.append(selection.cleaned.render())

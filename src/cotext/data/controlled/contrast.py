@@ -8,7 +8,7 @@ right for exactly one member of each group, which is chance accuracy.
 
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite
 from cotext.data.controlled import lexicon
@@ -84,28 +84,21 @@ def test_documents(
     return _documents("test", TEST_DOCUMENTS, seed, order)
 
 
-DISTANCES: Final[Mapping[Phenomenon, tuple[int, ...]]] = {
-    "pronoun": (0, 1, 2, 3, 4, 5),
-    "register": (1, 2, 3, 4, 5, 6),
-    "ellipsis": (1, 2, 3),
-    "cohesion": (1, 2, 3, 4),
-    "cataphora": (-1,),
-}
-# Number of candidates per example; chance accuracy is one over it.
-CANDIDATES: Final[Mapping[Phenomenon, int]] = {
-    "pronoun": 3,
-    "register": 2,
-    "ellipsis": 3,
-    "cohesion": 2,
-    "cataphora": 3,
-}
-# Slots of clue and choice.
-_SLOTS: Final[Mapping[Phenomenon, tuple[str, str]]] = {
-    "pronoun": ("t", "o"),
-    "register": ("l", "y"),
-    "ellipsis": ("v", "w"),
-    "cohesion": ("p", "p"),
-    "cataphora": ("t", "o"),
+class _Kind(NamedTuple):
+    """The distances of a phenomenon, its candidates (chance is one over this), and the slots of its words."""
+
+    distances: tuple[int, ...]
+    candidates: int
+    clue_slot: str
+    choice_slot: str
+
+
+_KINDS: Final[Mapping[Phenomenon, _Kind]] = {
+    "pronoun": _Kind((0, 1, 2, 3, 4, 5), 3, "t", "o"),
+    "register": _Kind((1, 2, 3, 4, 5, 6), 2, "l", "y"),
+    "ellipsis": _Kind((1, 2, 3), 3, "v", "w"),
+    "cohesion": _Kind((1, 2, 3, 4), 2, "p", "p"),
+    "cataphora": _Kind((-1,), 3, "t", "o"),
 }
 
 # A word in the slot of the clue, the word that it requires in the slot of the choice, the candidate's label.
@@ -120,12 +113,12 @@ def contrastive_suites(seed: int, examples: int, order: WordOrder = "verb-second
     """
     if examples < 1:
         raise CotextError(f"contrastive suites: {examples} examples requested; the number must be at least 1")
-    return [_suite(phenomenon, seed, examples, order) for phenomenon in DISTANCES]
+    return [_suite(phenomenon, seed, examples, order) for phenomenon in _KINDS]
 
 
 def _suite(phenomenon: Phenomenon, seed: int, examples: int, order: WordOrder) -> ContrastiveSuite:
-    distances = DISTANCES[phenomenon]
-    rounds = -(-examples // (len(distances) * CANDIDATES[phenomenon]))
+    distances, candidates, *_ = _KINDS[phenomenon]
+    rounds = -(-examples // (len(distances) * candidates))
     members: list[ContrastiveExample] = []
     for group in range(rounds * len(distances)):
         draw = Draw(f"contrastive {phenomenon}", seed, group)
@@ -151,7 +144,8 @@ def _group(
 def _lone_choices(plan: Plan, phenomenon: Phenomenon) -> list[ContextChoice]:
     """Return the choices whose clue determines no other choice; another choice would reveal the answer."""
     kind = [choice for choice in plan.choices if choice.phenomenon == phenomenon]
-    clues = [choice.clue for choice in plan.choices if _SLOTS[choice.phenomenon] == _SLOTS[phenomenon]]
+    _, _, *slots = _KINDS[phenomenon]
+    clues = [choice.clue for choice in plan.choices if [*_KINDS[choice.phenomenon][2:]] == slots]
     return [choice for choice in kind if clues.count(choice.clue) == 1]
 
 
@@ -176,18 +170,17 @@ def _pools(draw: Draw, plan: Plan, choice: ContextChoice) -> list[list[Alternati
     """Return the possible alternatives of each candidate, in random order."""
     match choice.phenomenon:
         case "pronoun" | "cataphora":
-            things = [draw.shuffled(lexicon.THINGS_BY_GENDER[gender]) for gender in lexicon.GENDERS]
+            things = [draw.shuffled(of_gender) for of_gender in lexicon.THINGS_BY_GENDER.values()]
             return [[(thing, thing, thing.er) for thing in of_gender] for of_gender in things]
         case "register":
             speaker = plan.sentences[choice.clue].words["s"]
             assert isinstance(speaker, lexicon.Person)
-            tables = (lexicon.FAMILIAR_LISTENERS[speaker.he], lexicon.FORMAL_LISTENERS[speaker.he])
-            listeners = [draw.shuffled(table) for table in tables]
+            listeners = [draw.shuffled(table) for table in lexicon.LISTENERS[speaker.he]]
             return [[(person, person.address, person.address.du) for person in table] for table in listeners]
         case "ellipsis":
             activities = draw.shuffled(lexicon.ACTIVITIES)
             pool: list[Alternative] = [(verb, verb, verb.participle) for verb in activities]
-            return [pool] * CANDIDATES["ellipsis"]
+            return [pool] * _KINDS["ellipsis"].candidates
         case "cohesion":
             hero = plan.sentences[choice.clue].words["p"]
             pair = next(renderings for renderings in lexicon.HEROES if hero in renderings)
@@ -196,7 +189,7 @@ def _pools(draw: Draw, plan: Plan, choice: ContextChoice) -> list[list[Alternati
 
 def _with_clue(plan: Plan, choice: ContextChoice, alternative: Alternative) -> Plan:
     """Return the plan with another clue, and the choice that it requires."""
-    clue_slot, choice_slot = _SLOTS[choice.phenomenon]
+    _, _, clue_slot, choice_slot = _KINDS[choice.phenomenon]
     sentences = list(plan.sentences)
     sentences[choice.clue] = sentences[choice.clue].with_word(clue_slot, alternative[0])
     sentences[choice.index] = sentences[choice.index].with_word(choice_slot, alternative[1])
@@ -207,7 +200,7 @@ def _members(
     plan: Plan, choice: ContextChoice, alternatives: Sequence[Alternative], group: int, order: WordOrder
 ) -> list[ContrastiveExample]:
     """Return one example per alternative, in which it is correct. Candidates keep their order."""
-    choice_slot = _SLOTS[choice.phenomenon][1]
+    choice_slot = _KINDS[choice.phenomenon].choice_slot
     members = []
     for correct, alternative in enumerate(alternatives):
         right = _with_clue(plan, choice, alternative)

@@ -60,31 +60,6 @@ class Sentence:
         return Sentence(self.frame, {**self.words, slot: word})
 
 
-# Words for open slots; all other slots are always determined by the discourse.
-TABLES: Final[Mapping[str, tuple[object, ...]]] = {
-    "p": lexicon.PEOPLE,
-    "q": lexicon.PEOPLE,
-    "s": lexicon.PEOPLE,
-    "t": lexicon.THINGS,
-    "v": lexicon.ACTIVITIES,
-    "k": lexicon.QUALITIES,
-    "h": lexicon.QUALITIES,
-    "j": lexicon.QUALITIES,
-    "a": lexicon.MOODS,
-    "b": lexicon.MOODS,
-    "c": lexicon.COMPARISONS,
-    "x": lexicon.WHEREABOUTS,
-    "z": lexicon.SPOTS,
-    "g": lexicon.GROUPS,
-    "n": lexicon.SEASONS,
-    "m": lexicon.CLIMATES,
-    "i": lexicon.MANNERS,
-    "f": lexicon.DEALINGS,
-    "d": lexicon.DISCOVERIES,
-    "r": lexicon.RELATIVES["m"],
-    "u": lexicon.RELATIVES["f"],
-}
-
 Phenomenon = Literal["pronoun", "register", "ellipsis", "cohesion", "cataphora"]
 T = TypeVar("T")
 
@@ -256,9 +231,9 @@ class _Planner:
         words = dict(bound)
         for slot in frame.slots:
             if slot not in words:
-                word = draw.choose(TABLES[slot])
+                word = draw.choose(lexicon.TABLES[slot])
                 while word is self.speaker or word in avoid or word in words.values():
-                    word = draw.choose(TABLES[slot])
+                    word = draw.choose(lexicon.TABLES[slot])
                 words[slot] = word
         sentence = Sentence(frame, words)
         self.sentences.append(sentence)
@@ -275,8 +250,8 @@ class _Planner:
     def say_statement(self) -> None:
         draw = self.draw
         self.speaker = draw.choose(lexicon.PEOPLE)
-        listeners = lexicon.FAMILIAR_LISTENERS if draw.chance(0.5) else lexicon.FORMAL_LISTENERS
-        self.listener = draw.choose(listeners[self.speaker.he])
+        familiar, formal = lexicon.LISTENERS[self.speaker.he]
+        self.listener = draw.choose(familiar if draw.chance(0.5) else formal)
         self.say("statement", {"s": self.speaker, "l": self.listener})
 
     def say_you(self) -> None:

@@ -10,18 +10,11 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from itertools import takewhile
-from pathlib import Path
 from typing import Any, Self
 
 from sentencepiece import SentencePieceProcessor
 
-from cotext.data.tokenizer.protocol import (
-    MAX_VOCABULARY,
-    SPECIAL_SYMBOLS,
-    Side,
-    fingerprint_of_files,
-    save,
-)
+from cotext.data.tokenizer.protocol import MAX_VOCABULARY, SPECIAL_SYMBOLS, Side, Tokenizer
 from cotext.data.tokenizer.sentencepiece import encode_all, open_model
 from cotext.runtime.errors import CotextError, shown
 from cotext.runtime.reading import parse_json
@@ -148,15 +141,13 @@ class LanguageChoice:
     target: str = ""
 
 
-class ImportedTokenizer:
-    """A tokenizer of a pretrained model; `files` contain everything that determines the encoding.
+class ImportedTokenizer(Tokenizer):
+    """A tokenizer of a pretrained model.
 
     `rows`: row of the imported target matrix (and output layer) for each subword. `source_rows`: row of the
     source matrix for each subword. With one vocabulary, they are equal. With two, source ids >= `pieces` are
     shifted by the number of special symbols, which have the same ids on both sides.
     """
-
-    kind = ""
 
     def __init__(
         self,
@@ -171,17 +162,12 @@ class ImportedTokenizer:
         Raises CotextError if a chosen language is unknown, or the sides have different ids of the unknown
         token.
         """
-        self._files = dict(files)
         self._sides: Mapping[Side, TextSide] = {"source": source, "target": target}
         self.languages, self.chosen = languages, chosen
-        self.fingerprint = fingerprint_of_files(self.kind, files)
         self.rows, self.source_rows = target.table.rows, source.table.rows
-        self.pieces = len(self.rows)
-        self.pad, self.bos, self.eos, self.sep = range(self.pieces, self.pieces + SPECIAL_SYMBOLS)
-        self.vocabulary_size = self.pieces + SPECIAL_SYMBOLS
-        self.source_vocabulary_size = max(self.pieces, len(self.source_rows)) + SPECIAL_SYMBOLS
+        super().__init__(files, len(self.rows), target.table.unk, len(self.source_rows))
         self.separate_vocabularies = source.table is not target.table
-        self.unk = target.table.unk
+        self.unwritten = tuple(sorted(target.table.symbols))
         if source.table.unk != self.unk:
             raise CotextError("the two vocabularies have the unknown piece at different numbers")
         self.source_prefix, self.target_prefix = self._prefixes()
@@ -194,19 +180,11 @@ class ImportedTokenizer:
         """Return the sides whose language must be chosen, but is not."""
         raise NotImplementedError
 
-    @property
-    def files(self) -> tuple[str, ...]:
-        return tuple(self._files)
-
     def names_alike(self, code: str) -> list[str]:
         """Return the language with this name, otherwise the languages with this code before `_`."""
         if code in self.languages:
             return [code]
         return [name for name in self.languages if re.split("[_-]", name)[0] == code]
-
-    @property
-    def unwritten(self) -> tuple[int, ...]:
-        return tuple(sorted(self._sides["target"].table.symbols))
 
     def with_languages(self, source: str, target: str) -> Self:
         """Return the tokenizer for other languages; an empty language means no change.
@@ -229,9 +207,6 @@ class ImportedTokenizer:
         raise CotextError(
             f"{option} {shown(code)}: not among the languages of the tokenizer; there are: {available}"
         )
-
-    def encode(self, sentence: str, side: Side = "source") -> list[int]:
-        return self.encode_batch([sentence], side)[0]
 
     def encode_batch(self, sentences: Sequence[str], side: Side = "source") -> list[list[int]]:
         model, table = self._sides[side].model, self._sides[side].table
@@ -267,8 +242,8 @@ class ImportedTokenizer:
                 blank.append(i)
         return tuple(blank)
 
-    def save(self, folder: Path) -> None:
-        save(folder, self, self._files, asdict(self.chosen))
+    def _choice(self) -> dict[str, Any]:
+        return {"languages": asdict(self.chosen)}
 
 
 # --- The tokenizer of MarianMT (OPUS-MT): two sentencepiece models, and the vocabulary of Marian.

@@ -7,7 +7,7 @@ from typing import Any, Self
 
 import sentencepiece
 
-from cotext.data.tokenizer.protocol import Side, TokenizerSettings, TrainedTokenizer, clean, usual_vocabulary
+from cotext.data.tokenizer.protocol import Side, Tokenizer, TokenizerSettings, clean, usual_vocabulary
 from cotext.runtime.errors import CotextError
 
 # In a smaller vocabulary, 256 byte tokens would be a large part.
@@ -37,7 +37,7 @@ def open_model(content: bytes, what: str = "") -> sentencepiece.SentencePiecePro
     raise CotextError(f"{f'{what}: ' if what else ''}not a sentencepiece model: {problem}")
 
 
-class SentencePieceTokenizer(TrainedTokenizer):
+class SentencePieceTokenizer(Tokenizer):
     """Unigram subwords (Kudo 2018) of text in normal form C.
 
     With byte fallback, `decode(encode(x)) == clean(x)` for every text. Without it, a character that does not
@@ -51,7 +51,7 @@ class SentencePieceTokenizer(TrainedTokenizer):
     def __init__(self, model: bytes) -> None:
         """Load a trained model; raises CotextError if it is not a sentencepiece model."""
         self._processor = open_model(model)
-        super().__init__(model, self._processor.get_piece_size(), self._processor.unk_id())
+        super().__init__({self.model_name: model}, self._processor.get_piece_size(), self._processor.unk_id())
 
     @classmethod
     def train(cls, sample: Sequence[str], settings: TokenizerSettings, corpus_sentences: int = 0) -> Self:
