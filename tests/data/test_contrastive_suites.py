@@ -58,7 +58,17 @@ def as_json(**changes: Any) -> dict[str, Any]:
     }
 
 
-def test_compression_follows_the_content_not_the_name(tmp_path: Path) -> None:
+def test_compression_equal_sentences_and_repeated_ids(tmp_path: Path) -> None:
+    """Compression follows the content, not the name; equal sentences share one string."""
+    must_raise("no such file", read_suite, tmp_path / "absent.json")
+    document = as_json()
+    document["examples"] *= 2
+    (tmp_path / "s.json").write_text(json.dumps(document))
+    must_raise(r"s\.json: .*'lamp' occurs twice", read_suite, tmp_path / "s.json")
+    context = "die Lampe " * 50
+    candidates = [[context, "Sie."], [context, "Er."], [context, "Es."]]
+    (tmp_path / "s.json").write_text(json.dumps(as_json(source=["a", "b"], candidates=candidates)))
+    assert len({id(first) for first, _ in read_suite(tmp_path / "s.json").examples[0].candidates}) == 1
     content = json.dumps(as_json()).encode()
     for name, data in (("a", gzip.compress(content)), ("b.json", lzma.compress(content)), ("c.gz", content)):
         (tmp_path / name).write_bytes(data)
@@ -67,14 +77,13 @@ def test_compression_follows_the_content_not_the_name(tmp_path: Path) -> None:
 
 def test_a_file_has_an_example_a_line_and_survives_a_failed_write(tmp_path: Path) -> None:
     write_suite(tmp_path / "s.json", ContrastiveSuite("mine", "en", "de", (LAMP, YOU)))
-    text = (tmp_path / "s.json").read_text(encoding="utf-8")
+    path = tmp_path / "s.json"
+    text = path.read_text(encoding="utf-8")
     assert json.loads(text)["examples"][1]["candidates"][2] == ["Sind Sie da?"]
     assert len(text.splitlines()) == 1 + 2 + 1
-    path = tmp_path / "s.json"
-    write_suite(path, ContrastiveSuite("old", "en", "de", (LAMP,)))
     unencodable = ContrastiveExample("x", "p", None, ("\ud800",), (("a",), ("b",)), 0)
     must_raise("cannot be written", write_suite, path, ContrastiveSuite("new", "en", "de", (unencodable,)))
-    assert read_suite(path).name == "old"
+    assert read_suite(path).name == "mine"
     assert [each.name for each in tmp_path.iterdir()] == ["s.json"]
 
 
@@ -168,14 +177,6 @@ def test_a_wrong_file_is_named_once_with_the_reason(
     assert must_raise(re.escape(message), read_suite, path).count(str(path)) == 1
 
 
-def test_a_missing_file_and_a_repeated_id(tmp_path: Path) -> None:
-    must_raise("no such file", read_suite, tmp_path / "absent.json")
-    document = as_json()
-    document["examples"] *= 2
-    (tmp_path / "s.json").write_text(json.dumps(document))
-    must_raise(r"s\.json: .*'lamp' occurs twice", read_suite, tmp_path / "s.json")
-
-
 def test_contrapro_lines_by_hand(tmp_path: Path) -> None:
     lines = [
         {
@@ -219,16 +220,6 @@ def test_contrapro_lines_by_hand(tmp_path: Path) -> None:
     assert second.candidates == (("Es.",), ("Er.",))
     assert second.distance is None
     assert second.tags == {"pronoun": "es"}
-
-
-def test_the_context_of_an_example_is_held_once(tmp_path: Path) -> None:
-    context = "die Lampe " * 50
-    document = as_json(
-        source=["a", "b"], candidates=[[context, "Sie."], [context, "Er."], [context, "Es."]], correct=0
-    )
-    (tmp_path / "s.json").write_text(json.dumps(document))
-    candidates = read_suite(tmp_path / "s.json").examples[0].candidates
-    assert candidates[0][0] is candidates[1][0] is candidates[2][0]
 
 
 def test_the_documented_example_is_valid(tmp_path: Path) -> None:

@@ -49,7 +49,7 @@ def documents_of(
 
 
 def kept(format: str, documents: list[Document]) -> list[Document]:
-    """What a format keeps of documents: some everything, the others no outer white space, or no ids."""
+    """Documents as a format stores them: some formats drop outer white space, or ids."""
     return [
         Document(
             d.id if FORMATS[format].carries_ids else str(number),
@@ -183,15 +183,12 @@ def test_files_as_found_are_detected_and_read(format: str, tmp_path: Path) -> No
         assert list(read_documents(path, side="target")) == [Document("1", ("x", "y")), Document("2", ("z",))]
 
 
-@loop_over("text", ["A b.\nC\u2028d.\nE.\n", "A b.\nC\u2028d.\n\nE.\n\n"])
-def test_docids_with_and_without_empty_lines(text: str, tmp_path: Path) -> None:
-    (tmp_path / "a.en").write_text(text, newline="")
+def test_docids_with_empty_lines_and_sentences_and_compressed_otherwise(tmp_path: Path) -> None:
     (tmp_path / "a.docids").write_text("1\t2\n2\t1\n")
-    assert detect_format(tmp_path / "a.en") == "docids"
-    assert list(read_documents(tmp_path / "a.en")) == EXPECTED
-
-
-def test_docids_hold_empty_sentences_and_may_be_compressed_otherwise(tmp_path: Path) -> None:
+    for text in ("A b.\nC\u2028d.\nE.\n", "A b.\nC\u2028d.\n\nE.\n\n"):
+        (tmp_path / "a.en").write_text(text, newline="")
+        assert detect_format(tmp_path / "a.en") == "docids"
+        assert list(read_documents(tmp_path / "a.en")) == EXPECTED
     (tmp_path / "a.en").write_text("\nB.\n\n\n\nC.\n")
     (tmp_path / "a.docids").write_text("x\t3\ny\t2\n")
     assert [d.sentences for d in read_documents(tmp_path / "a.en")] == [("", "B.", ""), ("", "C.")]
@@ -212,40 +209,23 @@ def test_borders_named_formats_and_ids_of_pairs(tmp_path: Path) -> None:
     assert [p.id for p in read_parallel(tmp_path / "a.en", tmp_path / "b.jsonl")] == ["x", "y"]
 
 
-GOOD = {"b.de": b"Eins.\n\nZwei.\nDrei.\n"}
-BAD_PAIRS: dict[str, tuple[dict[str, bytes], str]] = {
-    "sentence missing": (
-        {"a.en": b"One.\n\nTwo.\n"},
-        r"a\.en:3 and .*b\.de:3: document '2' has 1 source sentences but 2 target sentences",
-    ),
-    "document missing": (
-        {"a.en": b"One.\n"},
-        r"b\.de has 2 documents but .*a\.en has only 1; the first .* is document '2' at .*b\.de:3",
-    ),
-    "documents missing at the end of the target": (
-        {"a.en": b"One.\n\nTwo.\nThree.\n\nFour.\n\nFive.\n"},
-        r"a\.en has 4 documents but .*b\.de has only 2; .* document '3' at .*a\.en:6",
-    ),
-    "an empty line for an empty sentence": (
-        {"a.en": b"One.\n\nTwo.\n\nThree.\n"},
-        r"document '2' has 1 source sentences but 2",
-    ),
-    "other formats": (
-        {"a.en": b"<d>\nOne.\n"},
-        r"has only 1; .*the source was read as d-lines, the target as text; name the format if that is wrong",
-    ),
-    "other ids": (
-        {"a.en": b'{"id": "x", "sentences": ["One."]}', "b.de": b'{"id": "y", "sentences": ["Eins."]}'},
-        r"a\.en:1 and .*b\.de:1: document number 1 is 'x' in the source but 'y' in the target",
-    ),
-}
+ENDS = b"One.\n\nTwo.\nThree.\n\nFour.\n\nFive.\n"
+BAD_PAIRS: tuple[tuple[bytes, str], ...] = (
+    (b"One.\n\nTwo.\n", r"a\.en:3 and .*b\.de:3: document '2' has 1 source sentences but 2 target sentences"),
+    (b"One.\n", r"b\.de has 2 documents but .*a\.en has only 1; the first .* is document '2' at .*b\.de:3"),
+    (ENDS, r"a\.en has 4 documents but .*b\.de has only 2; .* document '3' at .*a\.en:6"),
+    (b"<d>\nOne.\n", r"has only 1; .*read as d-lines, the target as text; name the format if that is wrong"),
+)
 
 
-@loop_over("case", BAD_PAIRS)
-def test_files_out_of_step_are_refused_with_both_places(case: str, tmp_path: Path) -> None:
-    files, message = BAD_PAIRS[case]
-    for name, content in (GOOD | files).items():
-        (tmp_path / name).write_bytes(content)
+@loop_over(("source", "message"), BAD_PAIRS)
+def test_files_out_of_step_are_refused_with_both_places(source: bytes, message: str, tmp_path: Path) -> None:
+    (tmp_path / "a.en").write_bytes(source)
+    (tmp_path / "b.de").write_bytes(b"Eins.\n\nZwei.\nDrei.\n")
+    must_raise(message, read_parallel, tmp_path / "a.en", tmp_path / "b.de")
+    for name, document in (("a.en", "x"), ("b.de", "y")):
+        (tmp_path / name).write_text(f'{{"id": "{document}", "sentences": ["One."]}}')
+    message = r"a\.en:1 and .*b\.de:1: document number 1 is 'x' in the source but 'y' in the target"
     must_raise(message, read_parallel, tmp_path / "a.en", tmp_path / "b.de")
 
 
@@ -332,36 +312,28 @@ def test_bad_files_are_refused_with_their_place(
     must_raise(message, read_documents, path, format)
 
 
-BAD_PARALLEL_FILES = {
-    "one language": (
-        "text",
-        b"A.\n",
-        r"a: files of the format text have one language; name the target file, too",
-    ),
-    "no target": ("jsonl", b'{"id": "x", "source": ["A."]}', r"a:1: document 'x' has no target side"),
-    "JSON counts": (
-        "jsonl",
-        b'{"id": "w", "source": ["A."], "target": ["a"]}\n'
-        b'{"id": "x", "source": ["A.", "B."], "target": ["a"]}',
-        r"a:2: document 'x' has 2 source sentences but 1 target sentences",
-    ),
-    "XML counts": (
-        "wmt-xml",
-        b"<dataset>\n<doc id='x'><src><seg>A</seg><seg>B</seg></src><ref><seg>a</seg></ref></doc></dataset>",
-        r"a:2: document 'x' has 2 source sentences but 1 target sentences",
-    ),
-    "XML order": (
-        "wmt-xml",
-        b"<dataset><doc id='x'><src><seg id='1'>A</seg></src><ref><seg id='2'>a</seg></ref></doc></dataset>",
-        r"a:1: document 'x': segment '1' of the source is paired with segment '2' of the target",
-    ),
-}
-
-
-@loop_over("case", BAD_PARALLEL_FILES)
-def test_one_file_that_is_no_parallel_corpus_is_refused(case: str, tmp_path: Path) -> None:
-    format, content, message = BAD_PARALLEL_FILES[case]
-    (tmp_path / "a").write_bytes(content)
+@loop_over(
+    ("format", "content", "message"),
+    [
+        ("text", "A.\n", "a: files of the format text have one language; name the target file, too"),
+        ("jsonl", '{"id": "x", "source": ["A."]}', "a:1: document 'x' has no target side"),
+        ("jsonl", '\n{"id": "x", "source": ["A.", "B."], "target": ["a"]}', "a:2: document 'x' has 2 source"),
+        (
+            "wmt-xml",
+            "<d>\n<doc id='x'><src><seg>A</seg><seg>B</seg></src><ref><seg>a</seg></ref></doc></d>",
+            "a:2: document 'x' has 2 source sentences but 1 target sentences",
+        ),
+        (
+            "wmt-xml",
+            "<d><doc id='x'><src><seg id='1'>A</seg></src><ref><seg id='2'>a</seg></ref></doc></d>",
+            "a:1: document 'x': segment '1' of the source is paired with segment '2' of the target",
+        ),
+    ],
+)
+def test_one_file_that_is_no_parallel_corpus_is_refused(
+    format: str, content: str, message: str, tmp_path: Path
+) -> None:
+    (tmp_path / "a").write_text(content)
     must_raise(message, read_parallel, tmp_path / "a", None, format)
 
 
@@ -450,15 +422,10 @@ def test_files_as_they_are_written(tmp_path: Path) -> None:
     assert (tmp_path / "p.en").read_text() == "A & b.\nC.\n\nD.\n"
     assert (tmp_path / "p.de").read_text() == "a\nc\n\nd\n"
     assert (tmp_path / "p.docids").read_text() == "x\t2\ny\t1\n"
-
-
-def test_equal_documents_give_equal_bytes(tmp_path: Path) -> None:
-    (tmp_path / "other").mkdir()
-    for ending in ("", ".gz", ".xz"):
-        paths = tmp_path / f"a.txt{ending}", tmp_path / "other" / f"b.txt{ending}"
-        for path in paths:
-            write_documents(path, EXPECTED, "text")
-        assert paths[0].read_bytes() == paths[1].read_bytes()
+    for ending in ("", ".gz", ".xz"):  # equal documents give equal bytes
+        for name in ("a", "b"):
+            write_documents(tmp_path / f"{name}.txt{ending}", EXPECTED, "text")
+        assert len({(tmp_path / f"{name}.txt{ending}").read_bytes() for name in ("a", "b")}) == 1
 
 
 def test_a_side_file_is_shared(tmp_path: Path) -> None:
@@ -511,19 +478,14 @@ IWSLT = """<?xml version="1.0" encoding="UTF-8"?>
 """
 
 
-def iwslt(folder: Path, text: str, name: str) -> Path:
-    path = folder / name
-    path.write_text(text)
-    return path
-
-
 @loop_over("root", ["srcset", "refset", "tstset"])
 @loop_over("bare", [False, True])
 def test_xml_of_one_language(tmp_path: Path, root: str, bare: bool) -> None:
     text = IWSLT.format(root)
     if bare:
         text = text.partition("<mteval>\n")[2].replace("</mteval>\n", "")
-    path = iwslt(tmp_path, text, "IWSLT17.TED.tst2015.en-de.en.xml")
+    path = tmp_path / "IWSLT17.TED.tst2015.en-de.en.xml"
+    path.write_text(text)
     assert detect_format(path) == "wmt-xml"
     assert list(read_documents(path)) == [Document("7", ("A & b.", "C.")), Document("9", ("D.",))]
 
@@ -537,4 +499,5 @@ def test_xml_of_two_sets_or_with_entities_is_refused(tmp_path: Path) -> None:
         (undefined.replace("<mteval>", doctype), ":2: contains a DOCTYPE"),
         (undefined, ":8: malformed XML .*undefined entity"),
     ):
-        must_raise(rf"a\.xml{message}", read_documents, iwslt(tmp_path, text, "a.xml"))
+        (tmp_path / "a.xml").write_text(text)
+        must_raise(rf"a\.xml{message}", read_documents, tmp_path / "a.xml")

@@ -118,23 +118,15 @@ def test_sentences_of_another_language_are_told() -> None:
     assert [source for _, source in found] == [(english,), (GOOD[0],)]
 
 
-@loop_over(
-    ("text", "message"),
-    [
+def test_all_rules_and_what_the_language_rule_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+    for text, message in (
         ("ration", "'ratio'"),
-        ("ratio=x", "a number from 1 to 1000"),
-        ("ratio=0.5", "a number from 1 to 1000"),
-        ("ratio=1e9", "a number from 1 to 1000"),
+        *((f"ratio={number}", "a number from 1 to 1000") for number in ("x", "0.5", "1e9")),
         ("copies=3", "has no number"),
         ("all=3", "no such rule"),
         ("", "no such rule"),
-    ],
-)
-def test_rules_that_are_none(text: str, message: str) -> None:
-    must_raise(message, parse_rules, [text])
-
-
-def test_all_rules_and_what_the_language_rule_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+    ):
+        must_raise(message, parse_rules, [text])
     assert tuple(parse_rules(["all"])) == RULES
     assert parse_rules(["ratio=2", "all"])["ratio"] == parse_rules(["all", "ratio=2"])["ratio"] == 2
     must_raise("--source-language", Cleaner, {"language": 0.9}, Languages(), (1, 1))
@@ -307,6 +299,8 @@ def test_prepare_splits_paragraphs_of_all_corpora(tmp_path: Path) -> None:
 
 def test_prepare_leaves_documents_of_unequal_sides_out_on_request(tmp_path: Path) -> None:
     corpus(tmp_path)
+    must_refuse("", *prepare(tmp_path, "--clean", "length=1"))  # nothing is left
+    assert not (tmp_path / "data").exists()
     records = [{"id": f"web/{i}", "source": ["It rains."], "target": ["Es regnet."]} for i in range(60)]
     jsonl(tmp_path / "train.jsonl", *records, {"id": "odd", "source": ["a", "b"], "target": ["c"]})
     files = ["--source", tmp_path / "train.jsonl", "--dev-source", tmp_path / "dev.tsv"]
@@ -315,9 +309,3 @@ def test_prepare_leaves_documents_of_unequal_sides_out_on_request(tmp_path: Path
     assert "(`prepare --skip-unequal` skips such documents)" in refused.err
     shown = succeed(*command, "--skip-unequal").out
     assert "train: documents of unequal numbers of sentences left out: 1" in shown
-
-
-def test_a_corpus_that_cleaning_leaves_nothing_of(tmp_path: Path) -> None:
-    corpus(tmp_path)
-    must_refuse("", *prepare(tmp_path, "--clean", "length=1"))
-    assert not (tmp_path / "data").exists()
