@@ -154,7 +154,7 @@ def test_differing_sentences_and_identical_candidates() -> None:
         (b'{"format": "cotext-contrastive",\n "version": 1,,}', "not valid JSON, line 2 column 15"),
         (b'"lamp"', "not a contrastive suite"),
         (b'{"version": 1}', "'format' is None"),
-        (json.dumps({**as_json(), "version": 2}).encode(), "format version 2"),
+        (json.dumps({**as_json(), "version": 2}).encode(), "'version' is 2, expected 1"),
         (json.dumps({**as_json(), "langauge": "en"}).encode(), "'langauge': Extra inputs"),
         (json.dumps({**as_json(), "examples": {}}).encode(), "'examples': Input should be a valid list"),
         (json.dumps({**as_json(), "name": None}).encode(), "'name': Input should be a valid string"),

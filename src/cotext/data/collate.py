@@ -132,15 +132,9 @@ def extra_rows(instances: Sequence[Instance], symbols: SpecialSymbols) -> ExtraR
 
 def make_batch(instances: Sequence[Instance], symbols: SpecialSymbols) -> Batch:
     targets = [target_row(i, symbols) for i in instances]
-    target_input, input_sentence = padded([(row.inputs, row.input_sentence) for row in targets], symbols.pad)
-    target_label, label_sentence = padded([(row.labels, row.label_sentence) for row in targets], symbols.pad)
-    return Batch(
-        source=source_batch(instances, symbols),
-        target_input=target_input,
-        input_sentence=input_sentence,
-        target_label=target_label,
-        label_sentence=label_sentence,
-    )
+    inputs = padded([(row.inputs, row.input_sentence) for row in targets], symbols.pad)
+    labels = padded([(row.labels, row.label_sentence) for row in targets], symbols.pad)
+    return Batch(source_batch(instances, symbols), *inputs, *labels)
 
 
 def bracketed_targets(batch: Batch) -> tuple[Tensor, Tensor]:

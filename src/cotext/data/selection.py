@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from hashlib import blake2b
-from itertools import accumulate
+from itertools import accumulate, groupby
 from pathlib import Path
 from typing import Final
 
@@ -140,19 +140,10 @@ class Cleaner:
                     reasons[i] = reasons[i] or "duplicates"
             self.cleaned.documents_before += 1
             self.cleaned.pairs_before += len(pairs)
-            left_out = [reason for reason in reasons if reason]
-            if not left_out:
-                yield document
-                continue
-            for reason in left_out:
+            for reason in filter(None, reasons):
                 self.cleaned.pairs[reason] = self.cleaned.pairs.get(reason, 0) + 1
-            runs: list[list[Pair]] = [[]]
-            for pair, reason in zip(pairs, reasons, strict=True):
-                if reason:
-                    runs.append([])
-                else:
-                    runs[-1].append(pair)
-            kept = [run for run in runs if run]
+            runs = groupby(zip(pairs, reasons, strict=True), key=lambda row: not row[1])
+            kept = [[pair for pair, _ in run] for is_kept, run in runs if is_kept]
             self.cleaned.cut += len(kept) > 1
             self.cleaned.left_out += not kept
             yield from pieces_of(document.id, kept)

@@ -15,10 +15,10 @@ choice may change the interpretation:
 
 import hashlib
 import random
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from string import Formatter
 from typing import Final, Literal, TypeVar
 
 from cotext.data.controlled import lexicon
@@ -33,12 +33,7 @@ class Frame:
 
     english: str
     german: str
-    event: bool = False
-    slots: tuple[str, ...] = field(init=False)
-
-    def __post_init__(self) -> None:
-        fields = (name for text in (self.english, self.german) for _, name, _, _ in Formatter().parse(text))
-        object.__setattr__(self, "slots", tuple(dict.fromkeys(name[0] for name in fields if name)))
+    slots: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,9 +124,9 @@ class Plan:
         return tuple([sentence.german(order) for sentence in self.sentences])
 
 
-def _read_frames() -> dict[str, tuple[tuple[Frame, ...], tuple[Frame, ...]]]:
+def _read_frames() -> dict[str, tuple[list[Frame], list[Frame]]]:
     """Return the frames of each kind: all of them, and those that are not events."""
-    by_kind: dict[str, list[Frame]] = {}
+    by_kind: dict[str, tuple[list[Frame], list[Frame]]] = {}
     kind = ""
     text = Path(__file__).with_name("frames.txt").read_text(encoding="utf-8")
     for line in filter(None, text.splitlines()):
@@ -139,11 +134,12 @@ def _read_frames() -> dict[str, tuple[tuple[Frame, ...], tuple[Frame, ...]]]:
             kind = line[1:].partition("]")[0]
         elif line[0] != "#":
             english, _, german = line[2:].partition(" = ")
-            by_kind.setdefault(kind, []).append(Frame(english, german, event=line[0] == "*"))
-    return {
-        kind: (tuple(frames), tuple(frame for frame in frames if not frame.event))
-        for kind, frames in by_kind.items()
-    }
+            frame = Frame(english, german, tuple(dict.fromkeys(re.findall(r"{(\w)", line))))
+            frames, calm = by_kind.setdefault(kind, ([], []))
+            frames.append(frame)
+            if line[0] != "*":
+                calm.append(frame)
+    return by_kind
 
 
 _FRAMES: Final = _read_frames()

@@ -341,10 +341,6 @@ class Record:
             return self.sentences
         return self.source if side == "source" else self.target
 
-    def line_of(self, sentence: int) -> int:
-        """Return the line of a sentence, counted from 0."""
-        return self.line + sentence * self.lines_per_sentence
-
 
 class Gathered(list[str]):
     """The sentences of the document that is being read.

@@ -34,7 +34,9 @@ address article aside blockquote body dd div dl dt fieldset figcaption figure fo
 head header hr html li main nav ol p pre section table tbody td tfoot th thead title tr ul
 """
 BLOCKS: Final = frozenset(_BLOCKS.split())
-_FENCE: Final = re.compile(r"\s*```[ \t]*(?:json|html|xml|text|markdown)?[ \t]*\n", re.IGNORECASE)
+_FENCED: Final = re.compile(
+    r"\s*```[ \t]*(?:json|html|xml|text|markdown)?[ \t]*\n(.*)```\s*", re.IGNORECASE | re.DOTALL
+)
 _OPENING: Final = re.compile(
     rf"[ \t\r\n]*<(?:(?:{'|'.join(sorted(BLOCKS))})[\s/>]|!doctype|!--)", re.IGNORECASE
 )
@@ -46,21 +48,13 @@ _STRING: Final = re.compile(
 _TEXT_PARAGRAPH: Final = re.compile(r"[^ \t\r\n](?:[^\n]*\n[ \t\r]*(?=[^ \t\r\n]))*[^\n]*")
 
 
-def _unfenced(text: str) -> str:
-    """Return the content of a code fence (```); a text without a fence is unchanged."""
-    opening = _FENCE.match(text)
-    bare = text.rstrip()
-    if opening is None or not bare.endswith("```") or len(bare) < opening.end() + 3:
-        return text
-    return text[opening.end() : len(bare) - 3]
-
-
 def paragraphs(text: str) -> tuple[str, ...]:
     """Split a text into paragraphs, each on one line; an empty text has one empty paragraph.
 
     Invalid JSON is treated as plain text, because systems may produce it.
     """
-    body = _unfenced(text)
+    fenced = _FENCED.fullmatch(text)
+    body = fenced[1] if fenced else text
     if body.lstrip().startswith(("{", "[")):
         try:
             parse_json(body, "", numbers=False)

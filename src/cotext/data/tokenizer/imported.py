@@ -15,7 +15,7 @@ from typing import Any, Self
 from sentencepiece import SentencePieceProcessor
 
 from cotext.data.tokenizer.protocol import MAX_VOCABULARY, SPECIAL_SYMBOLS, Side, Tokenizer
-from cotext.data.tokenizer.sentencepiece import encode_all, open_model
+from cotext.data.tokenizer.sentencepiece import encode_all, is_part_of_character, open_model
 from cotext.runtime.errors import CotextError, shown
 from cotext.runtime.reading import parse_json
 
@@ -30,7 +30,6 @@ from cotext.runtime.reading import parse_json
 
 MAX_OBJECT_BYTES = 1 << 26  # twice the longest published
 END, PADDING, UNKNOWN = "</s>", "<pad>", "<unk>"
-WORD_BOUNDARY = "▁"
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,19 +227,9 @@ class ImportedTokenizer(Tokenizer):
 
     @cached_property
     def _blank(self) -> tuple[int, ...]:
-        model, table = self._sides["target"].model, self._sides["target"].table
-        # Bytes from 0x80 are not included, because several of them form a character.
-        blank = []
-        for i, name in enumerate(table.names):
-            number = model.piece_to_id(name)
-            if model.is_byte(number):
-                shows = int(name[1:-1], 16) >= 0x80 or bool(self.decode([i]))
-            else:
-                shows = i not in table.symbols and bool(one_line(name.replace(WORD_BOUNDARY, " ")))
-                shows = shows and (model.is_unknown(number) or bool(self.decode([i])))
-            if not shows:
-                blank.append(i)
-        return tuple(blank)
+        side = self._sides["target"]
+        names = side.table.names
+        return tuple(i for i in super().blank() if not is_part_of_character(side.model, names[i]))
 
     def _choice(self) -> dict[str, Any]:
         return {"languages": asdict(self.chosen)}

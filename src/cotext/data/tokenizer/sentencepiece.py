@@ -37,6 +37,11 @@ def open_model(content: bytes, what: str = "") -> sentencepiece.SentencePiecePro
     raise CotextError(f"{f'{what}: ' if what else ''}not a sentencepiece model: {problem}")
 
 
+def is_part_of_character(processor: sentencepiece.SentencePieceProcessor, piece: str) -> bool:
+    """Return whether a subword is a byte from 0x80; several of them form a character."""
+    return bool(processor.is_byte(processor.piece_to_id(piece))) and int(piece[1:-1], 16) >= 0x80
+
+
 class SentencePieceTokenizer(Tokenizer):
     """Unigram subwords (Kudo 2018) of text in normal form C.
 
@@ -101,13 +106,8 @@ class SentencePieceTokenizer(Tokenizer):
         return clean(self._processor.decode([int(i) for i in ids if i < self.pieces]))
 
     def blank(self) -> list[int]:
-        # Bytes from 0x80 are not included, because several of them form a character.
-        processor = self._processor
-        return [
-            i
-            for i in super().blank()
-            if not (processor.is_byte(i) and int(processor.id_to_piece(i)[1:-1], 16) >= 0x80)
-        ]
+        piece = self._processor.id_to_piece
+        return [i for i in super().blank() if not is_part_of_character(self._processor, piece(i))]
 
 
 class SentencePieceBPETokenizer(SentencePieceTokenizer):
