@@ -208,11 +208,7 @@ def test_contrapro_lines_by_hand(tmp_path: Path) -> None:
         phenomenon="pronoun",
         distance=1,
         source=("the lamp.", "it is new."),
-        candidates=(
-            ("die Lampe.", "Sie ist neu."),
-            ("die Lampe.", "Er ist neu."),
-            ("die Lampe.", "Es ist neu."),
-        ),
+        candidates=tuple(("die Lampe.", f"{pronoun} ist neu.") for pronoun in ("Sie", "Er", "Es")),
         correct=0,
         tags={"pronoun": "sie", "antecedent_gender": "f"},
     )

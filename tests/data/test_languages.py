@@ -100,16 +100,11 @@ def test_settings_that_contradict_the_data(world: World) -> None:
     must_refuse("languages = 'English'", *train, *places)
 
 
-def test_a_suite_of_another_pair_is_refused(world: World, tmp_path: Path) -> None:
-    suite = read_suite(world.folder / "suite.json")
-    write_suite(tmp_path / "suite.json", replace(suite, target_language="ru"))
+def test_suites_of_another_pair_and_files_the_wrong_way_round(world: World, tmp_path: Path) -> None:
+    folder = world.folder
+    write_suite(tmp_path / "suite.json", replace(read_suite(folder / "suite.json"), target_language="ru"))
     words = ("suite.json is en-ru, and", "translates en-de; use the same language pair for both")
     must_refuse(words, "contrastive", world.run, tmp_path / "suite.json", "--out", tmp_path / "out.json")
-    assert not (tmp_path / "out.json").exists()
-
-
-def test_files_the_wrong_way_round(world: World, tmp_path: Path) -> None:
-    folder = world.folder
     for command, option in (("score", "--target"), ("cxmi", "--target")):
         command = (command, world.run, "--source", folder / "test.de", option, folder / "test.en")
         must_refuse("by their names de-en", *command)
