@@ -227,13 +227,8 @@ def _members(
 
 def _tags(current: Sentence, phenomenon: Phenomenon, label: str) -> dict[str, str]:
     """Return tags by which results can be grouped; they have few values."""
-    match phenomenon:
-        case "pronoun" | "cataphora":
-            case = "accusative" if "{o.ihn}" in current.frame.german else "nominative"
-            return {"pronoun": label, "case": case}
-        case "register":
-            return {"register": label}
-        case "ellipsis":
-            return {"verb": label}
-        case "cohesion":
-            return {"mention": "profession" if " " in label else "name"}
+    if phenomenon == "cohesion":
+        return {"mention": "profession" if " " in label else "name"}
+    if phenomenon in ("register", "ellipsis"):
+        return {"register" if phenomenon == "register" else "verb": label}
+    return {"pronoun": label, "case": "accusative" if "{o.ihn}" in current.frame.german else "nominative"}

@@ -25,7 +25,7 @@ from cotext.data.tokenizer.imported import (
     read_vocabulary,
     unnamed,
 )
-from cotext.data.tokenizer.protocol import MAX_VOCABULARY, Side
+from cotext.data.tokenizer.protocol import MAX_VOCABULARY
 from cotext.data.tokenizer.sentencepiece import open_model
 from cotext.runtime.errors import CotextError, shown
 
@@ -111,11 +111,6 @@ class FairseqTokenizer(ImportedTokenizer):
             for side, name in (("source", self.chosen.source), ("target", self.chosen.target))
         )
         return source, target
-
-    def lacking(self) -> list[Side]:
-        """Return the sides without a chosen language."""
-        chosen: dict[Side, str] = {"source": self.chosen.source, "target": self.chosen.target}
-        return [side for side, name in chosen.items() if not name]
 
 
 def _of_model(content: bytes) -> list[str]:

@@ -60,9 +60,6 @@ class PieceTable:
         ids = {name: i for i, name in enumerate(kept) if i not in symbols and name != UNKNOWN}
         return cls(kept, rows, ids, symbols, kept.index(UNKNOWN))
 
-    def encode(self, pieces: Sequence[str]) -> list[int]:
-        return [self.ids.get(piece, self.unk) for piece in pieces]
-
 
 def read_object(content: bytes, what: str) -> dict[str, Any]:
     """Parse the JSON object in a file of a tokenizer; raises CotextError if it is invalid or too large."""
@@ -177,7 +174,8 @@ class ImportedTokenizer(Tokenizer):
 
     def lacking(self) -> list[Side]:
         """Return the sides whose language must be chosen, but is not."""
-        raise NotImplementedError
+        chosen: dict[Side, str] = {"source": self.chosen.source, "target": self.chosen.target}
+        return [side for side, name in chosen.items() if not name]
 
     def names_alike(self, code: str) -> list[str]:
         """Return the language with this name, otherwise the languages with this code before `_`."""
@@ -210,7 +208,8 @@ class ImportedTokenizer(Tokenizer):
     def encode_batch(self, sentences: Sequence[str], side: Side = "source") -> list[list[int]]:
         model, table = self._sides[side].model, self._sides[side].table
         texts = [_HALF_CHARACTER.sub("", sentence) for sentence in sentences]
-        ids = [table.encode(pieces) for pieces in encode_all(model, texts, str)]
+        split = encode_all(model, texts, str)
+        ids = [[table.ids.get(piece, table.unk) for piece in pieces] for pieces in split]
         if len(table.rows) <= self.pieces:
             return ids
         return [[i if i < self.pieces else i + SPECIAL_SYMBOLS for i in sentence] for sentence in ids]

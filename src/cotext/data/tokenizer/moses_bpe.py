@@ -56,12 +56,8 @@ class WordSplitter:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the content for a model file, with only the options that are used."""
-        content: dict[str, Any] = {"language": self.language}
-        if self.chinese:
-            content[CHINESE] = self.chinese
-        if self.truecase is not None:
-            content[TRUECASE] = self.truecase
-        return content
+        content = {"language": self.language, CHINESE: self.chinese, TRUECASE: self.truecase}
+        return {key: value for key, value in content.items() if value}
 
     def split(self, sentence: str) -> list[str]:
         words: list[str]
