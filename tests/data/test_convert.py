@@ -12,7 +12,7 @@ from tests.tiny_runs import toy_documents
 DOCUMENTS = toy_documents(5, 51)
 SENTENCES = sum(map(len, DOCUMENTS))
 SOURCES = [Document(d.id, d.source) for d in DOCUMENTS]
-WRITTEN = [name for name, row in FORMATS.items() if row.is_written]
+WRITTEN = [name for name, row in FORMATS.items() if row.encode]
 # Every format is read, and every one written; all pairs would take both many times.
 PAIRS = [*((name, "jsonl") for name in WRITTEN), *(("docids", name) for name in WRITTEN)]
 

@@ -27,7 +27,7 @@ from tests.loops import loop_over
 from tests.refusals import must_raise
 
 ONE_FILE = ["tmx", "tsv", "jsonl", "wmt"]
-WRITTEN = [name for name, row in FORMATS.items() if row.is_written]
+WRITTEN = [name for name, row in FORMATS.items() if row.encode]
 
 # Everything that some reader somewhere takes for the end of a line, and every mark of every format.
 NASTY = [*"\r\t\x0b\x0c\x1c\x85\u2028\u2029\u3000\xa0\ufeff\x01\ufffe"]

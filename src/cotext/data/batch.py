@@ -199,7 +199,6 @@ def hide_words(batch: Batch, share: float, symbols: SpecialSymbols, unknown: int
     They become the unknown token. Labels and special symbols are unchanged, as in the authors' code of
     G-Transformer (Bao et al. 2021). Uses the global random generator of torch.
     """
-
     dropped = copy(batch)  # a shallow copy, which keeps the cached labels
     dropped.source = replace(batch.source, tokens=_hidden(batch.source.tokens, share, symbols, unknown))
     dropped.target_input = _hidden(batch.target_input, share, symbols, unknown)

@@ -263,12 +263,8 @@ def render_beginning(
             sides = [document.sentences]
         for number, texts in enumerate(islice(zip(*sides, strict=True), sentences), 1):
             for place, text in zip((number, ""), texts, strict=False):
-                lines.append(f"{place:5}  {_cut(text, characters)}")
+                lines.append(f"{place:5}  {text[:characters]}{' ...' * (len(text) > characters)}")
         if count > sentences:
             lines.append(f"{'':5}  ... and {count - sentences:,} more")
         lines.append("")
     return "\n".join(lines)
-
-
-def _cut(text: str, characters: int) -> str:
-    return text if len(text) <= characters else f"{text[:characters]} ..."

@@ -83,8 +83,6 @@ def _number(value: float) -> float | None:
 def is_lists(path: Path) -> bool:
     """Return whether a file begins like n-best lists; raise the same errors as `numbered_lines`."""
     _, first = next(numbered_lines(path), (1, ""))
-    if not first.lstrip().startswith("{"):
-        return False
     try:
         return _is_head(parse_json(first, str(path)))
     except CotextError:

@@ -163,10 +163,8 @@ class Cleaner:
         return max(source, target) > self.cleaned.rules["ratio"] * min(source, target)
 
     def _in_another_language(self, pair: Pair) -> bool:
-        source, target = pair
-        return self._is_foreign(source, self._languages.source) or self._is_foreign(
-            target, self._languages.target
-        )
+        codes = self._languages.source, self._languages.target
+        return any(map(self._is_foreign, pair, codes))
 
     def _is_foreign(self, text: str, language: str) -> bool:
         # A Chinese character carries as much information as several letters.
@@ -325,10 +323,7 @@ class Selection:
                     self.prose.first = self.prose.first or (several[0], pair[several[0]])
                 pairs += self._sentences(pair) if several else [pair]
             self.prose.pairs += len(document)
-            if len(pairs) == len(document):
-                yield document
-            else:
-                yield ParallelDocument(document.id, tuple(s for s, _ in pairs), tuple(t for _, t in pairs))
+            yield from pieces_of(document.id, [pairs])
 
     def _sentences(self, pair: tuple[str, str]) -> list[tuple[str, str]]:
         if self.splitters is None:

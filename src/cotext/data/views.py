@@ -163,7 +163,17 @@ class WindowView:
 
 
 @dataclass(frozen=True, slots=True)
-class DocumentView:
+class _PieceView:
+    limit: Limit
+    parts: int = 1
+
+    @property
+    def sentences(self) -> int:
+        return self.limit.sentences
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentView(_PieceView):
     """Pieces of documents that are as long as the limit allows, each cut into `parts`.
 
     With one part, the pieces are the sub-documents of Li et al. 2022, section IV-A. With 2, 4, 8 ... parts,
@@ -171,13 +181,6 @@ class DocumentView:
     with fewer sentences than `parts` is cut into single sentences. A sentence over the limit is a separate
     piece.
     """
-
-    limit: Limit
-    parts: int = 1
-
-    @property
-    def sentences(self) -> int:
-        return self.limit.sentences
 
     def split(self, source_lengths: Sequence[int], target_lengths: Sequence[int]) -> list[Window]:
         ranges = (
@@ -210,18 +213,11 @@ class SentenceBySentence:
 
 
 @dataclass(frozen=True, slots=True)
-class CumulativeView:
+class CumulativeView(_PieceView):
     """Document-to-sentence counterpart of `DocumentView`.
 
     The target is one sentence. The source has this sentence and all sentences before it in its part.
     """
-
-    limit: Limit
-    parts: int = 1
-
-    @property
-    def sentences(self) -> int:
-        return self.limit.sentences
 
     def split(self, source_lengths: Sequence[int], target_lengths: Sequence[int]) -> list[Window]:
         # A target is one sentence, so that the pieces are limited only by the source.

@@ -15,7 +15,6 @@ from cotext.data.controlled import lexicon
 from cotext.data.controlled.discourse import ContextChoice, Draw, Phenomenon, Plan, Sentence, plan_document
 from cotext.data.controlled.lexicon import WordOrder
 from cotext.data.documents import ParallelDocument
-from cotext.runtime.errors import CotextError
 
 # --- Disjoint splits: the text of a source determines the only split to which it can belong.
 
@@ -44,10 +43,6 @@ def split_of(source: Sequence[str]) -> Split:
 def _documents(
     split: Split, documents: int, seed: int, order: WordOrder, mentions: int | None = None
 ) -> Iterator[ParallelDocument]:
-    if documents < 0:
-        raise CotextError(
-            f"controlled corpus: {documents} documents requested; the number must be at least 0"
-        )
     for index in range(documents):
         draw = Draw(split, seed, index)
         plan = plan_document(draw, mentions)
@@ -63,11 +58,7 @@ def training_documents(
 
     With ``mentions``, every document has a hero who is mentioned this number of times, if there is room. This
     gives more choices of the phenomenon cohesion. It does not change the other splits.
-
-    Raises CotextError if ``mentions`` is less than 2 or, at the first document, if ``documents`` is negative.
     """
-    if mentions is not None and mentions < 2:
-        raise CotextError(f"controlled corpus: {mentions} mentions of a hero; the number must be at least 2")
     return _documents("training", documents, seed, order, mentions)
 
 
@@ -109,10 +100,8 @@ def contrastive_suites(seed: int, examples: int, order: WordOrder = "verb-second
     """Return one suite per phenomenon with at least ``examples`` examples.
 
     The number is rounded up, so that every distance has the same number of complete groups. Ids consist of
-    phenomenon, group and member. Raises CotextError if ``examples`` is not positive.
+    phenomenon, group and member.
     """
-    if examples < 1:
-        raise CotextError(f"contrastive suites: {examples} examples requested; the number must be at least 1")
     return [_suite(phenomenon, seed, examples, order) for phenomenon in _KINDS]
 
 

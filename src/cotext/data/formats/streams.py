@@ -163,31 +163,7 @@ def numbered_lines(path: Path, whole: bool = False) -> Iterator[tuple[int, str]]
     r"""Yield (line number from 1, line without its ending); only \n and \r\n end a line.
 
     A byte order mark at the beginning is removed. With `whole`, the byte order mark and line endings are
-    kept. Raises CotextError for invalid UTF-8 and for NUL; also the errors of `raw_lines`.
-    """
-    for number, raw in raw_lines(path):
-        try:
-            line = raw.decode()
-        except UnicodeDecodeError as error:
-            hints = (text for magic, text in _CONVERTIBLE.items() if number == 1 and raw.startswith(magic))
-            raise CotextError(
-                f"{path}:{number}: invalid UTF-8, byte {error.start + 1} of the line is "
-                f"0x{raw[error.start]:02x}; {next(hints, 'convert the file to UTF-8')}"
-            ) from None
-        if "\0" in line:
-            raise CotextError(f"{path}:{number}: contains a NUL character; remove it")
-        if whole:
-            yield number, line
-            continue
-        if number == 1:
-            line = line.removeprefix("\ufeff")
-        yield number, line.removesuffix("\n").removesuffix("\r")
-
-
-def raw_lines(path: Path) -> Iterator[tuple[int, bytes]]:
-    """Yield (line number from 1, the bytes of the line).
-
-    Raises CotextError for a line of more than MAX_LINE_BYTES, and for a binary file.
+    kept. Raises CotextError for a binary file, invalid UTF-8, NUL, and a line of more than MAX_LINE_BYTES.
     """
     with opened(path) as stream:
         for number, raw in enumerate(iter(partial(stream.readline, MAX_LINE_BYTES + 1), b""), 1):
@@ -195,7 +171,22 @@ def raw_lines(path: Path) -> Iterator[tuple[int, bytes]]:
                 raise CotextError(f"{path}:{number}: a line of more than {MAX_LINE_BYTES:,} bytes; split it")
             if number == 1:
                 refuse(path, binary_kind(raw))
-            yield number, raw
+            try:
+                line = raw.decode()
+            except UnicodeDecodeError as error:
+                hints = (
+                    text for magic, text in _CONVERTIBLE.items() if number == 1 and raw.startswith(magic)
+                )
+                raise CotextError(
+                    f"{path}:{number}: invalid UTF-8, byte {error.start + 1} of the line is "
+                    f"0x{raw[error.start]:02x}; {next(hints, 'convert the file to UTF-8')}"
+                ) from None
+            if "\0" in line:
+                raise CotextError(f"{path}:{number}: contains a NUL character; remove it")
+            if not whole:
+                line = line.removesuffix("\n").removesuffix("\r")
+                line = line.removeprefix("\ufeff") if number == 1 else line
+            yield number, line
 
 
 def read_whole(path: Path) -> str:
