@@ -2,12 +2,9 @@ import gzip
 import json
 import lzma
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
-
-import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite, write_suite
 from cotext.data.suite_files import read_suite
@@ -87,38 +84,14 @@ def test_a_file_has_an_example_a_line_and_survives_a_failed_write(tmp_path: Path
     assert [each.name for each in tmp_path.iterdir()] == ["s.json"]
 
 
-sentences = st.text(st.characters(blacklist_categories=["Cs"], blacklist_characters="\n\r"), max_size=12)
-
-
-@st.composite
-def examples(draw: st.DrawFn) -> ContrastiveExample:
-    length = draw(st.integers(1, 4))
-    count = draw(st.integers(2, 4))
-    whole = st.lists(sentences, min_size=length, max_size=length).map(tuple)
-    return ContrastiveExample(
-        id=draw(st.text(st.characters(blacklist_categories=["Cs"]), min_size=1)),
-        phenomenon=draw(st.sampled_from(["pronoun", "register"])),
-        distance=draw(st.none() | st.integers(-3, 9)),
-        source=draw(whole),
-        candidates=tuple(draw(st.lists(whole, min_size=count, max_size=count))),
-        correct=draw(st.integers(0, count - 1)),
-        tags=draw(st.dictionaries(sentences, sentences, max_size=2)),
-    )
-
-
-@settings(max_examples=60)
-@given(
-    several=st.lists(examples(), max_size=4, unique_by=lambda example: example.id),
-    name=st.sampled_from(["s.json", "s.json.gz", "s.json.xz"]),
-)
-def test_any_suite_survives_writing_and_reading(
-    tmp_path_factory: pytest.TempPathFactory, several: list[ContrastiveExample], name: str
-) -> None:
-    suite = ContrastiveSuite("any", "en", "de", tuple(several))
-    path = tmp_path_factory.mktemp("suite") / name
-    write_suite(path, suite)
-    assert read_suite(path) == suite
-    assert [each.name for each in path.parent.iterdir()] == [name]
+@loop_over("name", ["s.json", "s.json.gz", "s.json.xz"])
+def test_suites_survive_writing_and_reading(tmp_path: Path, name: str) -> None:
+    odd = replace(YOU, id='\n"', source=("\u2028\t ",), distance=-3, tags={"": "\U0001f389"}, document="film")
+    for examples in ((), (LAMP, YOU, odd)):
+        suite = ContrastiveSuite("any", "en", "de", examples)
+        write_suite(tmp_path / name, suite)
+        assert read_suite(tmp_path / name) == suite
+        assert [each.name for each in tmp_path.iterdir()] == [name]
 
 
 def test_differing_sentences_and_identical_candidates() -> None:

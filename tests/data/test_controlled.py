@@ -20,16 +20,11 @@ def words(sentence: str) -> list[str]:
 
 
 NOUNS = {thing.en: (thing.de, thing.gender) for thing in lexicon.THINGS}
-# (gender, case): definite article, indefinite article, ending of an adjective after the latter.
-ARTICLES = {
-    ("m", "nominative"): ("der", "ein", "er"), ("m", "accusative"): ("den", "einen", "en"),
-    ("f", "nominative"): ("die", "eine", "e"), ("f", "accusative"): ("die", "eine", "e"),
-    ("n", "nominative"): ("das", "ein", "es"), ("n", "accusative"): ("das", "ein", "es"),
-}  # fmt: skip
-PRONOUNS = {
-    ("m", "nominative"): "er", ("m", "accusative"): "ihn",
-    ("f", "nominative"): "sie", ("f", "accusative"): "sie",
-    ("n", "nominative"): "es", ("n", "accusative"): "es",
+# (gender, case): definite article, indefinite article, ending of an adjective after the latter, pronoun.
+FORMS = {
+    ("m", "nominative"): ("der", "ein", "er", "er"), ("m", "accusative"): ("den", "einen", "en", "ihn"),
+    ("f", "nominative"): ("die", "eine", "e", "sie"), ("f", "accusative"): ("die", "eine", "e", "sie"),
+    ("n", "nominative"): ("das", "ein", "es", "es"), ("n", "accusative"): ("das", "ein", "es", "es"),
 }  # fmt: skip
 ACTIVITIES = {verb.en: f"{verb.aux} {verb.participle}" for verb in lexicon.ACTIVITIES}
 OTHER_EVENTS = set(
@@ -43,9 +38,8 @@ PEOPLE = {person.en for person in lexicon.PEOPLE}
 STATEMENT = re.compile(
     r"(\w+) is (?:talking to|travelling with|sitting next to|drinking tea with) (\w+) \w+\."
 )
-FAMILIAR = {"du", "dich", "dir", "dein", "deine"}
-FORMAL = {"Sie", "Ihnen", "Ihr", "Ihre"}
-FAMILIAR_VERBS, FORMAL_VERBS = (set(address[5:]) for address in (lexicon.FAMILIAR, lexicon.FORMAL))
+FAMILIAR, FORMAL = ({*address[:5]} for address in (lexicon.FAMILIAR, lexicon.FORMAL))
+FAMILIAR_VERBS, FORMAL_VERBS = ({*address[5:]} for address in (lexicon.FAMILIAR, lexicon.FORMAL))
 CHANCE = {"pronoun": 3, "register": 2, "ellipsis": 3, "cohesion": 2, "cataphora": 3}
 DISTANCES = {
     "pronoun": {0, 1, 2, 3, 4, 5},
@@ -78,7 +72,7 @@ def noun_phrase_faults(source: tuple[str, ...], target: tuple[str, ...]) -> list
             phrase = re.search(rf"\b(the|an?) (?:(\w+) )?{thing}\b", english, re.IGNORECASE)
             assert phrase, english
             is_subject = re.search(rf"^There was |\b{thing} was\b", english)
-            definite, indefinite, ending = ARTICLES[gender, "nominative" if is_subject else "accusative"]
+            definite, indefinite, ending, _ = FORMS[gender, "nominative" if is_subject else "accusative"]
             if phrase[1].lower() == "the":
                 expected = rf"\b{definite} {noun}\b"
             else:
@@ -106,7 +100,7 @@ def pronoun_faults(source: tuple[str, ...], target: tuple[str, ...]) -> list[str
             antecedent = after[0]
         case = "accusative" if english.endswith(" it.") else "nominative"
         pronouns = [token.lower() for token in words(german) if token.lower() in {"er", "sie", "es", "ihn"}]
-        if pronouns != [PRONOUNS[NOUNS[antecedent][1], case]]:
+        if pronouns != [FORMS[NOUNS[antecedent][1], case][3]]:
             found.append(f"pronoun for {antecedent}: {english} / {german}")
     return found
 
