@@ -503,13 +503,7 @@ def _band_around(centre: Ints, half: int, m: int) -> Band:
 
 
 def align_sides(source: Side, target: Side, band: Band, scores: Scores) -> list[Bead]:
-    """Return the best path of a document in a band; scores are computed for blocks of rows."""
-    rows = row_scores(source, target, band, scores)
-    return best_path(len(source), len(target), band, rows, math.log(PRIORS[1, 0]))
-
-
-def row_scores(source: Side, target: Side, band: Band, scores: Scores) -> RowScores:
-    """Return a function for `best_path`, to be called for the rows in order; scores include the priors."""
+    """Return the best path of a document in a band; scores are computed for blocks of rows, in order."""
     n, m = len(source), len(target)
     sources = targets = range(0)
     of_block = np.zeros((3, 0, 0), np.float32)
@@ -529,7 +523,7 @@ def row_scores(source: Side, target: Side, band: Band, scores: Scores) -> RowSco
         row[:, first:last] = of_block[:, i - 1 - sources.start, first + shift : last + shift]
         return row
 
-    return of_row
+    return best_path(n, m, band, of_row, math.log(PRIORS[1, 0]))
 
 
 @dataclass(frozen=True, slots=True)

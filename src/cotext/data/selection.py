@@ -26,8 +26,12 @@ from cotext.runtime.errors import CotextError, nearest_known, shown
 # A document is cut where a pair is removed, so that sentences that were not adjacent do not become adjacent.
 # Its pieces are separate documents. All rules except `duplicates` look at a single pair.
 
-# Default numbers of rules.
-DEFAULTS: Final[dict[str, float]] = {"length": 1000, "ratio": 3, "language": 0.95}
+# Rules with a number: default, smallest and largest number.
+NUMBERS: Final = {
+    "length": (1000.0, 1.0, 999_999.0),
+    "ratio": (3.0, 1.0, 1000.0),
+    "language": (0.95, 0.0, 1.0),
+}
 RULES: Final = ("empty", "length", "ratio", "copies", "language", "duplicates")
 RATIO_CHARACTERS: Final = 10  # added to both sides, because lengths of short sentences vary by chance
 COPY_LETTERS: Final = 10  # names and numbers are the same in both languages
@@ -47,22 +51,21 @@ def parse_rules(texts: Sequence[str]) -> dict[str, float]:
     for text in texts:
         name, equals, value = text.partition("=")
         if name == "all" and not equals:
-            rules = {**{rule: DEFAULTS.get(rule, 0) for rule in RULES}, **rules}
+            rules = {**{rule: NUMBERS.get(rule, (0,))[0] for rule in RULES}, **rules}
             continue
         if name not in RULES:
             near = nearest_known(name, RULES)
             raise CotextError(f"--clean {shown(text)}: no such rule{near}; all are {', '.join(RULES)}")
-        rules[name] = DEFAULTS.get(name, 0)
+        rules[name] = NUMBERS.get(name, (0,))[0]
         if equals:
             rules[name] = _number(name, value, text)
     return rules
 
 
 def _number(name: str, value: str, text: str) -> float:
-    bounds = {"length": (1.0, 999_999.0), "ratio": (1.0, 1000.0), "language": (0.0, 1.0)}
-    if name not in bounds:
+    if name not in NUMBERS:
         raise CotextError(f"--clean {shown(text)}: the rule {name} has no number")
-    least, most = bounds[name]
+    _, least, most = NUMBERS[name]
     if not _NUMBER.fullmatch(value) or not least <= float(value) <= most:
         raise CotextError(f"--clean {shown(text)}: {name} needs a number from {least:g} to {most:g}")
     return float(value)

@@ -6,49 +6,18 @@ The tables are small, so that a tiny model learns the words in minutes. Only the
 from collections import namedtuple
 from collections.abc import Mapping
 from functools import cache
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal
 
-
-class Pair(NamedTuple):
-    """A phrase with one form in each language."""
-
-    en: str
-    de: str
-
-
+# A phrase with one form in each language.
+Pair = namedtuple("Pair", "en de")
 # An inanimate noun; its German gender decides how "it" is translated.
 Thing = namedtuple("Thing", "en a_en de gender der den ein einen ein_ending einen_ending er ihn")
-
-
-class Quality(NamedTuple):
-    """An adjective for things: predicative form, stem before an ending, English with its article."""
-
-    en: str
-    a_en: str
-    de: str
-    stem: str
-
-
-class Person(NamedTuple):
-    """A person, named or with a profession, in one German rendering."""
-
-    en: str
-    nom: str
-    acc: str
-    dat: str
-    he: str
-    er: str
-
-
-class Activity(NamedTuple):
-    """A past-tense verb to which "did too" can refer, with its German perfect."""
-
-    en: str
-    participle: str
-    aux: str
-    aux_plural: str
-
-
+# An adjective for things: predicative form, stem before an ending, English with its article.
+Quality = namedtuple("Quality", "en a_en de stem")
+# A person, named or with a profession, in one German rendering.
+Person = namedtuple("Person", "en nom acc dat he er")
+# A past-tense verb to which "did too" can refer, with its German perfect.
+Activity = namedtuple("Activity", "en participle aux aux_plural")
 # The German forms of "you" and the verbs used with it, familiar or formal.
 Address = namedtuple(
     "Address",
@@ -61,14 +30,8 @@ _FORMAL: Final = (
 )
 FAMILIAR: Final = Address(*Address._fields)
 FORMAL: Final = Address(*_FORMAL.split())
-
-
-class Listener(NamedTuple):
-    """A listener, who determines the form of address in the document."""
-
-    en: str
-    dat: str
-    address: Address
+# A listener, who determines the form of address in the document.
+Listener = namedtuple("Listener", "en dat address")
 
 
 def _rows(words: str, separator: str | None = None) -> list[list[str]]:

@@ -12,12 +12,12 @@ import re
 import sys
 import zlib
 from codecs import getincrementaldecoder
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import IO, Final, Literal, cast
+from typing import IO, Any, Final, Literal, cast
 
 from cotext.runtime.errors import CotextError
 from cotext.runtime.files import ON_WINDOWS, replacing
@@ -115,6 +115,7 @@ def subtitle_kind(lines: list[str]) -> str:
     return "subtitles (ASS, SSA)" if first[0] == "[Script Info]" else ""
 
 
+_UNPACK: Final[dict[str, Callable[..., Any]]] = {".xz": lzma.open, ".gz": gzip.open}
 COMPRESSIONS = (".xz", ".gz")
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 MAX_LINE_BYTES = 1 << 24  # enough for a document of three million words on one line
@@ -142,14 +143,12 @@ def opened(path: Path) -> Iterator[IO[bytes]]:
     check_readable(path)
     try:
         with path.open("rb") as raw:
-            if path.suffix == ".xz":
-                with lzma.open(raw) as plain:
-                    yield cast(IO[bytes], io.BufferedReader(plain))
-            elif path.suffix == ".gz":
-                with gzip.open(raw) as unzipped:
-                    yield cast(IO[bytes], io.BufferedReader(unzipped))
-            else:
+            unpack = _UNPACK.get(path.suffix)
+            if unpack is None:
                 yield raw
+                return
+            with unpack(raw) as plain:
+                yield cast(IO[bytes], io.BufferedReader(plain))
     except READ_ERRORS as error:
         raise _cannot_be_read(path, error) from error
 
@@ -200,12 +199,10 @@ def read_whole(path: Path) -> str:
     try:
         with path.open("rb") as raw:
             content = raw.read(MAX_WHOLE_BYTES + 1)
-        if content.startswith(XZ_BEGINNING):
-            with lzma.open(io.BytesIO(content)) as plain:
+        begins = {".xz": XZ_BEGINNING, ".gz": GZ_BEGINNING}
+        if suffix := next((suffix for suffix, magic in begins.items() if content.startswith(magic)), ""):
+            with _UNPACK[suffix](io.BytesIO(content)) as plain:
                 content = plain.read(MAX_WHOLE_BYTES + 1)
-        elif content.startswith(GZ_BEGINNING):
-            with gzip.open(io.BytesIO(content)) as unzipped:
-                content = unzipped.read(MAX_WHOLE_BYTES + 1)
     except READ_ERRORS as error:
         raise _cannot_be_read(path, error) from error
     if len(content) > MAX_WHOLE_BYTES:
