@@ -229,29 +229,6 @@ XML_BOMB = (
         (b"<d>\nA.\n<d>\n<d>\nB.\n", None, r"a\.en:4: document '2' is empty"),
         (b"A.\n<d>\nB.\n", "d-lines", r"a\.en:1: text before the first line <d>"),
         (b"A.\n", "docids", r"a\.en: .* needs the side file .*a\.docids, which does not"),
-        ({"a.en": b"A.\n", "a.docids": b""}, None, r"a\.docids: is empty"),
-        (
-            {"a.en": b"A.\n\nB.\n", "a.docids": b"x\t1\ny\t2\n"},
-            None,
-            r"a\.en: ends after line 3; document 'y' \(.*a\.docids:2\) should have 2 sentences, but has 1",
-        ),
-        (
-            {"a.en": b"A.\n\nB.\nC.\n\nD.\n", "a.docids": b"x\t1\ny\t1\nz\t1\n"},
-            None,
-            r"a\.en:4: expected the empty line before document 'z' \(.*a\.docids:3\) but found 'C\.'",
-        ),
-        (
-            {"a.en": b"A.\n\nB.\n", "a.docids": b"x\t1\n"},
-            None,
-            r"a\.en:3: 'B\.' comes after the last document of .*a\.docids",
-        ),
-        (
-            {"a.en": b"A.\nB.\n", "a.docids": b"x\t1\ny\n"},
-            None,
-            r"a\.docids:2: expected a document id, a tab and the number of sentences",
-        ),
-        ({"a.en": b"A.\n", "a.docids": b"w\t0\nx\t1\n"}, None, r"document 'w' is empty"),
-        ({"a.en": b"A.\nB.\n", "a.docids": b"x\nx\n"}, None, r"a\.docids:1: .* but found 'x'; .*: paste IDS"),
         (b"<dataset>\n<doc id='x'>\n</dataset>", None, r"a\.en:3: malformed XML .*mismatched"),
         (b"<dataset>\n<doc id='x'>", None, r"a\.en:2: malformed XML"),
         (XML_BOMB, None, r"a\.en:2: contains a DOCTYPE"),
@@ -286,6 +263,34 @@ def test_bad_files_are_refused_with_their_place(
         (tmp_path / name).write_bytes(content)
     path = next((tmp_path / name for name in files if name.startswith("a.en.")), tmp_path / "a.en")
     must_raise(message, read_documents, path, format)
+
+
+@loop_over(
+    ("text", "side_file", "message"),
+    [
+        ("A.\n", "", r"a\.docids: is empty"),
+        (
+            "A.\n\nB.\n",
+            "x\t1\ny\t2\n",
+            r"after line 3; document 'y' \(.*:2\) should have 2 sentences, but",
+        ),
+        (
+            "A.\n\nB.\nC.\n\nD.\n",
+            "x\t1\ny\t1\nz\t1\n",
+            r":4: expected the empty line .*:3\) but found 'C",
+        ),
+        ("A.\n\nB.\n", "x\t1\n", r"a\.en:3: 'B\.' comes after the last document of .*a\.docids"),
+        ("A.\nB.\n", "x\t1\ny\n", r"a\.docids:2: expected a document id, a tab and the number of"),
+        ("A.\n", "w\t0\nx\t1\n", r"document 'w' is empty"),
+        ("A.\nB.\n", "x\nx\n", r"a\.docids:1: .* but found 'x'; .*: paste IDS"),
+    ],
+)
+def test_side_files_that_do_not_fit_are_refused(
+    text: str, side_file: str, message: str, tmp_path: Path
+) -> None:
+    (tmp_path / "a.en").write_text(text)
+    (tmp_path / "a.docids").write_text(side_file)
+    must_raise(message, read_documents, tmp_path / "a.en")
 
 
 @loop_over(

@@ -239,7 +239,7 @@ class Words:
         # A cell: the position of a target word, and a source word of its pair.
         pair = np.repeat(np.arange(len(pairs)), targets)
         place = np.repeat(np.arange(len(target)), sizes[pair])
-        cells = source[_stretches((np.cumsum(sizes) - sizes)[pair], sizes[pair])] * vocabulary + target[place]
+        cells = source[stretches((np.cumsum(sizes) - sizes)[pair], sizes[pair])] * vocabulary + target[place]
         entries, entry = np.unique(cells, return_inverse=True)
         own, theirs = entries // vocabulary, entries % vocabulary
         probability = _word_probabilities(entry, place, own)
@@ -288,7 +288,7 @@ class Words:
         self._place[theirs] = np.arange(len(theirs))
         sizes = self._starts[own + 1] - self._starts[own]
         rows = np.repeat(np.arange(len(own)), sizes)
-        at = _stretches(self._starts[own], sizes)
+        at = stretches(self._starts[own], sizes)
         columns = self._place[self._columns[at]]
         table = np.zeros((len(own), len(theirs)), np.float32)
         occurs = columns >= 0
@@ -313,7 +313,7 @@ def _frequent(sentences: Sequence[Ints], vocabulary: int) -> tuple[Ints, Ints, I
     return words[kept], counts, np.bincount(sentence[kept], minlength=len(sentences))
 
 
-def _stretches(starts: Ints, sizes: Ints) -> Ints:
+def stretches(starts: Ints, sizes: Ints) -> Ints:
     """Return the concatenated indices of stretches."""
     return np.repeat(starts - np.cumsum(sizes) + sizes, sizes) + np.arange(sizes.sum())
 
