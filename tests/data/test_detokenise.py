@@ -63,11 +63,6 @@ def test_words_are_joined_by_the_rules_of_a_language(language: str, tokenised: s
     assert joined.sentence(text) == text
 
 
-@loop_over("mark", ["“ ", "„ x ", "‘ x’x ", "« ", "” ‘ “ ", "， ", "a ’ b "])
-def test_marks_without_end_take_no_time(mark: str) -> None:
-    assert Detokeniser("zh").sentence(mark * 3000 + ".")
-
-
 def test_a_suite_has_another_name_and_the_same_choices(tmp_path: Path) -> None:
     given, out = tmp_path / "deixis_test.json", tmp_path / "out.json"
     given.write_text(json.dumps([GROUP]))

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from cotext.data.batch import Batch, SpecialSymbols
 from cotext.data.sampling import Arrangement, Cursor, Sampler, instances_of, ordered_batches, read_ahead
-from cotext.data.store import StoreWriter, TokenDocument, TokenStore
+from cotext.data.store import StoreWriter, TokenStore
 from cotext.data.views import Limit, Mixture, SentenceView, View, WindowView
 from cotext.runtime.errors import CotextError
 from tests.loops import loop_over
@@ -336,27 +336,17 @@ class TestForeignContext:
         make_sampler(one).require_instances()
 
 
-class ReadingStore(TokenStore):
-    """Notes what is read from it."""
-
-    def __init__(self, path: Path) -> None:
-        super().__init__(path)
-        self.read: list[int] = []
-
-    def __getitem__(self, index: int) -> TokenDocument:
-        self.read.append(index)
-        return super().__getitem__(index)
-
-
-def test_pools_bound_what_is_read_ahead(store: TokenStore) -> None:
-    reading = ReadingStore(store.path)
+def test_pools_bound_what_is_read_ahead(store: TokenStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[int] = []
+    locate = TokenStore.__getitem__
+    monkeypatch.setattr(TokenStore, "__getitem__", lambda own, i: read.append(i) or locate(own, i))
     pools: list[list[int]] = [[]]
-    for _, after in make_sampler(reading, pool_tokens=600).batches(Cursor()):
+    for _, after in make_sampler(store, pool_tokens=600).batches(Cursor()):
         if after.epoch:
             break
-        if reading.read:
-            pools.append(list(reading.read))
-            reading.read.clear()
+        if read:
+            pools.append(list(read))
+            read.clear()
 
     def tokens(documents: list[int]) -> int:
         return sum(int(side.sum()) for d in documents for side in store.lengths(d))

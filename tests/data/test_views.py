@@ -185,18 +185,6 @@ def test_documents_are_cut_where_a_side_is_full_or_in_equal_parts() -> None:
     assert ranges(view.split([1] * 13, [])) == [(0, 2), (2, 5), (5, 8), (8, 11), (11, 12), (12, 13)]
 
 
-@given(bounded, lengths)
-def test_pieces_fit_and_none_could_take_one_more(limit: Limit, document: list[tuple[int, int]]) -> None:
-    source, target = [s for s, _ in document], [t for _, t in document]
-    windows = DocumentView(limit).split(source, target)
-    for w in windows:
-        piece = slice(w.source.start, w.source.stop)
-        assert len(w.source) == 1 or limit.fits(source[piece], target[piece])
-        if w.source.stop < len(source):
-            wider = slice(w.source.start, w.source.stop + 1)
-            assert not limit.fits(source[wider], target[wider])
-
-
 def test_the_cumulative_view_by_hand() -> None:
     windows = CumulativeView(Limit(8), parts=2).split([1] * 5, [])
     # Pieces of four sentences and of one; the first in two parts.

@@ -301,7 +301,6 @@ class Words:
 
 
 _NONE: Final = np.zeros(0, np.int64)
-_NO_SCORES: Final = np.zeros(0, np.float32)
 
 
 def _frequent(sentences: Sequence[Ints], vocabulary: int) -> tuple[Ints, Ints, Ints]:
@@ -360,7 +359,7 @@ def bead_scores(
     blocks = [range(at, min(at + BLOCK, len(path))) for at in range(0, len(path), BLOCK)]
     found = [np.diagonal(scores(*(side.part(block) for side in sides))[0]) for block in blocks]
     both = np.array([bool(i and j) for i, j in path], bool)
-    return np.where(both, np.concatenate([*found, _NO_SCORES]), 0).astype(np.float32)
+    return np.where(both, np.concatenate([*found, np.zeros(0, np.float32)]), 0).astype(np.float32)
 
 
 @dataclass(frozen=True, slots=True)

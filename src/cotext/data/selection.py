@@ -56,19 +56,14 @@ def parse_rules(texts: Sequence[str]) -> dict[str, float]:
         if name not in RULES:
             near = nearest_known(name, RULES)
             raise CotextError(f"--clean {shown(text)}: no such rule{near}; all are {', '.join(RULES)}")
-        rules[name] = NUMBERS.get(name, (0,))[0]
+        if equals and name not in NUMBERS:
+            raise CotextError(f"--clean {shown(text)}: the rule {name} has no number")
+        rules[name], least, most = NUMBERS.get(name, (0, 0, 0))
         if equals:
-            rules[name] = _number(name, value, text)
+            if not _NUMBER.fullmatch(value) or not least <= float(value) <= most:
+                raise CotextError(f"--clean {shown(text)}: {name} needs a number from {least:g} to {most:g}")
+            rules[name] = float(value)
     return rules
-
-
-def _number(name: str, value: str, text: str) -> float:
-    if name not in NUMBERS:
-        raise CotextError(f"--clean {shown(text)}: the rule {name} has no number")
-    _, least, most = NUMBERS[name]
-    if not _NUMBER.fullmatch(value) or not least <= float(value) <= most:
-        raise CotextError(f"--clean {shown(text)}: {name} needs a number from {least:g} to {most:g}")
-    return float(value)
 
 
 @dataclass(slots=True)

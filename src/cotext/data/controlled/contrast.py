@@ -12,7 +12,7 @@ from typing import Final, Literal, NamedTuple
 
 from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite
 from cotext.data.controlled import lexicon
-from cotext.data.controlled.discourse import ContextChoice, Draw, Phenomenon, Plan, Sentence, plan_document
+from cotext.data.controlled.discourse import ContextChoice, Draw, Phenomenon, Plan, Planner, Sentence
 from cotext.data.controlled.lexicon import WordOrder
 from cotext.data.documents import ParallelDocument
 
@@ -29,8 +29,7 @@ Split = Literal["training", "development", "test", "contrastive"]
 # Sixteen buckets of documents: 12 for training, 2 for contrastive suites (which need several documents at
 # once), and 1 each for development and test.
 _SPLIT_OF_BUCKET: Final[tuple[Split, ...]] = (
-    *("contrastive", "contrastive"),
-    *("development", "test"),
+    *("contrastive", "contrastive", "development", "test"),
     *("training",) * 12,
 )
 
@@ -45,9 +44,9 @@ def _documents(
 ) -> Iterator[ParallelDocument]:
     for index in range(documents):
         draw = Draw(split, seed, index)
-        plan = plan_document(draw, mentions)
+        plan = Planner(draw, mentions).plan()
         while split_of(plan.source()) != split:
-            plan = plan_document(draw, mentions)
+            plan = Planner(draw, mentions).plan()
         yield ParallelDocument(f"{split}-{seed}-{index}", plan.source(), plan.target(order))
 
 
@@ -102,17 +101,15 @@ def contrastive_suites(seed: int, examples: int, order: WordOrder = "verb-second
     The number is rounded up, so that every distance has the same number of complete groups. Ids consist of
     phenomenon, group and member.
     """
-    return [_suite(phenomenon, seed, examples, order) for phenomenon in _KINDS]
-
-
-def _suite(phenomenon: Phenomenon, seed: int, examples: int, order: WordOrder) -> ContrastiveSuite:
-    distances, candidates, *_ = _KINDS[phenomenon]
-    rounds = -(-examples // (len(distances) * candidates))
-    members: list[ContrastiveExample] = []
-    for group in range(rounds * len(distances)):
-        draw = Draw(f"contrastive {phenomenon}", seed, group)
-        members += _group(draw, phenomenon, distances[group % len(distances)], group, order)
-    return ContrastiveSuite(f"controlled/{phenomenon}", "en", "de", tuple(members))
+    suites = []
+    for phenomenon, (distances, candidates, *_) in _KINDS.items():
+        rounds = -(-examples // (len(distances) * candidates))
+        members: list[ContrastiveExample] = []
+        for group in range(rounds * len(distances)):
+            draw = Draw(f"contrastive {phenomenon}", seed, group)
+            members += _group(draw, phenomenon, distances[group % len(distances)], group, order)
+        suites.append(ContrastiveSuite(f"controlled/{phenomenon}", "en", "de", tuple(members)))
+    return suites
 
 
 def _group(
@@ -120,7 +117,7 @@ def _group(
 ) -> list[ContrastiveExample]:
     """Draw documents until a document has a suitable choice, and create a group from it."""
     while True:
-        plan = plan_document(draw)
+        plan = Planner(draw).plan()
         choices = [choice for choice in _lone_choices(plan, phenomenon) if choice.distance == distance]
         if not choices:
             continue

@@ -77,10 +77,6 @@ class Draw:
         digest = hashlib.blake2b(f"{stream} {seed} {index}".encode(), digest_size=8).digest()
         self._random = random.Random(int.from_bytes(digest, "big")).random
 
-    def below(self, bound: int) -> int:
-        """Return an integer from 0 to ``bound`` - 1."""
-        return int(self._random() * bound)
-
     def choose(self, items: Sequence[T]) -> T:
         """Return an item, drawn with equal probabilities."""
         return items[int(self._random() * len(items))]
@@ -155,13 +151,16 @@ _OPEN_KINDS: Final = (
 _YOU_COUNTS: Final = (1, 1, 1, 2, 2, 3)
 
 
-class _Planner:
-    """The state of one document while it is planned."""
+class Planner:
+    """The state of one document of 4 to 12 sentences while it is planned.
 
-    def __init__(self, draw: Draw, mentions: int | None):
+    `mentions` is the number of mentions of its hero, if they fit.
+    """
+
+    def __init__(self, draw: Draw, mentions: int | None = None):
         self.draw = draw
         self.mentions = mentions
-        self.length = MIN_SENTENCES + draw.below(MAX_SENTENCES - MIN_SENTENCES + 1)
+        self.length = draw.choose(range(MIN_SENTENCES, MAX_SENTENCES + 1))
         self.reserved: list[str | None] = [None] * self.length
         self.sentences: list[Sentence] = []
         self.choices: list[ContextChoice] = []
@@ -358,8 +357,3 @@ class _Planner:
         while len(self.sentences) < self.length:
             say[self.reserved[len(self.sentences)]]()
         return Plan(tuple(self.sentences), tuple(self.choices))
-
-
-def plan_document(draw: Draw, mentions: int | None = None) -> Plan:
-    """Plan a document of 4 to 12 sentences; `mentions` is the number of mentions of its hero, if they fit."""
-    return _Planner(draw, mentions).plan()

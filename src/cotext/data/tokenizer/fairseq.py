@@ -105,13 +105,6 @@ class FairseqTokenizer(ImportedTokenizer):
         numbers = {name: i for i, name in enumerate(table.names)}
         return cls(files, side, side, {code: numbers[name] for code, name in codes.items()}, chosen)
 
-    def _prefixes(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        source, target = (
-            (self.languages[self._found(name, f"the {side} language")],) if name else ()
-            for side, name in (("source", self.chosen.source), ("target", self.chosen.target))
-        )
-        return source, target
-
 
 def _of_model(content: bytes) -> list[str]:
     """Return the symbols of all rows of a model that uses the ids of sentencepiece, with `<pad>` inserted."""

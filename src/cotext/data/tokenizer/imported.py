@@ -170,7 +170,11 @@ class ImportedTokenizer(Tokenizer):
 
     def _prefixes(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Return the ids at the beginning of every source and every target sequence."""
-        raise NotImplementedError
+        source, target = (
+            (self.languages[self._found(name, f"the {side} language")],) if name else ()
+            for side, name in (("source", self.chosen.source), ("target", self.chosen.target))
+        )
+        return source, target
 
     def lacking(self) -> list[Side]:
         """Return the sides whose language must be chosen, but is not."""

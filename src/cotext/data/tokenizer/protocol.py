@@ -15,11 +15,10 @@ from cotext.runtime.files import replacing
 SPECIAL_SYMBOLS = 4
 Side = Literal["source", "target"]
 MAX_VOCABULARY = 1_000_000
-_WORD_BOUNDARY = "▁"  # represents a space in sentencepiece, which cannot distinguish the two
+# ▁ represents a space in sentencepiece, which cannot distinguish the two.
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029▁]")
 # Zero-width space and joiner, soft hyphen, byte order mark, lone surrogates, replacement character.
 _INVISIBLE = re.compile(r"[\u00ad\u200b\u2060\ufeff\ud800-\udfff\ufffd]")
-_BROKEN_BYTE = "\ufffd"
 
 
 def clean(text: str) -> str:
@@ -28,7 +27,7 @@ def clean(text: str) -> str:
     Control characters and line separators become spaces, invisible characters are removed, and white space is
     collapsed and trimmed. All other characters, such as full-width forms, are kept. The result is idempotent.
     """
-    if not text.isprintable() or _WORD_BOUNDARY in text or _BROKEN_BYTE in text:
+    if not text.isprintable() or "▁" in text or "\ufffd" in text:
         text = _INVISIBLE.sub("", _CONTROL.sub(" ", text))
     return " ".join(unicodedata.normalize("NFC", text).split())
 
