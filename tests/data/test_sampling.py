@@ -111,10 +111,8 @@ def expected_rows(store: TokenStore, view: View, max_row_tokens: int) -> tuple[C
 
 
 def same(a: Batch, b: Batch) -> bool:
-    names = ("target_input", "label_sentence", "target_label")
-    return torch.equal(a.source.tokens, b.source.tokens) and all(
-        torch.equal(getattr(a, n), getattr(b, n)) for n in names
-    )
+    sides = [(x.source.tokens, x.target_input, x.label_sentence, x.target_label) for x in (a, b)]
+    return all(map(torch.equal, *sides))
 
 
 @loop_over("view", VIEWS)

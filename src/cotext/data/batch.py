@@ -128,11 +128,9 @@ class Source:
 
     def select(self, rows: Tensor) -> "Source":
         """Return the given rows, in the given order, with all extra rows."""
-        chosen = {name: getattr(self, name).index_select(0, rows) for name in _OF_ROWS}
+        names = ("tokens", "sentence", "current", "document", "first_sentence")
+        chosen = {name: getattr(self, name).index_select(0, rows) for name in names}
         return replace(self, **chosen, layouts=None)
-
-
-_OF_ROWS = ("tokens", "sentence", "current", "document", "first_sentence")
 
 
 @dataclass

@@ -124,7 +124,6 @@ HYPOTHESIS: Final = "hypothesis"
 INSTRUCTIONS: Final = ("instruction", "prompt_instruction")
 DATASETS: Final = ("dataset_id", "collection_id")
 _TEXTS: Final = (*SOURCES, HYPOTHESIS)
-_DIRECTION: Final = "direction"  # in synthetic references: "ces_Latn---deu_Latn"
 _CODE = r"[a-z]{2,3}(?:_[A-Za-z]{2,4})*"
 # Ids contain the languages: WMT26_###_domain_###_source_###_target_###_id, source-target_#_domain.
 _PAIR_IN_ID: Final = re.compile(
@@ -258,7 +257,7 @@ def wmt_line(value: object, number: int, where: str) -> WmtLine:
 
 def _languages(value: dict[str, Any], document_id: str) -> tuple[str, str]:
     """Return source and target language in the direction or in the id."""
-    direction = value.get(_DIRECTION)
+    direction = value.get("direction")  # in synthetic references: "ces_Latn---deu_Latn"
     if isinstance(direction, str) and "---" in direction:
         first, _, second = direction.partition("---")
         return first, second
