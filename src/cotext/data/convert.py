@@ -134,9 +134,6 @@ class Detokenisers:
         return replace(suite, name=f"{suite.name}{SUFFIX}", examples=examples)
 
 
-SPLITS = ("train", "dev", "test")
-
-
 @dataclass(slots=True)
 class Tally:
     """Counts of converted documents and sentences; a sentence pair counts once."""
@@ -234,8 +231,8 @@ def beginning(
 
 
 def _stored(folder: Path, split: str) -> Iterator[ParallelDocument]:
-    if split not in SPLITS:
-        raise CotextError(f"--split {split}: choose one of {', '.join(SPLITS)}")
+    if split not in ("train", "dev", "test"):
+        raise CotextError(f"--split {split}: choose one of train, dev, test")
     from cotext.data.store import TokenStore  # needs pyarrow, which text needs not
 
     path = folder / f"{split}.arrow"

@@ -164,6 +164,8 @@ class WindowView:
 
 @dataclass(frozen=True, slots=True)
 class _PieceView:
+    """A view that cuts pieces of limited length into equal parts."""
+
     limit: Limit
     parts: int = 1
 
