@@ -13,6 +13,7 @@ inline elements are removed; the text between such elements is kept.
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
@@ -95,6 +96,7 @@ class XmlStream:
         # The parser buffers unfinished comments and attributes.
         self._fed += len(chunk)
         self._require(self._fed - self._parser.CurrentByteIndex, streams.MAX_LINE_BYTES, "markup")
+        self._require(self._size, self._limit, self._what)
 
     def _error(self, problem: str) -> CotextError:
         return CotextError(f"{self._path}:{self._parser.CurrentLineNumber}: {problem}")
@@ -102,10 +104,6 @@ class XmlStream:
     def _require(self, size: int, most: int, what: str) -> None:
         if size > most:
             raise self._error(f"{what} of more than {most:,} bytes; split it")
-
-    def _count(self, size: int) -> None:
-        self._size += size
-        self._require(self._size, self._limit, self._what)
 
     def _refuse_doctype(self, name: str, system: str | None, public: str | None, internal: int) -> None:
         if not self._lenient or internal:
@@ -130,12 +128,12 @@ class XmlStream:
             if tag in self._noted:
                 self.outside[tag] = self._parser.CurrentLineNumber, attributes
         elif tag in self._kept:
-            self._count(streams.SENTENCE_BYTES)
+            self._size += streams.SENTENCE_BYTES
             self._builder.start(tag, attributes)
 
     def _text(self, text: str) -> None:
         if self._builder is not None:
-            self._count(len(text))
+            self._size += len(text)
             self._builder.data(text)
 
     def _end(self, tag: str) -> None:
@@ -143,6 +141,7 @@ class XmlStream:
         if self._builder is None or tag not in self._kept:
             return
         element = self._builder.end(tag)
+        self._require(self._size, self._limit, self._what)
         if tag == "seg":
             self._require(len(element.text or ""), streams.MAX_LINE_BYTES, "a segment")
         if tag == self._name:
@@ -197,11 +196,10 @@ class Unit:
         return next((lower[key] for key in DOCUMENT_PROPERTIES if lower.get(key)), None)
 
 
+@lru_cache(maxsize=100)
 def primary(language: str) -> str:
     """Return the language of a code without region and script: "en" for "en-US", "EN" and "en_GB"."""
-    return (
-        language.strip().replace("_", "-").split("-")[0].lower() if language[:2].lower() != "x-" else language
-    )
+    return language if language[:2].lower() == "x-" else re.split("[-_]", language.strip())[0].lower()
 
 
 def read_units(path: Path) -> Iterator[Unit]:
