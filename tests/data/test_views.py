@@ -216,7 +216,6 @@ def test_weights_say_how_often_an_instance_is_drawn() -> None:
     assert counts.pop(Window(range(200), range(200), range(200))) == 1
     assert set(counts.values()) == {2, 3}
     assert 20 < sum(count == 3 for count in counts.values()) < 80  # 50 expected, six standard deviations
-    assert draw(mixture, 200) == draw(mixture, 200)
     assert draw(mixture, 200) != draw(mixture, 200, seed=1)
 
 
