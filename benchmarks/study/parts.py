@@ -108,7 +108,7 @@ def drawn(sampled: Sampled) -> ContrastiveSuite:
     """Return a suite, detokenised if requested, with all or some of its documents, in their order."""
     suite = read_suite(Path(sampled.suite))
     if sampled.detokenise:
-        suite = Detokenisers.of(suite.languages).suite(suite)
+        suite = Detokenisers(suite.languages).suite(suite)
     if sampled.documents is None:
         return suite
     numbers = documents_of(suite.examples)

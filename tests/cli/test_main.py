@@ -104,7 +104,7 @@ def test_train_tells_what_became_of_it(world: World) -> None:
     assert "dev loss" not in again.err
 
 
-@loop_over("kind", [name for name, row in FORMATS.items() if row.is_written])
+@loop_over("kind", [name for name, row in FORMATS.items() if row.encode])
 def test_translate_keeps_format_documents_and_sentences(world: World, tmp_path: Path, kind: str) -> None:
     wanted = [Document(d.id, d.source) for d in toy_documents(4, 5)]
     source, out = tmp_path / "in.en", tmp_path / "out.de"

@@ -3,11 +3,11 @@
 from dataclasses import replace
 
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cotext.data.batch import Batch, Instance, SpecialSymbols, hide_current_source, hide_words
-from cotext.data.collate import make_batch
+from cotext.data.batch import Instance, SpecialSymbols, hide_current_source, hide_words
+from cotext.data.collate import make_batch, pack, pack_apart
 from cotext.data.views import Window, WindowView
 
 PAD, BOS, EOS, SEP = 90, 91, 92, 93
@@ -21,47 +21,25 @@ def instance(
     return Instance(document, window or whole, source, target)
 
 
-def three_sentences() -> Batch:
-    """Three sentences of unequal lengths on unequal sides, above a shorter row of one sentence."""
-    long = instance(7, [[1, 2], [3], [4, 5, 6]], [[11], [12, 13], [14]])
-    return make_batch([long, instance(8, [[7]], [[15, 16]])], SYMBOLS)
-
-
 def test_three_sentences_of_unequal_lengths() -> None:
-    """A separator belongs to the sentence that it closes."""
-    batch = three_sentences()
-    assert batch.source.tokens.tolist() == [
-        [1, 2, SEP, 3, SEP, 4, 5, 6, EOS],
-        [7, EOS, *[PAD] * 7],
-    ]
-    assert batch.source.sentence.tolist() == [
-        [0, 0, 0, 1, 1, 2, 2, 2, 2],
-        [0, 0, *[-1] * 7],
-    ]
+    """A separator belongs to the sentence that it closes; the shorter row is padded."""
+    long = instance(7, [[1, 2], [3], [4, 5, 6]], [[11], [12, 13], [14]])
+    batch = make_batch([long, instance(8, [[7]], [[15, 16]])], SYMBOLS)
+    assert batch.source.tokens.tolist() == [[1, 2, SEP, 3, SEP, 4, 5, 6, EOS], [7, EOS, *[PAD] * 7]]
+    assert batch.source.sentence.tolist() == [[0, 0, 0, 1, 1, 2, 2, 2, 2], [0, 0, *[-1] * 7]]
     # The separator between sentences 0 and 1 is a label of 0 and an input of 1.
-    assert batch.target_input.tolist() == [
-        [BOS, 11, SEP, 12, 13, SEP, 14],
-        [BOS, 15, 16, *[PAD] * 4],
-    ]
-    assert batch.input_sentence.tolist() == [
-        [0, 0, 1, 1, 1, 2, 2],
-        [0, 0, 0, *[-1] * 4],
-    ]
-    assert batch.target_label.tolist() == [
-        [11, SEP, 12, 13, SEP, 14, EOS],
-        [15, 16, EOS, *[PAD] * 4],
-    ]
-    assert batch.label_sentence.tolist() == [
-        [0, 0, 1, 1, 1, 2, 2],
-        [0, 0, 0, *[-1] * 4],
-    ]
+    assert batch.target_input.tolist() == [[BOS, 11, SEP, 12, 13, SEP, 14], [BOS, 15, 16, *[PAD] * 4]]
+    assert batch.target_label.tolist() == [[11, SEP, 12, 13, SEP, 14, EOS], [15, 16, EOS, *[PAD] * 4]]
+    assert batch.input_sentence.tolist() == batch.label_sentence.tolist()
+    assert batch.label_sentence.tolist() == [[0, 0, 1, 1, 1, 2, 2], [0, 0, 0, *[-1] * 4]]
     # The separator that closes the last context sentence is a context label, `eos` a current one.
     assert batch.source.current.tolist() == [[2, 3], [0, 1]]
-    assert batch.is_current.tolist() == [
-        [False] * 5 + [True, True],
-        [True, True, True] + [False] * 4,
-    ]
+    assert batch.is_current.tolist() == [[False] * 5 + [True, True], [True] * 3 + [False] * 4]
     assert batch.is_label.tolist() == [[True] * 7, [True] * 3 + [False] * 4]
+    swapped = batch.source.select(torch.tensor([1, 0]))
+    assert (swapped.document.tolist(), swapped.current.tolist()) == ([8, 7], [[0, 1], [2, 3]])
+    assert swapped.tokens.tolist() == batch.source.tokens.tolist()[::-1]
+    assert swapped.sentence.tolist() == batch.source.sentence.tolist()[::-1]
 
 
 def test_indexed_separators_differ_and_the_last_serves_all_later_places() -> None:
@@ -92,19 +70,14 @@ def test_brackets_stand_around_every_sentence() -> None:
     assert row.source_tokens(symbols) == 9
     assert row.source_tokens(SYMBOLS) == row.target_tokens == row.row_tokens(SYMBOLS) == 6
     assert row.row_tokens(symbols) == 9
-
-
-def test_a_source_may_have_its_ends_alone() -> None:
-    """Of a model that knows no begin there; its targets are as with both."""
-    both = SpecialSymbols(PAD, BOS, EOS, separators=(EOS,), bracket=True)
-    ends = SpecialSymbols(PAD, BOS, EOS, separators=(EOS,), bracket=True, source_begins=False)
-    row = instance(0, [[1, 2], [], [3]], [[11], [12, 13], []])
-    batch, as_published = make_batch([row], ends), make_batch([row], both)
-    assert batch.source.tokens.tolist() == [[1, 2, EOS, EOS, 3, EOS]]
-    assert batch.source.sentence.tolist() == [[0, 0, 0, 1, 2, 2]]
-    assert batch.target_input.tolist() == as_published.target_input.tolist()
-    assert batch.target_label.tolist() == as_published.target_label.tolist()
-    assert (row.source_tokens(ends), row.source_tokens(both)) == (6, 9)
+    # Source sentences without begin symbols; the target is the same.
+    ends = replace(symbols, source_begins=False)
+    published = make_batch([row], ends)
+    assert published.source.tokens.tolist() == [[1, 2, EOS, EOS, 3, EOS]]
+    assert published.source.sentence.tolist() == [[0, 0, 0, 1, 2, 2]]
+    assert published.target_input.tolist() == batch.target_input[:1].tolist()
+    assert published.target_label.tolist() == batch.target_label[:1].tolist()
+    assert row.source_tokens(ends) == 6
 
 
 def test_sentence_indices_count_from_the_first_source_sentence() -> None:
@@ -129,14 +102,6 @@ def test_numbered_sentences_open_with_their_place_in_the_document() -> None:
     assert batch.target_label.tolist() == [[12, EOS, 13, EOS]]
 
 
-def test_selecting_rows_keeps_all_their_fields() -> None:
-    source = three_sentences().source.select(torch.tensor([1, 0]))
-    assert source.document.tolist() == [8, 7]
-    assert source.current.tolist() == [[0, 1], [2, 3]]
-    assert source.tokens[0].tolist() == [7, EOS, *[PAD] * 7]
-    assert source.sentence[1].tolist() == [0, 0, 0, 1, 1, 2, 2, 2, 2]
-
-
 sentences = st.lists(st.integers(0, 80), max_size=5)
 documents = st.lists(st.tuples(sentences, sentences), min_size=1, max_size=6)
 
@@ -155,7 +120,9 @@ def test_what_holds_for_every_batch(
     assert torch.equal(batch.source.tokens == PAD, batch.source.sentence == -1)
     assert torch.equal(batch.target_input == PAD, batch.input_sentence == -1)
     assert torch.equal(batch.target_label == PAD, batch.label_sentence == -1)
-    assert torch.equal(batch.target_input[:, 1:][batch.is_label[:, 1:]], before_last(batch))
+    # After `bos`, the decoder reads all labels but the last of each row.
+    inside = batch.is_label[:, 1:]
+    assert torch.equal(batch.target_input[:, 1:][inside], batch.target_label[:, :-1][inside])
     for i, row in enumerate(rows):
         assert int((batch.source.sentence[i] >= 0).sum()) == row.source_tokens(SYMBOLS)
         assert int(batch.is_label[i].sum()) == row.target_tokens
@@ -166,11 +133,6 @@ def test_what_holds_for_every_batch(
             of_sentence = batch.source.tokens[i][batch.source.sentence[i] == k].tolist()
             assert of_sentence[:-1] == document[j][0]
             assert of_sentence[-1] == (EOS if j == row.window.source.stop - 1 else SEP)
-
-
-def before_last(batch: Batch) -> torch.Tensor:
-    """All labels but the last of each row: what the decoder reads after `bos`."""
-    return batch.target_label[:, :-1][batch.is_label[:, 1:]]
 
 
 def test_hidden_words() -> None:
@@ -199,3 +161,42 @@ def test_coword_dropout_hides_source_words_of_the_current_sentence_alone() -> No
     named = replace(SYMBOLS, source_prefix=(7,))  # a symbol of a language is no word
     hidden = hide_current_source(batch, 0.999999, named, 0)
     assert hidden.source.tokens.tolist() == [[4, 5, SEP, 0, 7, 0, EOS]]
+
+
+GROUPS = st.lists(st.lists(st.integers(1, 9), min_size=1, max_size=5), max_size=20)
+
+
+def test_groups_share_batches_as_far_as_the_budget_goes() -> None:
+    assert pack([[2, 3], [1, 4], [4], [5]], 20) == [[0, 1, 2], [3]]
+    assert pack([[2, 3], [1, 4], [4], [5]], 30) == [[0, 1, 2, 3]]
+    # A group that exceeds it is not split.
+    assert pack([[2, 3], [9, 9, 9], [10]], 12) == [[0], [1], [2]]
+    assert pack([], 12) == []
+
+
+@settings(max_examples=100)
+@given(GROUPS, st.booleans(), st.integers(1, 60))
+def test_batches_hold_every_group_once_in_order_within_the_budget(
+    lengths: list[list[int]], single: bool, budget: int
+) -> None:
+    lengths = sorted([group[:1] for group in lengths] if single else lengths, key=max)
+    batches = pack(lengths, budget)
+    assert [g for batch in batches for g in batch] == list(range(len(lengths)))
+    rows = [[length for g in batch for length in lengths[g]] for batch in batches]
+    assert all(len(b) == 1 or len(r) * max(r) <= budget for b, r in zip(batches, rows, strict=True))
+    for own, following in zip(rows, batches[1:], strict=False):
+        more = [*own, *lengths[following[0]]]
+        assert len(more) * max(more) > budget  # what would have fitted opens no other batch
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 6), st.lists(st.integers(1, 30), min_size=1, max_size=8)), max_size=60),
+    st.integers(1, 120),
+)
+def test_items_of_one_key_are_apart(drawn: list[tuple[int, list[int]]], max_tokens: int) -> None:
+    batches = pack_apart([lengths for _, lengths in drawn], [d for d, _ in drawn], max_tokens)
+    assert sorted(r for batch in batches for r in batch) == list(range(len(drawn)))
+    for batch in batches:
+        assert len({drawn[r][0] for r in batch}) == len(batch)
+        rows = [length for r in batch for length in drawn[r][1]]
+        assert len(rows) * max(rows) <= max_tokens or len(batch) == 1

@@ -2,12 +2,9 @@ import gzip
 import json
 import lzma
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
-
-import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite, write_suite
 from cotext.data.suite_files import read_suite
@@ -58,7 +55,17 @@ def as_json(**changes: Any) -> dict[str, Any]:
     }
 
 
-def test_compression_follows_the_content_not_the_name(tmp_path: Path) -> None:
+def test_compression_equal_sentences_and_repeated_ids(tmp_path: Path) -> None:
+    """Compression follows the content, not the name; equal sentences share one string."""
+    must_raise("no such file", read_suite, tmp_path / "absent.json")
+    document = as_json()
+    document["examples"] *= 2
+    (tmp_path / "s.json").write_text(json.dumps(document))
+    must_raise(r"s\.json: .*'lamp' occurs twice", read_suite, tmp_path / "s.json")
+    context = "die Lampe " * 50
+    candidates = [[context, "Sie."], [context, "Er."], [context, "Es."]]
+    (tmp_path / "s.json").write_text(json.dumps(as_json(source=["a", "b"], candidates=candidates)))
+    assert len({id(first) for first, _ in read_suite(tmp_path / "s.json").examples[0].candidates}) == 1
     content = json.dumps(as_json()).encode()
     for name, data in (("a", gzip.compress(content)), ("b.json", lzma.compress(content)), ("c.gz", content)):
         (tmp_path / name).write_bytes(data)
@@ -67,49 +74,24 @@ def test_compression_follows_the_content_not_the_name(tmp_path: Path) -> None:
 
 def test_a_file_has_an_example_a_line_and_survives_a_failed_write(tmp_path: Path) -> None:
     write_suite(tmp_path / "s.json", ContrastiveSuite("mine", "en", "de", (LAMP, YOU)))
-    text = (tmp_path / "s.json").read_text(encoding="utf-8")
+    path = tmp_path / "s.json"
+    text = path.read_text(encoding="utf-8")
     assert json.loads(text)["examples"][1]["candidates"][2] == ["Sind Sie da?"]
     assert len(text.splitlines()) == 1 + 2 + 1
-    path = tmp_path / "s.json"
-    write_suite(path, ContrastiveSuite("old", "en", "de", (LAMP,)))
     unencodable = ContrastiveExample("x", "p", None, ("\ud800",), (("a",), ("b",)), 0)
     must_raise("cannot be written", write_suite, path, ContrastiveSuite("new", "en", "de", (unencodable,)))
-    assert read_suite(path).name == "old"
+    assert read_suite(path).name == "mine"
     assert [each.name for each in tmp_path.iterdir()] == ["s.json"]
 
 
-sentences = st.text(st.characters(blacklist_categories=["Cs"], blacklist_characters="\n\r"), max_size=12)
-
-
-@st.composite
-def examples(draw: st.DrawFn) -> ContrastiveExample:
-    length = draw(st.integers(1, 4))
-    count = draw(st.integers(2, 4))
-    whole = st.lists(sentences, min_size=length, max_size=length).map(tuple)
-    return ContrastiveExample(
-        id=draw(st.text(st.characters(blacklist_categories=["Cs"]), min_size=1)),
-        phenomenon=draw(st.sampled_from(["pronoun", "register"])),
-        distance=draw(st.none() | st.integers(-3, 9)),
-        source=draw(whole),
-        candidates=tuple(draw(st.lists(whole, min_size=count, max_size=count))),
-        correct=draw(st.integers(0, count - 1)),
-        tags=draw(st.dictionaries(sentences, sentences, max_size=2)),
-    )
-
-
-@settings(max_examples=60)
-@given(
-    several=st.lists(examples(), max_size=4, unique_by=lambda example: example.id),
-    name=st.sampled_from(["s.json", "s.json.gz", "s.json.xz"]),
-)
-def test_any_suite_survives_writing_and_reading(
-    tmp_path_factory: pytest.TempPathFactory, several: list[ContrastiveExample], name: str
-) -> None:
-    suite = ContrastiveSuite("any", "en", "de", tuple(several))
-    path = tmp_path_factory.mktemp("suite") / name
-    write_suite(path, suite)
-    assert read_suite(path) == suite
-    assert [each.name for each in path.parent.iterdir()] == [name]
+@loop_over("name", ["s.json", "s.json.gz", "s.json.xz"])
+def test_suites_survive_writing_and_reading(tmp_path: Path, name: str) -> None:
+    odd = replace(YOU, id='\n"', source=("\u2028\t ",), distance=-3, tags={"": "\U0001f389"}, document="film")
+    for examples in ((), (LAMP, YOU, odd)):
+        suite = ContrastiveSuite("any", "en", "de", examples)
+        write_suite(tmp_path / name, suite)
+        assert read_suite(tmp_path / name) == suite
+        assert [each.name for each in tmp_path.iterdir()] == [name]
 
 
 def test_differing_sentences_and_identical_candidates() -> None:
@@ -145,7 +127,7 @@ def test_differing_sentences_and_identical_candidates() -> None:
         (b'{"format": "cotext-contrastive",\n "version": 1,,}', "not valid JSON, line 2 column 15"),
         (b'"lamp"', "not a contrastive suite"),
         (b'{"version": 1}', "'format' is None"),
-        (json.dumps({**as_json(), "version": 2}).encode(), "format version 2"),
+        (json.dumps({**as_json(), "version": 2}).encode(), "'version' is 2, expected 1"),
         (json.dumps({**as_json(), "langauge": "en"}).encode(), "'langauge': Extra inputs"),
         (json.dumps({**as_json(), "examples": {}}).encode(), "'examples': Input should be a valid list"),
         (json.dumps({**as_json(), "name": None}).encode(), "'name': Input should be a valid string"),
@@ -166,14 +148,6 @@ def test_a_wrong_file_is_named_once_with_the_reason(
     path = tmp_path / "s.json"
     path.write_bytes(content if isinstance(content, bytes) else json.dumps(as_json(**content)).encode())
     assert must_raise(re.escape(message), read_suite, path).count(str(path)) == 1
-
-
-def test_a_missing_file_and_a_repeated_id(tmp_path: Path) -> None:
-    must_raise("no such file", read_suite, tmp_path / "absent.json")
-    document = as_json()
-    document["examples"] *= 2
-    (tmp_path / "s.json").write_text(json.dumps(document))
-    must_raise(r"s\.json: .*'lamp' occurs twice", read_suite, tmp_path / "s.json")
 
 
 def test_contrapro_lines_by_hand(tmp_path: Path) -> None:
@@ -207,11 +181,7 @@ def test_contrapro_lines_by_hand(tmp_path: Path) -> None:
         phenomenon="pronoun",
         distance=1,
         source=("the lamp.", "it is new."),
-        candidates=(
-            ("die Lampe.", "Sie ist neu."),
-            ("die Lampe.", "Er ist neu."),
-            ("die Lampe.", "Es ist neu."),
-        ),
+        candidates=tuple(("die Lampe.", f"{pronoun} ist neu.") for pronoun in ("Sie", "Er", "Es")),
         correct=0,
         tags={"pronoun": "sie", "antecedent_gender": "f"},
     )
@@ -219,16 +189,6 @@ def test_contrapro_lines_by_hand(tmp_path: Path) -> None:
     assert second.candidates == (("Es.",), ("Er.",))
     assert second.distance is None
     assert second.tags == {"pronoun": "es"}
-
-
-def test_the_context_of_an_example_is_held_once(tmp_path: Path) -> None:
-    context = "die Lampe " * 50
-    document = as_json(
-        source=["a", "b"], candidates=[[context, "Sie."], [context, "Er."], [context, "Es."]], correct=0
-    )
-    (tmp_path / "s.json").write_text(json.dumps(document))
-    candidates = read_suite(tmp_path / "s.json").examples[0].candidates
-    assert candidates[0][0] is candidates[1][0] is candidates[2][0]
 
 
 def test_the_documented_example_is_valid(tmp_path: Path) -> None:

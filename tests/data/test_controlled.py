@@ -7,15 +7,12 @@ from dataclasses import replace
 from itertools import islice
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from cotext.data import controlled
 from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite, write_suite
 from cotext.data.controlled import lexicon
 from cotext.data.controlled.lexicon import ordered
 from cotext.data.suite_files import read_suite
-from tests.refusals import must_raise
 
 
 def words(sentence: str) -> list[str]:
@@ -23,16 +20,11 @@ def words(sentence: str) -> list[str]:
 
 
 NOUNS = {thing.en: (thing.de, thing.gender) for thing in lexicon.THINGS}
-# (gender, case): definite article, indefinite article, ending of an adjective after the latter.
-ARTICLES = {
-    ("m", "nominative"): ("der", "ein", "er"), ("m", "accusative"): ("den", "einen", "en"),
-    ("f", "nominative"): ("die", "eine", "e"), ("f", "accusative"): ("die", "eine", "e"),
-    ("n", "nominative"): ("das", "ein", "es"), ("n", "accusative"): ("das", "ein", "es"),
-}  # fmt: skip
-PRONOUNS = {
-    ("m", "nominative"): "er", ("m", "accusative"): "ihn",
-    ("f", "nominative"): "sie", ("f", "accusative"): "sie",
-    ("n", "nominative"): "es", ("n", "accusative"): "es",
+# (gender, case): definite article, indefinite article, ending of an adjective after the latter, pronoun.
+FORMS = {
+    ("m", "nominative"): ("der", "ein", "er", "er"), ("m", "accusative"): ("den", "einen", "en", "ihn"),
+    ("f", "nominative"): ("die", "eine", "e", "sie"), ("f", "accusative"): ("die", "eine", "e", "sie"),
+    ("n", "nominative"): ("das", "ein", "es", "es"), ("n", "accusative"): ("das", "ein", "es", "es"),
 }  # fmt: skip
 ACTIVITIES = {verb.en: f"{verb.aux} {verb.participle}" for verb in lexicon.ACTIVITIES}
 OTHER_EVENTS = set(
@@ -46,9 +38,8 @@ PEOPLE = {person.en for person in lexicon.PEOPLE}
 STATEMENT = re.compile(
     r"(\w+) is (?:talking to|travelling with|sitting next to|drinking tea with) (\w+) \w+\."
 )
-FAMILIAR = {"du", "dich", "dir", "dein", "deine"}
-FORMAL = {"Sie", "Ihnen", "Ihr", "Ihre"}
-FAMILIAR_VERBS, FORMAL_VERBS = (set(address[5:]) for address in (lexicon.FAMILIAR, lexicon.FORMAL))
+FAMILIAR, FORMAL = ({*address[:5]} for address in (lexicon.FAMILIAR, lexicon.FORMAL))
+FAMILIAR_VERBS, FORMAL_VERBS = ({*address[5:]} for address in (lexicon.FAMILIAR, lexicon.FORMAL))
 CHANCE = {"pronoun": 3, "register": 2, "ellipsis": 3, "cohesion": 2, "cataphora": 3}
 DISTANCES = {
     "pronoun": {0, 1, 2, 3, 4, 5},
@@ -81,7 +72,7 @@ def noun_phrase_faults(source: tuple[str, ...], target: tuple[str, ...]) -> list
             phrase = re.search(rf"\b(the|an?) (?:(\w+) )?{thing}\b", english, re.IGNORECASE)
             assert phrase, english
             is_subject = re.search(rf"^There was |\b{thing} was\b", english)
-            definite, indefinite, ending = ARTICLES[gender, "nominative" if is_subject else "accusative"]
+            definite, indefinite, ending, _ = FORMS[gender, "nominative" if is_subject else "accusative"]
             if phrase[1].lower() == "the":
                 expected = rf"\b{definite} {noun}\b"
             else:
@@ -109,7 +100,7 @@ def pronoun_faults(source: tuple[str, ...], target: tuple[str, ...]) -> list[str
             antecedent = after[0]
         case = "accusative" if english.endswith(" it.") else "nominative"
         pronouns = [token.lower() for token in words(german) if token.lower() in {"er", "sie", "es", "ihn"}]
-        if pronouns != [PRONOUNS[NOUNS[antecedent][1], case]]:
+        if pronouns != [FORMS[NOUNS[antecedent][1], case][3]]:
             found.append(f"pronoun for {antecedent}: {english} / {german}")
     return found
 
@@ -206,15 +197,6 @@ def test_every_document_is_right_of_four_to_twelve_sentences_and_repeatable(trai
     assert len({document.id for document in training}) == len(training)
     assert len(list(islice(controlled.training_documents(10**12, 0), 3))) == 3
     assert list(controlled.training_documents(0, 0)) == []
-    must_raise("-1 documents", controlled.training_documents, -1, 0)
-    must_raise("0 examples", controlled.contrastive_suites, 0, 0)
-
-
-@settings(max_examples=40)
-@given(st.integers(-(2**70), 2**70))
-def test_every_seed_gives_right_documents(seed):
-    for document in controlled.training_documents(5, seed):
-        assert faults(document.source, document.target) == []
 
 
 def test_the_reader_notices_what_is_wrong():
@@ -234,10 +216,8 @@ def test_the_text_of_a_seed_is_fixed():
     digest = hashlib.sha256()
     for document in controlled.training_documents(100, 0):
         digest.update("\n".join((document.id, *document.source, *document.target, "")).encode())
-    assert (controlled.VERSION, digest.hexdigest()) == (
-        3,
-        "577ef9cb802716b106f5575d1f29ca80c7f7313145cc0ca97a91259652089946",
-    )
+    expected = "577ef9cb802716b106f5575d1f29ca80c7f7313145cc0ca97a91259652089946"
+    assert (controlled.VERSION, digest.hexdigest()) == (3, expected)
     digest = hashlib.sha256()
     for suite in controlled.contrastive_suites(0, 20):
         digest.update(repr([(e.id, e.source, e.candidates, e.correct) for e in suite.examples]).encode())
@@ -248,34 +228,11 @@ def test_no_source_document_can_be_in_two_splits(training, suites):
     development = list(controlled.development_documents(0))
     test = list(controlled.test_documents(0))
     assert (len(development), len(test)) == (200, 400)
-    assert {controlled.split_of(d.source) for d in training} == {"training"}
-    assert {controlled.split_of(d.source) for d in development} == {"development"}
-    assert {controlled.split_of(d.source) for d in test} == {"test"}
-    assert {controlled.split_of(e.source) for suite in suites for e in suite.examples} == {"contrastive"}
+    examples = [example for suite in suites for example in suite.examples]
+    splits = {"training": training, "development": development, "test": test, "contrastive": examples}
+    for split, documents in splits.items():
+        assert {controlled.split_of(document.source) for document in documents} == {split}
     assert [f for d in (*development, *test) for f in faults(d.source, d.target)] == []
-
-
-def test_the_vocabulary_is_closed_and_small(training, suites):
-    english = {word for d in training for text in d.source for word in words(text)}
-    german = {word for d in training for text in d.target for word in words(text)}
-    assert 250 < len(english) < 500
-    assert 250 < len(german) < 500
-    for example in (example for suite in suites for example in suite.examples):
-        assert {word for text in example.source for word in words(text)} <= english
-        for candidate in example.candidates:
-            assert {word for text in candidate for word in words(text)} <= german
-
-
-def test_one_suite_for_each_phenomenon(suites):
-    assert [suite.name for suite in suites] == [f"controlled/{name}" for name in CHANCE]
-    for suite in suites:
-        assert (suite.source_language, suite.target_language) == ("en", "de")
-        assert len(suite.examples) >= 240
-        assert {e.phenomenon for e in suite.examples} == {phenomenon(suite)}
-        by_distance = Counter(e.distance for e in suite.examples)
-        assert by_distance.keys() == DISTANCES[phenomenon(suite)]
-        assert len(set(by_distance.values())) == 1
-        assert {len(e.candidates) for e in suite.examples} == {CHANCE[phenomenon(suite)]}
 
 
 def test_an_oracle_that_reads_the_whole_document_is_always_right(suites):
@@ -330,11 +287,8 @@ def up_to_current(example):
     return example.source[:stop], tuple(candidate[:stop] for candidate in example.candidates)
 
 
-def source_alone(example):
-    return example.source, current_sentence(example)
-
-
-SEEN = {"cataphora": [up_to_current], "cohesion": [source_alone]}  # what does not help in these
+# What does not help in these.
+SEEN = {"cataphora": [up_to_current], "cohesion": [lambda e: (e.source, current_sentence(e))]}
 
 
 def test_nothing_but_the_clue_gives_more_than_chance(suites):
@@ -355,17 +309,22 @@ def test_nothing_but_the_clue_gives_more_than_chance(suites):
 
 
 def test_suites_are_balanced_and_repeatable(suites, tmp_path):
+    assert [suite.name for suite in suites] == [f"controlled/{name}" for name in CHANCE]
     for suite in suites:
-        for distance in DISTANCES[phenomenon(suite)]:
-            examples = [e for e in suite.examples if e.distance == distance]
-            positions = Counter(e.correct for e in examples)
-            assert len(positions) == CHANCE[phenomenon(suite)]
-            assert len(set(positions.values())) == 1
-            if phenomenon(suite) in {"pronoun", "cataphora", "register"}:
-                name = "register" if phenomenon(suite) == "register" else "pronoun"
-                labels = Counter(e.tags[name] for e in examples)
-                assert len(labels) == CHANCE[phenomenon(suite)]
-                assert len(set(labels.values())) == 1
+        name, chance = phenomenon(suite), CHANCE[phenomenon(suite)]
+        assert (suite.source_language, suite.target_language) == ("en", "de")
+        assert len(suite.examples) >= 240
+        assert {(e.phenomenon, len(e.candidates)) for e in suite.examples} == {(name, chance)}
+        label = {"pronoun": "pronoun", "cataphora": "pronoun", "register": "register"}.get(name)
+        # Equally many of every distance, of every place of the right candidate and of every label.
+        kinds = Counter((e.distance, e.correct, label and e.tags[label]) for e in suite.examples)
+        assert {distance for distance, _, _ in kinds} == DISTANCES[name]
+        for key in ((0,), (0, 1), (0, 2)) if label else ((0,), (0, 1)):
+            counts = Counter()
+            for kind, count in kinds.items():
+                counts[tuple(kind[i] for i in key)] += count
+            assert len(counts) == len(DISTANCES[name]) * chance ** (len(key) - 1)
+            assert len(set(counts.values())) == 1
     assert {current(e) for suite in suites for e in suite.examples} == set(range(12))
     assert controlled.contrastive_suites(5, 240) == suites
     assert controlled.contrastive_suites(6, 20)[0].examples[0].source != suites[0].examples[0].source
@@ -391,36 +350,27 @@ def test_another_word_order_moves_target_words_and_nothing_else(training, suites
             assert len(set(there.candidates)) == CHANCE[phenomenon(usual)]
 
 
-@pytest.mark.parametrize(
-    ("order", "later", "but"),
-    [
-        ("verb-second", "Später verlor Peter es.", "Peter war traurig, aber er war nicht krank."),
-        ("verb-final", "Später Peter es verlor.", "Peter traurig war, aber er nicht krank war."),
-        ("reversed", "Es Peter verlor später.", "Krank nicht war er aber, traurig war Peter."),
-    ],
-)
-def test_sentences_in_every_order(order, later, but):
+def test_sentences_in_every_order():
     """The examples of docs/controlled-corpus.md."""
     templates = "Später {f.de} {p.nom} {o.ihn}.", "{p.nom} war {a.de}, aber {p.er} war nicht {b.de}."
     names = ("f.de", "p.nom", "o.ihn", "a.de", "p.er", "b.de")
     slots = dict(zip(names, ("verlor", "Peter", "es", "traurig", "er", "krank"), strict=True))
-    for template, expected in zip(templates, (later, but), strict=True):
-        text = re.sub(r"{([a-z.]+)}", lambda slot: slots[slot[1]], ordered(template, order))
-        assert text[0].upper() + text[1:] == expected
+    for order, *expected in (
+        ("verb-second", "Später verlor Peter es.", "Peter war traurig, aber er war nicht krank."),
+        ("verb-final", "Später Peter es verlor.", "Peter traurig war, aber er nicht krank war."),
+        ("reversed", "Es Peter verlor später.", "Krank nicht war er aber, traurig war Peter."),
+    ):
+        for template, sentence in zip(templates, expected, strict=True):
+            text = re.sub(r"{([a-z.]+)}", lambda slot: slots[slot[1]], ordered(template, order))
+            assert text[0].upper() + text[1:] == sentence
 
 
 def test_more_mentions_of_the_hero_are_more_choices_of_cohesion():
-    usual, more = (
-        [hero_mentions(d) for d in controlled.training_documents(400, 0, mentions=mentions)]
-        for mentions in (None, 5)
-    )
+    usual, more = [], []
+    for counts, mentions in ((usual, None), (more, 5)):
+        for document in controlled.training_documents(400, 0, mentions=mentions):
+            assert faults(document.source, document.target) == []
+            counts.append(sum(len(set(words(text)) & HEROES.keys()) for text in document.source))
     assert max(usual) == 3
     assert max(more) == 5
     assert sum(more) > 3 * sum(usual)
-    for document in controlled.training_documents(400, 0, mentions=5):
-        assert faults(document.source, document.target) == []
-    must_raise("1 mentions", controlled.training_documents, 1, 0, mentions=1)
-
-
-def hero_mentions(document) -> int:
-    return sum(len(set(words(text)) & HEROES.keys()) for text in document.source)

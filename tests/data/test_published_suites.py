@@ -60,11 +60,7 @@ def subtitles(folder: Path, by_year: bool = True, german: list[str] = GERMAN) ->
 def test_contrapro_takes_its_context_from_the_film(tmp_path: Path, by_year: bool) -> None:
     context = SubtitleContext(subtitles(tmp_path, by_year), 2)
     suite = read_suite(suite_file(tmp_path, entry(), LAST), context)
-    assert (suite.name, suite.source_language, suite.target_language) == (
-        "contrapro-original-ctx2",
-        "en",
-        "de",
-    )
+    assert (suite.name, str(suite.languages)) == ("contrapro-original-ctx2", "en-de")
     first, last = suite.examples
     # The film begins one sentence before the first example; its tested sentences are as the suite has them.
     assert first == ContrastiveExample(
@@ -72,11 +68,7 @@ def test_contrapro_takes_its_context_from_the_film(tmp_path: Path, by_year: bool
         phenomenon="pronoun",
         distance=1,
         source=("The lamp.", "It's 'new'."),
-        candidates=(
-            ("Die Lampe.", "Sie ist neu."),
-            ("Die Lampe.", "Er ist neu."),
-            ("Die Lampe.", "Es ist neu."),
-        ),
+        candidates=tuple(("Die Lampe.", f"{pronoun} ist neu.") for pronoun in ("Sie", "Er", "Es")),
         correct=0,
         tags={"pronoun": "sie", "antecedent_gender": "f"},
         document=f"{FILM}.de",
@@ -128,13 +120,8 @@ def test_convert_makes_a_suite_with_context(tmp_path: Path) -> None:
     succeed("convert-suite", path, "--context", 0, "--out", out)
     assert read_suite(out).name == "contrapro-original-ctx0"
     before = out.read_bytes()
-    for arguments, message in (
-        ([], "--documents FOLDER"),
-        (["--context", 1], "need the folder"),
-    ):
-        must_refuse(message, "convert-suite", path, "--out", out, *arguments)
-    refused = cotext("convert-suite", out, "--out", tmp_path / "c", "--context", 1)
-    assert "need the folder" in refused.err
+    must_refuse("--documents FOLDER", "convert-suite", path, "--out", out)
+    must_refuse("need the folder", "convert-suite", path, "--out", out, "--context", 1)
     refused = cotext("convert-suite", out, "--out", tmp_path / "c", "--documents", folder)
     assert "has its own context" in refused.err
     assert out.read_bytes() == before

@@ -6,8 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from cotext.data.documents import ParallelDocument
 from cotext.data.formats import read_parallel, write_parallel
@@ -15,7 +13,6 @@ from cotext.data.languages import Languages
 from cotext.data.overlap import HeldOut, Overlap, found_in
 from cotext.data.selection import (
     PASSAGE_SENTENCES,
-    PRIORS,
     RULES,
     Cleaner,
     Selection,
@@ -118,23 +115,15 @@ def test_sentences_of_another_language_are_told() -> None:
     assert [source for _, source in found] == [(english,), (GOOD[0],)]
 
 
-@loop_over(
-    ("text", "message"),
-    [
+def test_all_rules_and_what_the_language_rule_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+    for text, message in (
         ("ration", "'ratio'"),
-        ("ratio=x", "a number from 1 to 1000"),
-        ("ratio=0.5", "a number from 1 to 1000"),
-        ("ratio=1e9", "a number from 1 to 1000"),
+        *((f"ratio={number}", "a number from 1 to 1000") for number in ("x", "0.5", "1e9")),
         ("copies=3", "has no number"),
         ("all=3", "no such rule"),
         ("", "no such rule"),
-    ],
-)
-def test_rules_that_are_none(text: str, message: str) -> None:
-    must_raise(message, parse_rules, [text])
-
-
-def test_all_rules_and_what_the_language_rule_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+    ):
+        must_raise(message, parse_rules, [text])
     assert tuple(parse_rules(["all"])) == RULES
     assert parse_rules(["ratio=2", "all"])["ratio"] == parse_rules(["all", "ratio=2"])["ratio"] == 2
     must_raise("--source-language", Cleaner, {"language": 0.9}, Languages(), (1, 1))
@@ -199,19 +188,15 @@ def test_prepare_reports_what_it_found(tmp_path: Path) -> None:
     assert f"the first at {tmp_path}/train.tsv:206; --split" in train
     report = json.loads((tmp_path / "data" / "report.json").read_text())
     assert report["overlap"]["dev"] == {"sentences": 4, "sources": 1, "pairs": 1}
-
-
-def test_prepare_splits_and_cleans_the_training_data_alone(tmp_path: Path) -> None:
-    corpus(tmp_path)
-    shown = succeed(*prepare(tmp_path, "--split", "--clean", "empty", "--clean", "ratio")).out
+    # Only training data are split and cleaned.
+    shown = succeed(*prepare(tmp_path, "--split", "--clean", "empty", "--clean", "ratio", "--overwrite")).out
     assert "1 were split into 2, 1 left whole" in shown
     assert (
         "train: of 209 pairs, 1 left out (empty 1, ratio 0); of 43 documents, 1 cut in pieces and 0" in shown
     )
     report = json.loads((tmp_path / "data" / "report.json").read_text())
-    assert report["splits"]["train"]["sentences"] == 208
-    assert report["splits"]["train"]["documents"] == 44
-    assert report["splits"]["test"]["sentences"] == 2
+    sizes = {split: (found["sentences"], found["documents"]) for split, found in report["splits"].items()}
+    assert (sizes["train"], sizes["test"]) == ((208, 44), (2, 1))
     assert report["command"]["clean"] == {"empty": 0, "ratio": 3}
     assert report["selected"]["train"]["cleaned"]["pairs"] == {"empty": 1}
 
@@ -222,26 +207,12 @@ def test_beads_by_hand() -> None:
     assert align_lengths([20, 60, 55], [21, 118]) == [((0,), (0,)), ((1, 2), (1,))]
     # Of texts of other lengths, too.
     assert align_lengths([100, 50], [16, 18, 17]) == [((0,), (0, 1)), ((1,), (2,))]
-    assert align_lengths([10, 10, 10], [30]) == []
-    assert align_lengths([10], []) == []
-    assert align_lengths([], []) == []
+    for source, target in (([10, 10, 10], [30]), ([10], []), ([], []), ([0, 5], [300] * 5)):
+        assert align_lengths(source, target) == []
+    assert align_lengths([0, 300], [0, 0, 7, 300]) == [((0,), (0, 1)), ((1,), (2, 3))]
 
 
-LENGTHS = st.lists(st.integers(0, 300), max_size=8)
-
-
-@given(LENGTHS, LENGTHS)
-def test_beads_cover_all_once_in_order(source: list[int], target: list[int]) -> None:
-    beads = align_lengths(source, target)
-    possible = len(source) <= 2 * len(target) and len(target) <= 2 * len(source)
-    assert bool(beads) == (possible and bool(source))
-    if beads:
-        assert [i for bead in beads for i in bead[0]] == list(range(len(source)))
-        assert [j for bead in beads for j in bead[1]] == list(range(len(target)))
-        assert {(len(a), len(b)) for a, b in beads} <= set(PRIORS)
-
-
-def test_sides_of_unequal_numbers_are_aligned_by_length_inside_their_line() -> None:
+def test_sides_of_unequal_numbers_are_aligned_by_length_inside_their_line(tmp_path: Path) -> None:
     splitters = (Splitter("en"), Splitter("de"))
     long, short = "It has been raining in the whole of the country for days.", "She is late."
     viel, wenig = "Es hat schon seit vielen Tagen im ganzen Lande geregnet.", "Sie ist spät."
@@ -270,7 +241,10 @@ def test_sides_of_unequal_numbers_are_aligned_by_length_inside_their_line() -> N
         (f"{short} {short} {short}", wenig),
     ]
     assert (selection.prose.split, selection.prose.sentences, selection.prose.uneven) == (3, 7, 1)
-    [note] = render("train", selection, lambda side, text: "a.en:1")
+    files = [tmp_path / "a.en", tmp_path / "a.de"]
+    for path in files:
+        path.touch()
+    [note] = render("train", files, selection)
     assert "3 were split into 7, 1 left whole" in note
     # Without --split, nothing changes.
     plain = Selection(lambda counts: iter([document]), Languages("en", "de"))
@@ -304,6 +278,8 @@ def test_prepare_splits_paragraphs_of_all_corpora(tmp_path: Path) -> None:
 
 def test_prepare_leaves_documents_of_unequal_sides_out_on_request(tmp_path: Path) -> None:
     corpus(tmp_path)
+    must_refuse("", *prepare(tmp_path, "--clean", "length=1"))  # nothing is left
+    assert not (tmp_path / "data").exists()
     records = [{"id": f"web/{i}", "source": ["It rains."], "target": ["Es regnet."]} for i in range(60)]
     jsonl(tmp_path / "train.jsonl", *records, {"id": "odd", "source": ["a", "b"], "target": ["c"]})
     files = ["--source", tmp_path / "train.jsonl", "--dev-source", tmp_path / "dev.tsv"]
@@ -312,9 +288,3 @@ def test_prepare_leaves_documents_of_unequal_sides_out_on_request(tmp_path: Path
     assert "(`prepare --skip-unequal` skips such documents)" in refused.err
     shown = succeed(*command, "--skip-unequal").out
     assert "train: documents of unequal numbers of sentences left out: 1" in shown
-
-
-def test_a_corpus_that_cleaning_leaves_nothing_of(tmp_path: Path) -> None:
-    corpus(tmp_path)
-    must_refuse("", *prepare(tmp_path, "--clean", "length=1"))
-    assert not (tmp_path / "data").exists()

@@ -1,5 +1,6 @@
 import random
 from pathlib import Path
+from types import SimpleNamespace
 from typing import NoReturn
 
 import numpy as np
@@ -44,11 +45,7 @@ def corpus(size: int, seed: int = 1) -> list[tuple[str, Side, Side]]:
 
 
 @given(st.lists(documents, min_size=1, max_size=12), st.integers(1, 5), st.integers(1, 40))
-@settings(
-    max_examples=60,
-    deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
-)
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_what_is_written_is_read(
     tmp_path: Path, pairs: list[list[tuple[list[int], list[int]]]], batch_documents: int, batch_tokens: int
 ) -> None:
@@ -111,19 +108,16 @@ def test_same_corpus_same_bytes_and_another_tokenizer_is_noticed(tmp_path: Path)
         write(tmp_path / name, corpus(700))
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
     store = write(tmp_path / "s", corpus(3))
-    store.require_tokenizer(_Tokenizer("fingerprint"))  # type: ignore[arg-type]
-    must_raise("made with another tokenizer", store.require_tokenizer, _Tokenizer("else"))
+    store.require_tokenizer(SimpleNamespace(fingerprint="fingerprint"))  # type: ignore[arg-type]
+    must_raise("made with another tokenizer", store.require_tokenizer, SimpleNamespace(fingerprint="else"))
 
 
-def test_writer_refuses_unequal_and_empty_documents(tmp_path: Path) -> None:
+def test_refused_documents_and_interruptions_leave_the_old_file(tmp_path: Path) -> None:
+    path = tmp_path / "s"
     for source, target in (([[1]], [[1], [2]]), ([], [])):
-        with pytest.raises(CotextError, match="document 'x'"), StoreWriter(tmp_path / "s", "f") as writer:
+        with pytest.raises(CotextError, match="document 'x'"), StoreWriter(path, "f") as writer:
             writer.add("x", source, target)
     assert not list(tmp_path.iterdir())
-
-
-def test_interrupted_writing_leaves_the_old_file(tmp_path: Path) -> None:
-    path = tmp_path / "s"
     write(path, corpus(3))
     before = path.read_bytes()
 
@@ -135,20 +129,6 @@ def test_interrupted_writing_leaves_the_old_file(tmp_path: Path) -> None:
         writer.add("a", Interrupting([[1]]), [[2]])
     assert path.read_bytes() == before
     assert [each.name for each in tmp_path.iterdir()] == ["s"]
-
-
-class _Tokenizer:
-    def __init__(self, fingerprint: str) -> None:
-        self.fingerprint = fingerprint
-
-
-def test_truncated_files_are_refused(tmp_path: Path) -> None:
-    path = tmp_path / "s"
-    write(path, corpus(300))
-    whole = path.read_bytes()
-    for length in (0, 1, 8, 100, len(whole) // 2, len(whole) - 100, len(whole) - 1):
-        path.write_bytes(whole[:length])
-        must_raise(f"{path.name}: ", TokenStore, path)
 
 
 def test_lengths_that_disagree_with_tokens_are_refused(tmp_path: Path) -> None:
@@ -163,9 +143,14 @@ def test_lengths_that_disagree_with_tokens_are_refused(tmp_path: Path) -> None:
     must_raise("damaged", store.__getitem__, 0)
 
 
-def test_foreign_files_are_refused(tmp_path: Path) -> None:
+def test_truncated_and_foreign_files_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "s"
     must_raise("can't be read", TokenStore, path)
+    write(path, corpus(300))
+    whole = path.read_bytes()
+    for length in (0, 1, 8, 100, len(whole) // 2, len(whole) - 100, len(whole) - 1):
+        path.write_bytes(whole[:length])
+        must_raise(f"{path.name}: ", TokenStore, path)
     path.write_text("a sentence\n" * 100)
     must_raise("not a token store", TokenStore, path)
     table = pa.table({"id": ["a"]})

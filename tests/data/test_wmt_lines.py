@@ -25,10 +25,7 @@ def lines_file(path: Path, *lines: dict[str, object]) -> Path:
         ("One.\nStill one.\n \n\nTwo. \n", ("One. Still one.", "Two.")),
         ("", ("",)),
         ("\xa0\n\nTwo.", ("\xa0", "Two.")),
-        (
-            "<p>One<br>and <b>bold</b> &amp; so.</p>\n<p></p><p> Two.",
-            ("One and bold & so.", "", "Two."),
-        ),
+        ("<p>One<br>and <b>bold</b> &amp; so.</p>\n<p></p><p> Two.", ("One and bold & so.", "", "Two.")),
         ("lost</p> words <h2>Head</h2>\n<p>a < b</p>", ("lost", "words", "Head", "a < b")),
         ("The <i>word</i> is text.", ("The <i>word</i> is text.",)),
         (JSON, ('One "x".', "Two.", "")),
@@ -65,11 +62,7 @@ def test_tasks_references_and_submissions_are_documents(tmp_path: Path) -> None:
     assert (pair.source, pair.target) == (("One.", "Two."), ("Eins.", "Zwei."))
     assert list(read_documents(submission, side="target")) == [Document("d1", ("E.", "Z."))]
     [line] = read_wmt_lines(task)
-    assert (line.instruction, line.target_language, line.source) == (
-        "Be formal.",
-        "de_DE",
-        TASK["source_doc"],
-    )
+    assert (line.instruction, line.target_language, line.source) == ("Be formal.", "de_DE", "One.\n\nTwo.")
 
 
 def test_formats_are_told_by_keys(tmp_path: Path) -> None:
@@ -78,10 +71,8 @@ def test_formats_are_told_by_keys(tmp_path: Path) -> None:
     assert detect_format(lines_file(tmp_path / "b.jsonl", long)) == "wmt"
     native = lines_file(tmp_path / "n.jsonl", {"id": "a", "doc_id": "b", "source": ["x"]})
     assert detect_format(native) == "jsonl"
-    assert (
-        detect_format(lines_file(tmp_path / "m.jsonl", {"doc_id": "b", "id": "a", "source": ["x"]}))
-        == "jsonl"
-    )
+    native = lines_file(tmp_path / "m.jsonl", {"doc_id": "b", "id": "a", "source": ["x"]})
+    assert detect_format(native) == "jsonl"
 
 
 def test_languages_are_read_one_pair_at_a_time(tmp_path: Path) -> None:

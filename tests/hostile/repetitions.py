@@ -331,7 +331,7 @@ def _faults(pairs: Sequence[tuple[str, str]]) -> list[list[Fault]]:
 
 
 def _detokenised(language: str, text: str) -> None:
-    Detokeniser.of(language).sentence(text)
+    Detokeniser(language).sentence(text)
 
 
 def _projected(text: str) -> None:

@@ -79,7 +79,7 @@ def test_texts_to_translate(
             path.unlink()
 
 
-@pytest.mark.parametrize("format", sorted(name for name, row in FORMATS.items() if row.is_written))
+@pytest.mark.parametrize("format", sorted(name for name, row in FORMATS.items() if row.encode))
 def test_corpora_of_every_format(attacks: Attacks, world: World, tmp_path: Path, format: str) -> None:
     documents_file(tmp_path / "whole", 3, 5, format)
     whole = {path.name: path.read_bytes() for path in tmp_path.iterdir()}

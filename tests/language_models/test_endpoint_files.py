@@ -135,7 +135,7 @@ def test_several_files_into_a_folder(tmp_path: Path, fake: Fake) -> None:
 
 
 # A translation memory is a file of a person, and no corpus, to `translate`.
-@pytest.mark.parametrize("format", sorted(name for name, row in FORMATS.items() if row.is_written))
+@pytest.mark.parametrize("format", sorted(name for name, row in FORMATS.items() if row.encode))
 def test_every_format_of_documents(tmp_path: Path, fake: Fake, format: str) -> None:
     source, out = tmp_path / "test.en", tmp_path / "out.de"
     sentences = tuple(WORDS)

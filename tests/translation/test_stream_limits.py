@@ -87,7 +87,7 @@ def test_documents_without_end(
 
 
 def test_the_limit_is_of_documents_not_of_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(streams, "MAX_DOCUMENT_BYTES", 2 * (streams.SENTENCE_BYTES + 1))
+    monkeypatch.setattr(streams, "MAX_DOCUMENT_BYTES", 3 * (streams.SENTENCE_BYTES + 1))
     monkeypatch.setattr(streams, "MAX_LINE_BYTES", 100)
     documents = {
         "text": b"a\nb\n\n" * 50,

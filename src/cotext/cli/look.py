@@ -129,4 +129,4 @@ def _detokenisers(file: Path, request: Detokenisation, found: Sequence[str]) -> 
             raise CotextError(
                 f"{file}: detokenisation needs the language, which is unknown; set it, as in {option} en"
             )
-    return Detokenisers.of(Languages(*codes))
+    return Detokenisers(Languages(*codes))

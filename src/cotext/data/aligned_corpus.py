@@ -8,6 +8,8 @@ its parts become separate documents, as in cleaning (`cotext.data.selection`).
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
+from operator import itemgetter
 from typing import Final
 
 import numpy as np
@@ -140,22 +142,19 @@ def _add(
 ) -> None:
     """Add the good beads of a document, and cut it at long or doubtful gaps."""
     runs: list[list[tuple[str, str]]] = [[]]
-    gap: list[Bead] = []
     codes = languages.source, languages.target
-    for bead, is_good in [*zip(beads, good, strict=True), (None, True)]:
-        if bead is not None and not is_good:
-            gap.append(bead)
-            continue
-        if gap:
-            missing = [[number + 1 for skipped in gap for number in skipped[side]] for side in (0, 1)]
-            doubtful = any(map(all, gap))
+    for is_good, group in groupby(zip(beads, good, strict=True), key=itemgetter(1)):
+        stretch = [bead for bead, _ in group]
+        if not is_good:
+            missing = [[number + 1 for skipped in stretch for number in skipped[side]] for side in (0, 1)]
+            doubtful = any(map(all, stretch))
             cut = doubtful or max(map(len, missing)) > SHORT_GAP
             ends = [tuple(numbers[:1] + numbers[-1:]) for numbers in missing]
             corpus.gaps.append(Gap(sides[0].id, ends[0], ends[1], doubtful, cut))
-            gap = []
             if cut:
                 runs.append([])
-        if bead is not None:
+            continue
+        for bead in stretch:
             source, target = (
                 join_sentences([side.sentences[i] for i in numbers], code)
                 for side, numbers, code in zip(sides, bead, codes, strict=True)

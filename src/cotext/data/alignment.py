@@ -239,7 +239,7 @@ class Words:
         # A cell: the position of a target word, and a source word of its pair.
         pair = np.repeat(np.arange(len(pairs)), targets)
         place = np.repeat(np.arange(len(target)), sizes[pair])
-        cells = source[_stretches((np.cumsum(sizes) - sizes)[pair], sizes[pair])] * vocabulary + target[place]
+        cells = source[stretches((np.cumsum(sizes) - sizes)[pair], sizes[pair])] * vocabulary + target[place]
         entries, entry = np.unique(cells, return_inverse=True)
         own, theirs = entries // vocabulary, entries % vocabulary
         probability = _word_probabilities(entry, place, own)
@@ -288,7 +288,7 @@ class Words:
         self._place[theirs] = np.arange(len(theirs))
         sizes = self._starts[own + 1] - self._starts[own]
         rows = np.repeat(np.arange(len(own)), sizes)
-        at = _stretches(self._starts[own], sizes)
+        at = stretches(self._starts[own], sizes)
         columns = self._place[self._columns[at]]
         table = np.zeros((len(own), len(theirs)), np.float32)
         occurs = columns >= 0
@@ -301,7 +301,6 @@ class Words:
 
 
 _NONE: Final = np.zeros(0, np.int64)
-_NO_SCORES: Final = np.zeros(0, np.float32)
 
 
 def _frequent(sentences: Sequence[Ints], vocabulary: int) -> tuple[Ints, Ints, Ints]:
@@ -313,7 +312,7 @@ def _frequent(sentences: Sequence[Ints], vocabulary: int) -> tuple[Ints, Ints, I
     return words[kept], counts, np.bincount(sentence[kept], minlength=len(sentences))
 
 
-def _stretches(starts: Ints, sizes: Ints) -> Ints:
+def stretches(starts: Ints, sizes: Ints) -> Ints:
     """Return the concatenated indices of stretches."""
     return np.repeat(starts - np.cumsum(sizes) + sizes, sizes) + np.arange(sizes.sum())
 
@@ -360,7 +359,7 @@ def bead_scores(
     blocks = [range(at, min(at + BLOCK, len(path))) for at in range(0, len(path), BLOCK)]
     found = [np.diagonal(scores(*(side.part(block) for side in sides))[0]) for block in blocks]
     both = np.array([bool(i and j) for i, j in path], bool)
-    return np.where(both, np.concatenate([*found, _NO_SCORES]), 0).astype(np.float32)
+    return np.where(both, np.concatenate([*found, np.zeros(0, np.float32)]), 0).astype(np.float32)
 
 
 @dataclass(frozen=True, slots=True)
@@ -503,13 +502,7 @@ def _band_around(centre: Ints, half: int, m: int) -> Band:
 
 
 def align_sides(source: Side, target: Side, band: Band, scores: Scores) -> list[Bead]:
-    """Return the best path of a document in a band; scores are computed for blocks of rows."""
-    rows = row_scores(source, target, band, scores)
-    return best_path(len(source), len(target), band, rows, math.log(PRIORS[1, 0]))
-
-
-def row_scores(source: Side, target: Side, band: Band, scores: Scores) -> RowScores:
-    """Return a function for `best_path`, to be called for the rows in order; scores include the priors."""
+    """Return the best path of a document in a band; scores are computed for blocks of rows, in order."""
     n, m = len(source), len(target)
     sources = targets = range(0)
     of_block = np.zeros((3, 0, 0), np.float32)
@@ -529,7 +522,7 @@ def row_scores(source: Side, target: Side, band: Band, scores: Scores) -> RowSco
         row[:, first:last] = of_block[:, i - 1 - sources.start, first + shift : last + shift]
         return row
 
-    return of_row
+    return best_path(n, m, band, of_row, math.log(PRIORS[1, 0]))
 
 
 @dataclass(frozen=True, slots=True)

@@ -128,11 +128,9 @@ class Source:
 
     def select(self, rows: Tensor) -> "Source":
         """Return the given rows, in the given order, with all extra rows."""
-        chosen = {name: getattr(self, name).index_select(0, rows) for name in _OF_ROWS}
+        names = ("tokens", "sentence", "current", "document", "first_sentence")
+        chosen = {name: getattr(self, name).index_select(0, rows) for name in names}
         return replace(self, **chosen, layouts=None)
-
-
-_OF_ROWS = ("tokens", "sentence", "current", "document", "first_sentence")
 
 
 @dataclass
@@ -199,7 +197,6 @@ def hide_words(batch: Batch, share: float, symbols: SpecialSymbols, unknown: int
     They become the unknown token. Labels and special symbols are unchanged, as in the authors' code of
     G-Transformer (Bao et al. 2021). Uses the global random generator of torch.
     """
-
     dropped = copy(batch)  # a shallow copy, which keeps the cached labels
     dropped.source = replace(batch.source, tokens=_hidden(batch.source.tokens, share, symbols, unknown))
     dropped.target_input = _hidden(batch.target_input, share, symbols, unknown)

@@ -24,7 +24,7 @@ def joined(
     first: int = 0,
     opened: bool = False,
     sentence_index: int = 0,
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+) -> tuple[Ids, Ids]:
     """Join sentences with separators and end the last sentence with `eos`.
 
     `opened`: whether every sentence has a begin symbol. `sentence_index`: index of the first sentence in the
@@ -43,9 +43,7 @@ def joined(
     return tokens, np.repeat(np.arange(first, first + len(sentences)), lengths)
 
 
-def decoder_input(
-    label: NDArray[np.int64], sentence: NDArray[np.int64], symbols: SpecialSymbols, sentence_index: int = 0
-) -> NDArray[np.int64]:
+def decoder_input(label: Ids, sentence: Ids, symbols: SpecialSymbols, sentence_index: int = 0) -> Ids:
     """Return the decoder input [T]: labels shifted right by one, after `bos`.
 
     With brackets, every sentence begins with its begin symbol instead of the last label. An input token has
@@ -132,15 +130,9 @@ def extra_rows(instances: Sequence[Instance], symbols: SpecialSymbols) -> ExtraR
 
 def make_batch(instances: Sequence[Instance], symbols: SpecialSymbols) -> Batch:
     targets = [target_row(i, symbols) for i in instances]
-    target_input, input_sentence = padded([(row.inputs, row.input_sentence) for row in targets], symbols.pad)
-    target_label, label_sentence = padded([(row.labels, row.label_sentence) for row in targets], symbols.pad)
-    return Batch(
-        source=source_batch(instances, symbols),
-        target_input=target_input,
-        input_sentence=input_sentence,
-        target_label=target_label,
-        label_sentence=label_sentence,
-    )
+    inputs = padded([(row.inputs, row.input_sentence) for row in targets], symbols.pad)
+    labels = padded([(row.labels, row.label_sentence) for row in targets], symbols.pad)
+    return Batch(source_batch(instances, symbols), *inputs, *labels)
 
 
 def bracketed_targets(batch: Batch) -> tuple[Tensor, Tensor]:

@@ -67,9 +67,7 @@ def outside(original: Excerpt, near: range) -> Excerpt:
 def without(original: Excerpt, index: int) -> Excerpt:
     """Remove one context sentence."""
     if index not in original.context:
-        raise CotextError(
-            f"document {original.document.id!r}: sentence {index + 1} is not context of the excerpt"
-        )
+        raise CotextError(f"document {original.document.id!r}: sentence {index + 1} is not context")
     return _kept(original, [i for i in range(len(original.document)) if i != index])
 
 

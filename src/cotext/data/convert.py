@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 from cotext.data.contrastive_suites import ContrastiveSuite
 from cotext.data.documents import Document, ParallelDocument
@@ -79,30 +79,23 @@ def _rules(language: str) -> tuple[Rule, ...]:
     return tuple((re.compile(pattern), put) for pattern, put in rules)
 
 
-@dataclass(frozen=True, slots=True)
 class Detokeniser:
     """A detokeniser of one language, with the rules of Moses and additional rules. It decodes Moses escapes.
 
-    Raises CotextError if sacremoses is not installed.
+    For an unknown language, it has only general rules. Raises CotextError if sacremoses is not installed.
     """
 
-    joiner: Any
-    rules: tuple[Rule, ...]
-
-    @classmethod
-    def of(cls, language: str) -> "Detokeniser":
-        """Return the detokeniser of a language; for an unknown language, it has only general rules."""
+    def __init__(self, language: str) -> None:
         code = primary_language(language) or "xx"
-        joiner = moses_detokenizer(code)
-        joiner.IS_OPEN_QUOTE = _ASCII_QUOTES  # its own pattern accepts “ for both ends, and never ”
-        return cls(joiner, _rules(code))
+        self._joiner, self._rules = moses_detokenizer(code), _rules(code)
+        self._joiner.IS_OPEN_QUOTE = _ASCII_QUOTES  # its own pattern accepts “ for both ends, and never ”
 
     def sentence(self, text: str) -> str:
         """Detokenise a sentence; a sentence that is clearly not tokenised is unchanged."""
         if _PLAIN.search(text) and not _TOKENISED.search(text):
             return text
-        joined = self.joiner.detokenize(text.split(), unescape=True)
-        for pattern, replacement in self.rules:
+        joined = self._joiner.detokenize(text.split(), unescape=True)
+        for pattern, replacement in self._rules:
             joined = pattern.sub(replacement, joined)
         return clean(joined) or text  # a sentence never becomes empty
 
@@ -110,16 +103,11 @@ class Detokeniser:
         return tuple(map(self.sentence, texts))
 
 
-@dataclass(frozen=True, slots=True)
 class Detokenisers:
     """The detokenisers of both sides."""
 
-    source: Detokeniser
-    target: Detokeniser
-
-    @classmethod
-    def of(cls, languages: Languages) -> "Detokenisers":
-        return cls(Detokeniser.of(languages.source), Detokeniser.of(languages.target))
+    def __init__(self, languages: Languages) -> None:
+        self.source, self.target = Detokeniser(languages.source), Detokeniser(languages.target)
 
     def documents(self, documents: Iterable[D]) -> Iterator[D]:
         """Detokenise documents of both languages, or of the source language."""
@@ -146,18 +134,15 @@ class Detokenisers:
         return replace(suite, name=f"{suite.name}{SUFFIX}", examples=examples)
 
 
-SPLITS = ("train", "dev", "test")
-
-
+@dataclass(slots=True)
 class Tally:
-    """Counts of converted documents and sentences."""
+    """Counts of converted documents and sentences; a sentence pair counts once."""
 
-    def __init__(self) -> None:
-        self.documents = 0
-        self.sentences = 0
+    documents: int = 0
+    sentences: int = 0
 
     def count(self, documents: Iterable[D]) -> Iterator[D]:
-        """Yield documents and count them; a sentence pair counts once."""
+        """Yield documents and count them."""
         for document in documents:
             self.documents += 1
             self.sentences += len(document)
@@ -246,8 +231,8 @@ def beginning(
 
 
 def _stored(folder: Path, split: str) -> Iterator[ParallelDocument]:
-    if split not in SPLITS:
-        raise CotextError(f"--split {split}: choose one of {', '.join(SPLITS)}")
+    if split not in ("train", "dev", "test"):
+        raise CotextError(f"--split {split}: choose one of train, dev, test")
     from cotext.data.store import TokenStore  # needs pyarrow, which text needs not
 
     path = folder / f"{split}.arrow"
@@ -275,12 +260,8 @@ def render_beginning(
             sides = [document.sentences]
         for number, texts in enumerate(islice(zip(*sides, strict=True), sentences), 1):
             for place, text in zip((number, ""), texts, strict=False):
-                lines.append(f"{place:5}  {_cut(text, characters)}")
+                lines.append(f"{place:5}  {text[:characters]}{' ...' * (len(text) > characters)}")
         if count > sentences:
             lines.append(f"{'':5}  ... and {count - sentences:,} more")
         lines.append("")
     return "\n".join(lines)
-
-
-def _cut(text: str, characters: int) -> str:
-    return text if len(text) <= characters else f"{text[:characters]} ..."

@@ -10,10 +10,9 @@ from typing import Any, Final
 from cotext.data.documents import ParallelDocument
 from cotext.data.formats import detect_format
 from cotext.data.formats.docids import find_side_file
-from cotext.data.formats.streams import check_readable, numbered_lines
 from cotext.data.languages import Languages
 from cotext.data.overlap import found_in
-from cotext.data.selection import Selection, render
+from cotext.data.selection import Selection, location_of
 from cotext.data.set_aside import BOUNDARIES
 from cotext.data.statistics import SplitStatistics, StatisticsCollector
 from cotext.data.store import Flat, StoreWriter
@@ -54,16 +53,6 @@ class CorpusSplit:
     def text(self) -> Iterator[ParallelDocument]:
         """Read the documents without counting."""
         return self.read() if self.selection is None else self.selection.read(counting=False)
-
-
-def corpus_of_files(split: str, source: Path, target: Path | None, selection: Selection) -> CorpusSplit:
-    """Return a corpus of files, which are read twice; raises CotextError if one is missing, or is a pipe."""
-    files = (source,) if target is None else (source, target)
-    for path in files:
-        check_readable(path)
-        if not path.is_file():
-            raise CotextError(f"{path}: not a regular file; preparing reads the text twice")
-    return CorpusSplit(split, selection.read, files, selection)
 
 
 def checked_documents(corpus: CorpusSplit, max_characters: int) -> Iterator[ParallelDocument]:
@@ -158,14 +147,6 @@ def chunk_encoder(
     return encode
 
 
-def location_of(files: Sequence[Path], side: int, sentence: str) -> str:
-    """Return file and line of a sentence, to begin a message."""
-    path = files[min(side, len(files) - 1)]
-    # The file is searched again, because line numbers are needed only for messages.
-    line = next((number for number, line in numbered_lines(path) if sentence in line), None)
-    return f"{path}: " if line is None else f"{path}:{line}: "
-
-
 def _chunks_of(documents: Iterable[ParallelDocument]) -> Iterator[list[ParallelDocument]]:
     """Group documents into chunks, each of which is encoded at once."""
     chunk: list[ParallelDocument] = []
@@ -231,15 +212,6 @@ def document_notes(statistics: Mapping[str, Mapping[str, Any]]) -> tuple[str, ..
     )
 
 
-def selection_notes(corpus: CorpusSplit) -> list[str]:
-    """Return notes on skipped documents, removed pairs, and lines with several sentences."""
-
-    def location(side: int, sentence: str) -> str:
-        return location_of(corpus.files, side, sentence).removesuffix(": ") or repr(sentence[:40])
-
-    return [] if corpus.selection is None else render(corpus.split, corpus.selection, location)
-
-
 def taken_tokenizer(folder: Path, symbols: LanguageChoice, pair: Languages) -> Tokenizer:
     """Load the tokenizer of a run or of prepared data, and choose the languages of this corpus.
 
@@ -261,32 +233,6 @@ def taken_tokenizer(folder: Path, symbols: LanguageChoice, pair: Languages) -> T
     return tokenizer
 
 
-class _Sentences:
-    """An iterator over the non-empty sentences of documents, and their `count`.
-
-    `next_stage` is reported after the last sentence.
-    """
-
-    def __init__(
-        self, documents: Iterable[ParallelDocument], on_documents: OnDocuments, next_stage: str
-    ) -> None:
-        self.count = 0
-        self._next_stage = next_stage
-        self._documents = documents
-        self._on_documents = on_documents
-
-    def __iter__(self) -> Iterator[str]:
-        number = 0
-        self._on_documents("reading", 0)  # a corpus may be one long document
-        for number, document in enumerate(self._documents, 1):
-            for sentence in filter(None, (*document.source, *document.target)):
-                self.count += 1
-                yield sentence
-            if number % PROGRESS_DOCUMENTS == 0:
-                self._on_documents("reading", number)
-        self._on_documents(self._next_stage, number)
-
-
 def make_tokenizer(
     corpora: Sequence[CorpusSplit],
     chosen: TokenizerSettings | Tokenizer,
@@ -300,11 +246,23 @@ def make_tokenizer(
     for corpus in corpora[1:]:
         for _ in checked_documents(corpus, max_characters):
             pass
-    trained = isinstance(chosen, TokenizerSettings)
-    documents = checked_documents(corpora[0], max_characters)
-    sentences = _Sentences(documents, on_documents, "training the tokenizer" if trained else "reading")
+    count = 0
+
+    def sentences() -> Iterator[str]:
+        nonlocal count
+        number = 0
+        on_documents("reading", 0)  # a corpus may be one long document
+        for number, document in enumerate(checked_documents(corpora[0], max_characters), 1):
+            for sentence in filter(None, (*document.source, *document.target)):
+                count += 1
+                yield sentence
+            if number % PROGRESS_DOCUMENTS == 0:
+                on_documents("reading", number)
+        is_trained = isinstance(chosen, TokenizerSettings)
+        on_documents("training the tokenizer" if is_trained else "reading", number)
+
     if isinstance(chosen, TokenizerSettings):
-        return train_tokenizer(sentences, chosen), sentences.count
-    for _ in sentences:  # reading checks and counts them
+        return train_tokenizer(sentences(), chosen), count
+    for _ in sentences():  # reading checks and counts them
         pass
-    return chosen, sentences.count
+    return chosen, count

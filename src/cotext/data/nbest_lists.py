@@ -14,8 +14,9 @@ import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
+from cotext.data.contrastive_suites import Entry, Line
 from cotext.data.formats.streams import TextSink, numbered_lines
 from cotext.runtime.errors import CotextError, shown
 from cotext.runtime.reading import parse_json
@@ -33,6 +34,20 @@ class Candidate(NamedTuple):
 
 
 Candidates = tuple[Candidate, ...]  # of one sentence, best first
+
+
+class _Line(Entry):
+    document: Line
+    sentence: int
+    rank: int
+    text: Line
+    log_probability: float | None = None
+    score: float | None = None
+
+    @property
+    def candidate(self) -> Candidate:
+        numbers = (math.nan if each is None else each for each in (self.log_probability, self.score))
+        return Candidate(self.text, *numbers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +83,6 @@ def _number(value: float) -> float | None:
 def is_lists(path: Path) -> bool:
     """Return whether a file begins like n-best lists; raise the same errors as `numbered_lines`."""
     _, first = next(numbered_lines(path), (1, ""))
-    if not first.lstrip().startswith("{"):
-        return False
     try:
         return _is_head(parse_json(first, str(path)))
     except CotextError:
@@ -108,7 +121,8 @@ def _documents(path: Path, lines: Iterable[tuple[int, str]]) -> Iterator[ListedD
         if not line.strip():
             continue
         where = f"{path}:{number}"
-        document, sentence, rank, candidate = _candidate(where, parse_json(line, where))
+        entry = _Line.of(parse_json(line, where), where)
+        document, sentence, rank, candidate = entry.document, entry.sentence, entry.rank, entry.candidate
         if (sentence, rank) == (1, 1):
             if sentences:
                 yield ListedDocument(name, tuple(map(tuple, sentences)))
@@ -128,19 +142,3 @@ def _documents(path: Path, lines: Iterable[tuple[int, str]]) -> Iterator[ListedD
     if not sentences:
         raise CotextError(f"{path}: contains no translations; write the lists again")
     yield ListedDocument(name, tuple(map(tuple, sentences)))
-
-
-def _candidate(where: str, value: Any) -> tuple[str, int, int, Candidate]:
-    """Return document, sentence, rank and translation of a line."""
-    entry = value if isinstance(value, dict) else {}
-    document, text = entry.get("document"), entry.get("text")
-    sentence, rank = entry.get("sentence"), entry.get("rank")
-    numbers = [entry.get("log_probability"), entry.get("score")]
-    if not isinstance(document, str) or not isinstance(text, str) or "\n" in text or "\r" in text:
-        raise CotextError(f"{where}: 'document' and 'text' must be strings without line breaks")
-    if type(sentence) is not int or type(rank) is not int:
-        raise CotextError(f"{where}: 'sentence' and 'rank' must be integers, counted from 1")
-    if any(n is not None and (isinstance(n, bool) or not isinstance(n, int | float)) for n in numbers):
-        raise CotextError(f"{where}: 'log_probability' and 'score' must be numbers or null")
-    log_probability, score = (math.nan if n is None else float(n) for n in numbers)
-    return document, sentence, rank, Candidate(text, log_probability, score)

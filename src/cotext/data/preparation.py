@@ -61,20 +61,13 @@ def prepared(
 def _same(out: Path, job: dict[str, Any]) -> dict[str, Any]:
     """Return the report of an existing folder; raises CotextError unless it is the result of `job`."""
     report = read_report(out)
-    same = all(report.get(key) == job.get(key) for key in ("command", "inputs"))
-    if "files" not in report or not (same and _within(job, report)):
+    tokenizer = {name: report.get("tokenizer", {}).get(name) for name in job["tokenizer"]}
+    if "files" not in report or not job.items() <= {**report, "tokenizer": tokenizer}.items():
         raise CotextError(
             f"{out}: exists and is not empty; choose another folder, or add --overwrite to replace it"
         )
     require_whole(out, report["files"], "prepare it again, with --overwrite")
     return report
-
-
-def _within(part: Any, whole: Any) -> bool:
-    """Return whether a nested mapping contains all entries of another one."""
-    if isinstance(part, dict) and isinstance(whole, dict):
-        return all(key in whole and _within(value, whole[key]) for key, value in part.items())
-    return bool(part == whole)
 
 
 def _replaced(out: Path) -> Path:

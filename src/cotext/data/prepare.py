@@ -5,9 +5,9 @@ the corpus. The output folder contains train.arrow, dev.arrow, dev.jsonl, tokeni
 set adds test.arrow and test.jsonl.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,23 +22,22 @@ from cotext.data.controlled import (
 from cotext.data.corpora import (
     CorpusSplit,
     OnDocuments,
-    corpus_of_files,
     document_notes,
     encode_corpus,
     input_checksums,
     make_tokenizer,
-    selection_notes,
     taken_tokenizer,
     tokenizer_notes,
 )
-from cotext.data.documents import Document, ParallelDocument
-from cotext.data.formats import languages_of_files, read_parallel, write_documents, write_parallel
+from cotext.data.documents import ParallelDocument
+from cotext.data.formats import languages_of_files, read_parallel, write_parallel
+from cotext.data.formats.streams import check_readable
 from cotext.data.languages import Languages, check_sides
 from cotext.data.overlap import HeldOut
 from cotext.data.preparation import prepared
 from cotext.data.prepared import REPORT, Report, file_digests, report_of, write_report
 from cotext.data.requests import ControlledRequest, PreparationRequest
-from cotext.data.selection import Selection, parse_rules
+from cotext.data.selection import Selection, parse_rules, render
 from cotext.data.set_aside import Read, part_of, set_aside
 from cotext.data.splitting import Splitter
 from cotext.data.tokenizer import (
@@ -48,6 +47,7 @@ from cotext.data.tokenizer import (
     chosen_languages,
     load_tokenizer,
 )
+from cotext.runtime.errors import CotextError
 from cotext.runtime.version import __version__
 from cotext.runtime.workers import usable_cores
 
@@ -124,7 +124,12 @@ def _corpora(
             training = split == "train"
             cut = splitters if training or request.paragraphs else None
             selection = Selection(read, languages, rules if training else {}, cut)
-            corpora.append(corpus_of_files(split, source, target, selection))
+            files = (source,) if target is None else (source, target)
+            for path in files:
+                check_readable(path)
+                if not path.is_file():
+                    raise CotextError(f"{path}: not a regular file; preparing reads the text twice")
+            corpora.append(CorpusSplit(split, selection.read, files, selection))
     return corpora
 
 
@@ -151,8 +156,9 @@ def prepare_controlled(
     )
     corpora = [
         CorpusSplit("train", partial(training_documents, documents, seed, order, request.mentions)),
-        _generated_once("dev", partial(development_documents, seed, order)),
-        _generated_once("test", partial(test_documents, seed, order)),
+        # A few hundred documents, which are read several times.
+        CorpusSplit("dev", tuple(development_documents(seed, order)).__iter__),
+        CorpusSplit("test", tuple(test_documents(seed, order)).__iter__),
     ]
     command = {
         "controlled": VERSION,
@@ -174,25 +180,11 @@ def prepare_controlled(
         (out / "contrastive").mkdir()
         for suite in contrastive_suites(seed, request.contrastive_examples, order):
             write_suite(out / "contrastive" / f"{suite.name.rpartition('/')[2]}.json", suite)
-        _write_sides(out, corpora[1:])
+        for corpus in corpora[1:]:
+            write_parallel(out / f"{corpus.split}.en", out / f"{corpus.split}.de", corpus.read(), "text")
         return _build(out, corpora, job, (), 1, on_documents)
 
     return report_of(prepared(request.out, request.overwrite, [], job, build), request.out / REPORT)
-
-
-def _generated_once(split: str, documents: Callable[[], Iterator[ParallelDocument]]) -> CorpusSplit:
-    """Return a split of a few hundred documents, cached because it is read several times."""
-    generated = cache(lambda: tuple(documents()))
-    return CorpusSplit(split, lambda: iter(generated()))
-
-
-def _write_sides(folder: Path, corpora: Iterable[CorpusSplit]) -> None:
-    """Write both languages of controlled corpora as plain text."""
-    for corpus in corpora:
-        sides = {"en": (Document(d.id, d.source) for d in corpus.read())}
-        sides["de"] = (Document(d.id, d.target) for d in corpus.read())
-        for language, side in sides.items():
-            write_documents(folder / f"{corpus.split}.{language}", side, "text")
 
 
 def _job(
@@ -252,7 +244,7 @@ def _build(
                 if part != "seed"
             ),
             *document_notes(statistics),
-            *(line for corpus in corpora for line in selection_notes(corpus)),
+            *(line for c in corpora if c.selection for line in render(c.split, c.files, c.selection)),
         ),
         "files": file_digests(folder),
         "selected": {c.split: c.selection.counts() for c in corpora if c.selection is not None},

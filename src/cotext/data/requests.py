@@ -185,9 +185,7 @@ class PreparationRequest(SentenceSplitting, LanguagePair, CorpusFormat):
                 f"{given}: not a run or data folder with a tokenizer; give one, or choose {', '.join(KINDS)}"
             )
         sample = self.tokenizer_sample
-        if sample not in (None, "all") and not (
-            re.fullmatch("[0-9]{1,12}", sample or "") and int(sample or 0)
-        ):
+        if sample is not None and not re.fullmatch("all|0*[1-9][0-9]{0,11}", sample):
             raise CotextError(f"--tokenizer-sample {shown(sample)}: a number of sentences, or all")
 
     @property

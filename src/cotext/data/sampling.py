@@ -154,7 +154,9 @@ class Sampler:
         if self.arrangement.context == "foreign":
             documents = (self.store[index].without_empty_pairs() for index in range(len(self.store)))
             if len(list(islice((d for d in documents if d.source), 2))) < 2:
-                raise self._no_other()
+                raise CotextError(
+                    f"{self.store.path}: train.context = foreign needs a second document with a sentence"
+                )
 
     def _pool(self, order: np.ndarray, cursor: Cursor) -> tuple[list[list[Instance]], Cursor]:
         """Return the batches of the pool at `cursor.document`, and the cursor of the next pool."""
@@ -165,14 +167,13 @@ class Sampler:
             documents.append(self.store[int(order[at])].without_empty_pairs())
             tokens += sum(map(len, documents[-1].source)) + sum(map(len, documents[-1].target))
             at += 1
-        instances: Iterable[Instance] = [
+        drawn = [
             instance
             for document in documents
             for instance in _instances(document, self.mixture.draw(*_lengths(document), random))
         ]
         if self.arrangement.context == "foreign":
-            instances = self._in_foreign_context(instances, documents, random)
-        drawn = list(instances)
+            drawn = list(self._in_foreign_context(drawn, documents, random))
         fitting = [i for i in drawn if i.row_tokens(self.symbols) <= self.arrangement.max_row_tokens]
         skipped = cursor.skipped + len(drawn) - len(fitting)
         shed = cursor.shed + sum(instance.window.shed > 0 for instance in fitting)
@@ -208,23 +209,12 @@ class Sampler:
         pool = [document for document in documents if document.source]
         index_in_pool = {document.index: i for i, document in enumerate(pool)}
         if len(pool) == 1:
-            pool.append(self._another(pool[0], random))
+            others = (self.store[int(i)].without_empty_pairs() for i in random.permutation(len(self.store)))
+            pool.append(next(each for each in others if each.source and each.index != pool[0].index))
         for instance in instances:
             other = int(random.integers(len(pool) - 1))
             other += other >= index_in_pool[instance.document]
             yield in_context_of(pool[other], instance, view, random)
-
-    def _another(self, document: TokenDocument, random: np.random.Generator) -> TokenDocument:
-        for index in random.permutation(len(self.store)):
-            other = self.store[int(index)].without_empty_pairs()
-            if other.source and other.index != document.index:
-                return other
-        raise self._no_other()
-
-    def _no_other(self) -> CotextError:
-        return CotextError(
-            f"{self.store.path}: train.context = foreign needs a second document with a sentence"
-        )
 
 
 def in_context_of(

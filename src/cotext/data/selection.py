@@ -5,7 +5,8 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from hashlib import blake2b
-from itertools import accumulate
+from itertools import accumulate, groupby
+from pathlib import Path
 from typing import Final
 
 import numpy as np
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 
 from cotext.data.alignment import KINDS, PRIORS, VARIANCE, Band, Bead, best_path
 from cotext.data.documents import ParallelDocument
+from cotext.data.formats.streams import numbered_lines
 from cotext.data.languages import Languages, language_identifier
 from cotext.data.sentence_ends import several_warning
 from cotext.data.set_aside import Read
@@ -24,8 +26,12 @@ from cotext.runtime.errors import CotextError, nearest_known, shown
 # A document is cut where a pair is removed, so that sentences that were not adjacent do not become adjacent.
 # Its pieces are separate documents. All rules except `duplicates` look at a single pair.
 
-# Default numbers of rules.
-DEFAULTS: Final[dict[str, float]] = {"length": 1000, "ratio": 3, "language": 0.95}
+# Rules with a number: default, smallest and largest number.
+NUMBERS: Final = {
+    "length": (1000.0, 1.0, 999_999.0),
+    "ratio": (3.0, 1.0, 1000.0),
+    "language": (0.95, 0.0, 1.0),
+}
 RULES: Final = ("empty", "length", "ratio", "copies", "language", "duplicates")
 RATIO_CHARACTERS: Final = 10  # added to both sides, because lengths of short sentences vary by chance
 COPY_LETTERS: Final = 10  # names and numbers are the same in both languages
@@ -45,25 +51,19 @@ def parse_rules(texts: Sequence[str]) -> dict[str, float]:
     for text in texts:
         name, equals, value = text.partition("=")
         if name == "all" and not equals:
-            rules = {**{rule: DEFAULTS.get(rule, 0) for rule in RULES}, **rules}
+            rules = {**{rule: NUMBERS.get(rule, (0,))[0] for rule in RULES}, **rules}
             continue
         if name not in RULES:
             near = nearest_known(name, RULES)
             raise CotextError(f"--clean {shown(text)}: no such rule{near}; all are {', '.join(RULES)}")
-        rules[name] = DEFAULTS.get(name, 0)
+        if equals and name not in NUMBERS:
+            raise CotextError(f"--clean {shown(text)}: the rule {name} has no number")
+        rules[name], least, most = NUMBERS.get(name, (0, 0, 0))
         if equals:
-            rules[name] = _number(name, value, text)
+            if not _NUMBER.fullmatch(value) or not least <= float(value) <= most:
+                raise CotextError(f"--clean {shown(text)}: {name} needs a number from {least:g} to {most:g}")
+            rules[name] = float(value)
     return rules
-
-
-def _number(name: str, value: str, text: str) -> float:
-    bounds = {"length": (1.0, 999_999.0), "ratio": (1.0, 1000.0), "language": (0.0, 1.0)}
-    if name not in bounds:
-        raise CotextError(f"--clean {shown(text)}: the rule {name} has no number")
-    least, most = bounds[name]
-    if not _NUMBER.fullmatch(value) or not least <= float(value) <= most:
-        raise CotextError(f"--clean {shown(text)}: {name} needs a number from {least:g} to {most:g}")
-    return float(value)
 
 
 @dataclass(slots=True)
@@ -138,19 +138,10 @@ class Cleaner:
                     reasons[i] = reasons[i] or "duplicates"
             self.cleaned.documents_before += 1
             self.cleaned.pairs_before += len(pairs)
-            left_out = [reason for reason in reasons if reason]
-            if not left_out:
-                yield document
-                continue
-            for reason in left_out:
+            for reason in filter(None, reasons):
                 self.cleaned.pairs[reason] = self.cleaned.pairs.get(reason, 0) + 1
-            runs: list[list[Pair]] = [[]]
-            for pair, reason in zip(pairs, reasons, strict=True):
-                if reason:
-                    runs.append([])
-                else:
-                    runs[-1].append(pair)
-            kept = [run for run in runs if run]
+            runs = groupby(zip(pairs, reasons, strict=True), key=lambda row: not row[1])
+            kept = [[pair for pair, _ in run] for is_kept, run in runs if is_kept]
             self.cleaned.cut += len(kept) > 1
             self.cleaned.left_out += not kept
             yield from pieces_of(document.id, kept)
@@ -170,10 +161,8 @@ class Cleaner:
         return max(source, target) > self.cleaned.rules["ratio"] * min(source, target)
 
     def _in_another_language(self, pair: Pair) -> bool:
-        source, target = pair
-        return self._is_foreign(source, self._languages.source) or self._is_foreign(
-            target, self._languages.target
-        )
+        codes = self._languages.source, self._languages.target
+        return any(map(self._is_foreign, pair, codes))
 
     def _is_foreign(self, text: str, language: str) -> bool:
         # A Chinese character carries as much information as several letters.
@@ -332,10 +321,7 @@ class Selection:
                     self.prose.first = self.prose.first or (several[0], pair[several[0]])
                 pairs += self._sentences(pair) if several else [pair]
             self.prose.pairs += len(document)
-            if len(pairs) == len(document):
-                yield document
-            else:
-                yield ParallelDocument(document.id, tuple(s for s, _ in pairs), tuple(t for _, t in pairs))
+            yield from pieces_of(document.id, [pairs])
 
     def _sentences(self, pair: tuple[str, str]) -> list[tuple[str, str]]:
         if self.splitters is None:
@@ -361,8 +347,16 @@ class Selection:
         ]
 
 
-def render(split: str, selection: Selection, location: Callable[[int, str], str]) -> list[str]:
-    """Return the notes of the report on a split; `location` returns file and line of a sentence."""
+def location_of(files: Sequence[Path], side: int, sentence: str) -> str:
+    """Return file and line of a sentence, to begin a message."""
+    path = files[min(side, len(files) - 1)]
+    # The file is searched again, because line numbers are needed only for messages.
+    line = next((number for number, line in numbered_lines(path) if sentence in line), None)
+    return f"{path}: " if line is None else f"{path}:{line}: "
+
+
+def render(split: str, files: Sequence[Path], selection: Selection) -> list[str]:
+    """Return the notes of the report on a split."""
     lines = []
     if unequal := len(selection.skipped):
         lines.append(f"{split}: documents of unequal numbers of sentences left out: {unequal:,}")
@@ -378,7 +372,7 @@ def render(split: str, selection: Selection, location: Callable[[int, str], str]
             hint = "; --split splits them"
         lines.append(
             f"{split}: {several_warning(prose.several, prose.pairs, 'pairs')} (by punctuation alone), the "
-            f"first at {location(*prose.first)}{hint}"
+            f"first at {location_of(files, *prose.first).removesuffix(': ')}{hint}"
         )
     if selection.cleaned is not None:
         lines.append(selection.cleaned.render())

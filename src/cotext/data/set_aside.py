@@ -4,6 +4,7 @@ import hashlib
 import random
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import chain, islice
 from typing import Final
 
 from cotext.data.documents import ParallelDocument
@@ -38,11 +39,8 @@ def set_aside(
             f"aside, or pass a larger corpus. If the corpus has no document boundaries: {BOUNDARIES}"
         )
     random.Random(seed).shuffle(groups)
-    parts, first = {}, 0
-    for part, count in wanted.items():
-        parts[part] = frozenset(number for group in groups[first : first + count] for number in group)
-        first += count
-    return parts
+    rest = iter(groups)
+    return {part: frozenset(chain.from_iterable(islice(rest, count))) for part, count in wanted.items()}
 
 
 def _groups(documents: Iterable[ParallelDocument]) -> list[list[int]]:

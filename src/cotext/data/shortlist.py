@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
+from cotext.data.alignment import stretches
 from cotext.data.tokenizer import Tokenizer
 from cotext.runtime.errors import CotextError
 from cotext.runtime.files import replacing
@@ -219,7 +220,8 @@ class _Model1:
         self._unsourced, self._sums = after, after[tokens]
         row = np.ones(self._targets) if not self.rows else np.zeros(self._targets)
         for source in np.flatnonzero(np.diff(self._bounds)).tolist():
-            at = self._target_places(self._pair[self._bounds[source] : self._bounds[source + 1]])
+            pairs = self._pair[self._bounds[source] : self._bounds[source + 1]]
+            at = stretches(self._starts[pairs], self._lengths[pairs])
             before = self.rows.get(source)
             if before is not None:
                 row[before[0]] = before[1]
@@ -235,9 +237,3 @@ class _Model1:
         expected = np.bincount(tokens, row[tokens] / sums, minlength=self._targets).astype(np.float64)
         expected /= max(float(expected.sum()), np.finfo(np.float64).tiny)
         return expected
-
-    def _target_places(self, pairs: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the positions of the target tokens of some pairs, one pair after the other."""
-        lengths = self._lengths[pairs]
-        ends = np.cumsum(lengths)
-        return np.repeat(self._starts[pairs] - ends + lengths, lengths) + np.arange(ends[-1])

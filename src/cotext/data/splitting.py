@@ -36,17 +36,13 @@ class Splitter:
         All characters outside of the spans are white space, and no span begins or ends with white space. Line
         breaks are white space.
         """
-        return _without_space(text, [0, *self._rules.ends(text), len(text)])
-
-
-def _without_space(text: str, bounds: Sequence[int]) -> list[tuple[int, int]]:
-    spans = []
-    for start, end in pairwise(bounds):
-        piece = text[start:end]
-        if stripped := piece.strip():
-            low = start + len(piece) - len(piece.lstrip())
-            spans.append((low, low + len(stripped)))
-    return spans
+        spans = []
+        for start, end in pairwise([0, *self._rules.ends(text), len(text)]):
+            piece = text[start:end]
+            if stripped := piece.strip():
+                low = start + len(piece) - len(piece.lstrip())
+                spans.append((low, low + len(stripped)))
+        return spans
 
 
 @dataclass(frozen=True, slots=True)

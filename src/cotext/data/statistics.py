@@ -115,7 +115,7 @@ class StatisticsCollector:
         self._outliers += int(((longer >= OUTLIER_TOKENS) & (longer > OUTLIER_RATIO * shorter)).sum())
 
     def statistics(self) -> SplitStatistics:
-        sentences = self._document_sentences.sum
+        sentences, unknown = self._document_sentences.sum, self._unknown
         source_tokens, target_tokens = (histogram.sum for histogram in self._sentence_tokens)
         return SplitStatistics(
             documents=self._documents,
@@ -127,9 +127,6 @@ class StatisticsCollector:
             document_tokens=BothSides(*(histogram.distribution() for histogram in self._document_tokens)),
             document_sentences=self._document_sentences.distribution(),
             empty_sentences=(self._empty[0], self._empty[1]),
-            unknown_token_rate=(
-                self._unknown[0] / max(source_tokens, 1),
-                self._unknown[1] / max(target_tokens, 1),
-            ),
+            unknown_token_rate=(unknown[0] / max(source_tokens, 1), unknown[1] / max(target_tokens, 1)),
             ratio_outliers=self._outliers,
         )

@@ -43,10 +43,8 @@ class SubtitleContext:
                 f"{sentences} sentences of context need the folder with the documents of OpenSubtitles "
                 "(--documents); without it, --context 0"
             )
-        self.folder = folder
-        self.sentences = sentences
-        self._film = ""
-        self._sides: tuple[list[str], list[str]] = ([], [])
+        self.folder, self.sentences = folder, sentences
+        self._film, self._sides = "", [list[str](), list[str]()]
 
     def before(
         self, film: str, line: int | None, source: str, where: str
@@ -59,8 +57,7 @@ class SubtitleContext:
         if self.folder is None:
             return (), ()
         if film != self._film:
-            self._sides = self._read(self.folder, film, where)
-            self._film = film
+            self._sides, self._film = self._read(self.folder, film, where), film
         sources, targets = self._sides
         if line is None or not 1 <= line <= len(sources):
             raise CotextError(
@@ -75,7 +72,7 @@ class SubtitleContext:
         first = max(0, line - 1 - self.sentences)
         return tuple(sources[first : line - 1]), tuple(targets[first : line - 1])
 
-    def _read(self, folder: Path, film: str, where: str) -> tuple[list[str], list[str]]:
+    def _read(self, folder: Path, film: str, where: str) -> list[list[str]]:
         stem = film.removesuffix(f".{_LANGUAGES[1]}")
         if not re.fullmatch(r"[\w-][\w.-]*", stem):
             raise CotextError(f"{where}: 'document id' is {shown(film)}, which cannot be the name of a file")
@@ -88,7 +85,7 @@ class SubtitleContext:
                 f"{paths[0]} has {len(sides[0])} lines but {paths[1]} has {len(sides[1])}; both sides of a "
                 "film have the same number"
             )
-        return sides[0], sides[1]
+        return sides
 
 
 _VOITA_PHENOMENA = ("deixis", "lex_cohesion", "ellipsis_infl", "ellipsis_vp")
@@ -162,16 +159,14 @@ def _contrapro_with_context(path: Path, text: str) -> Iterator[ContrastiveExampl
         identifier = str(content.get("id", number - 1) if isinstance(content, dict) else number - 1)
         entry = _ContraproLine.of(content, f"{path}:{number}: example {identifier!r}")
         begins = not (entry.src_context.strip() or entry.ref_context.strip())
+        sources, targets = ((), ()) if begins else ((entry.src_context,), (entry.ref_context,))
         meta = entry.meta or _Antecedent()
         yield ContrastiveExample(
             id=identifier,
             phenomenon="pronoun",
             distance=meta.distance,
-            source=(entry.src,) if begins else (entry.src_context, entry.src),
-            candidates=tuple(
-                (sentence,) if begins else (entry.ref_context, sentence)
-                for sentence in (entry.ref, *entry.contrastive)
-            ),
+            source=(*sources, entry.src),
+            candidates=tuple((*targets, sentence) for sentence in (entry.ref, *entry.contrastive)),
             correct=0,
             tags=meta.tags(entry.ref_pronoun),
         )
@@ -281,16 +276,12 @@ def _suite(path: Path, text: str, context: SubtitleContext | None) -> Contrastiv
 
 
 def _own_suite(path: Path, document: dict[str, Any]) -> ContrastiveSuite:
-    format = document.get("format")
-    if format != FORMAT_NAME:
-        raise CotextError(
-            f"{path}: not a contrastive suite: 'format' is {shown(format)}, expected {FORMAT_NAME!r}"
-        )
-    if document.get("version") != FORMAT_VERSION:
-        raise CotextError(
-            f"{path}: format version {shown(document.get('version'))}; this program reads version "
-            f"{FORMAT_VERSION}"
-        )
+    for key, expected in (("format", FORMAT_NAME), ("version", FORMAT_VERSION)):
+        if document.get(key) != expected:
+            raise CotextError(
+                f"{path}: not a contrastive suite that this version reads: {key!r} is "
+                f"{shown(document.get(key))}, expected {expected!r}"
+            )
     suite = _OwnSuite.of(document, f"{path}")
     examples = tuple(
         ContrastiveExample(

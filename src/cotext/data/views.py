@@ -163,14 +163,8 @@ class WindowView:
 
 
 @dataclass(frozen=True, slots=True)
-class DocumentView:
-    """Pieces of documents that are as long as the limit allows, each cut into `parts`.
-
-    With one part, the pieces are the sub-documents of Li et al. 2022, section IV-A. With 2, 4, 8 ... parts,
-    they are the resolutions of Sun et al. 2022. The parts of a piece differ by at most one sentence. A piece
-    with fewer sentences than `parts` is cut into single sentences. A sentence over the limit is a separate
-    piece.
-    """
+class _PieceView:
+    """A view that cuts pieces of limited length into equal parts."""
 
     limit: Limit
     parts: int = 1
@@ -179,13 +173,33 @@ class DocumentView:
     def sentences(self) -> int:
         return self.limit.sentences
 
+
+@dataclass(frozen=True, slots=True)
+class DocumentView(_PieceView):
+    """Pieces of documents that are as long as the limit allows, each cut into `parts`.
+
+    With one part, the pieces are the sub-documents of Li et al. 2022, section IV-A. With 2, 4, 8 ... parts,
+    they are the resolutions of Sun et al. 2022. The parts of a piece differ by at most one sentence. A piece
+    with fewer sentences than `parts` is cut into single sentences. A sentence over the limit is a separate
+    piece.
+    """
+
     def split(self, source_lengths: Sequence[int], target_lengths: Sequence[int]) -> list[Window]:
-        ranges = (
-            part
-            for piece in _pieces(source_lengths, target_lengths, self.limit)
-            for part in _equal_parts(piece, self.parts)
-        )
+        starts, count = [0], len(source_lengths)
+        for j in range(1, count):
+            longer = slice(starts[-1], j + 1)
+            if not self.limit.fits(source_lengths[longer], target_lengths[longer]):
+                starts.append(j)
+        ranges: list[range] = []
+        for piece in _ranges([*starts, count] if count else []):
+            count = min(self.parts, len(piece))
+            bounds = [piece.start + i * len(piece) // count for i in range(count + 1)]
+            ranges += _ranges(bounds)
         return [Window(source=r, target=r, current=r) for r in ranges]
+
+
+def _ranges(bounds: Sequence[int]) -> list[range]:
+    return [range(first, stop) for first, stop in pairwise(bounds)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,18 +224,11 @@ class SentenceBySentence:
 
 
 @dataclass(frozen=True, slots=True)
-class CumulativeView:
+class CumulativeView(_PieceView):
     """Document-to-sentence counterpart of `DocumentView`.
 
     The target is one sentence. The source has this sentence and all sentences before it in its part.
     """
-
-    limit: Limit
-    parts: int = 1
-
-    @property
-    def sentences(self) -> int:
-        return self.limit.sentences
 
     def split(self, source_lengths: Sequence[int], target_lengths: Sequence[int]) -> list[Window]:
         # A target is one sentence, so that the pieces are limited only by the source.
@@ -231,24 +238,6 @@ class CumulativeView:
             for part in whole
             for j in part.current
         ]
-
-
-def _pieces(source_lengths: Sequence[int], target_lengths: Sequence[int], limit: Limit) -> list[range]:
-    """Cut a document into runs of sentences that are as long as the limit allows."""
-    starts = [0]
-    for j in range(1, len(source_lengths)):
-        piece = slice(starts[-1], j + 1)
-        if not limit.fits(source_lengths[piece], target_lengths[piece]):
-            starts.append(j)
-    bounds = [*starts, len(source_lengths)] if source_lengths else []
-    return [range(first, stop) for first, stop in pairwise(bounds)]
-
-
-def _equal_parts(piece: range, parts: int) -> list[range]:
-    """Cut a run of sentences into `parts` whose sizes differ by at most one."""
-    count = min(parts, len(piece))
-    bounds = [piece.start + i * len(piece) // count for i in range(count + 1)]
-    return [range(first, stop) for first, stop in pairwise(bounds)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,14 +8,13 @@ right for exactly one member of each group, which is chance accuracy.
 
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite
 from cotext.data.controlled import lexicon
-from cotext.data.controlled.discourse import ContextChoice, Draw, Phenomenon, Plan, Sentence, plan_document
+from cotext.data.controlled.discourse import ContextChoice, Draw, Phenomenon, Plan, Planner, Sentence
 from cotext.data.controlled.lexicon import WordOrder
 from cotext.data.documents import ParallelDocument
-from cotext.runtime.errors import CotextError
 
 # --- Disjoint splits: the text of a source determines the only split to which it can belong.
 
@@ -30,8 +29,7 @@ Split = Literal["training", "development", "test", "contrastive"]
 # Sixteen buckets of documents: 12 for training, 2 for contrastive suites (which need several documents at
 # once), and 1 each for development and test.
 _SPLIT_OF_BUCKET: Final[tuple[Split, ...]] = (
-    *("contrastive", "contrastive"),
-    *("development", "test"),
+    *("contrastive", "contrastive", "development", "test"),
     *("training",) * 12,
 )
 
@@ -44,15 +42,11 @@ def split_of(source: Sequence[str]) -> Split:
 def _documents(
     split: Split, documents: int, seed: int, order: WordOrder, mentions: int | None = None
 ) -> Iterator[ParallelDocument]:
-    if documents < 0:
-        raise CotextError(
-            f"controlled corpus: {documents} documents requested; the number must be at least 0"
-        )
     for index in range(documents):
         draw = Draw(split, seed, index)
-        plan = plan_document(draw, mentions)
+        plan = Planner(draw, mentions).plan()
         while split_of(plan.source()) != split:
-            plan = plan_document(draw, mentions)
+            plan = Planner(draw, mentions).plan()
         yield ParallelDocument(f"{split}-{seed}-{index}", plan.source(), plan.target(order))
 
 
@@ -63,11 +57,7 @@ def training_documents(
 
     With ``mentions``, every document has a hero who is mentioned this number of times, if there is room. This
     gives more choices of the phenomenon cohesion. It does not change the other splits.
-
-    Raises CotextError if ``mentions`` is less than 2 or, at the first document, if ``documents`` is negative.
     """
-    if mentions is not None and mentions < 2:
-        raise CotextError(f"controlled corpus: {mentions} mentions of a hero; the number must be at least 2")
     return _documents("training", documents, seed, order, mentions)
 
 
@@ -84,28 +74,21 @@ def test_documents(
     return _documents("test", TEST_DOCUMENTS, seed, order)
 
 
-DISTANCES: Final[Mapping[Phenomenon, tuple[int, ...]]] = {
-    "pronoun": (0, 1, 2, 3, 4, 5),
-    "register": (1, 2, 3, 4, 5, 6),
-    "ellipsis": (1, 2, 3),
-    "cohesion": (1, 2, 3, 4),
-    "cataphora": (-1,),
-}
-# Number of candidates per example; chance accuracy is one over it.
-CANDIDATES: Final[Mapping[Phenomenon, int]] = {
-    "pronoun": 3,
-    "register": 2,
-    "ellipsis": 3,
-    "cohesion": 2,
-    "cataphora": 3,
-}
-# Slots of clue and choice.
-_SLOTS: Final[Mapping[Phenomenon, tuple[str, str]]] = {
-    "pronoun": ("t", "o"),
-    "register": ("l", "y"),
-    "ellipsis": ("v", "w"),
-    "cohesion": ("p", "p"),
-    "cataphora": ("t", "o"),
+class _Kind(NamedTuple):
+    """The distances of a phenomenon, its candidates (chance is one over this), and the slots of its words."""
+
+    distances: tuple[int, ...]
+    candidates: int
+    clue_slot: str
+    choice_slot: str
+
+
+_KINDS: Final[Mapping[Phenomenon, _Kind]] = {
+    "pronoun": _Kind((0, 1, 2, 3, 4, 5), 3, "t", "o"),
+    "register": _Kind((1, 2, 3, 4, 5, 6), 2, "l", "y"),
+    "ellipsis": _Kind((1, 2, 3), 3, "v", "w"),
+    "cohesion": _Kind((1, 2, 3, 4), 2, "p", "p"),
+    "cataphora": _Kind((-1,), 3, "t", "o"),
 }
 
 # A word in the slot of the clue, the word that it requires in the slot of the choice, the candidate's label.
@@ -116,21 +99,17 @@ def contrastive_suites(seed: int, examples: int, order: WordOrder = "verb-second
     """Return one suite per phenomenon with at least ``examples`` examples.
 
     The number is rounded up, so that every distance has the same number of complete groups. Ids consist of
-    phenomenon, group and member. Raises CotextError if ``examples`` is not positive.
+    phenomenon, group and member.
     """
-    if examples < 1:
-        raise CotextError(f"contrastive suites: {examples} examples requested; the number must be at least 1")
-    return [_suite(phenomenon, seed, examples, order) for phenomenon in DISTANCES]
-
-
-def _suite(phenomenon: Phenomenon, seed: int, examples: int, order: WordOrder) -> ContrastiveSuite:
-    distances = DISTANCES[phenomenon]
-    rounds = -(-examples // (len(distances) * CANDIDATES[phenomenon]))
-    members: list[ContrastiveExample] = []
-    for group in range(rounds * len(distances)):
-        draw = Draw(f"contrastive {phenomenon}", seed, group)
-        members += _group(draw, phenomenon, distances[group % len(distances)], group, order)
-    return ContrastiveSuite(f"controlled/{phenomenon}", "en", "de", tuple(members))
+    suites = []
+    for phenomenon, (distances, candidates, *_) in _KINDS.items():
+        rounds = -(-examples // (len(distances) * candidates))
+        members: list[ContrastiveExample] = []
+        for group in range(rounds * len(distances)):
+            draw = Draw(f"contrastive {phenomenon}", seed, group)
+            members += _group(draw, phenomenon, distances[group % len(distances)], group, order)
+        suites.append(ContrastiveSuite(f"controlled/{phenomenon}", "en", "de", tuple(members)))
+    return suites
 
 
 def _group(
@@ -138,7 +117,7 @@ def _group(
 ) -> list[ContrastiveExample]:
     """Draw documents until a document has a suitable choice, and create a group from it."""
     while True:
-        plan = plan_document(draw)
+        plan = Planner(draw).plan()
         choices = [choice for choice in _lone_choices(plan, phenomenon) if choice.distance == distance]
         if not choices:
             continue
@@ -151,7 +130,8 @@ def _group(
 def _lone_choices(plan: Plan, phenomenon: Phenomenon) -> list[ContextChoice]:
     """Return the choices whose clue determines no other choice; another choice would reveal the answer."""
     kind = [choice for choice in plan.choices if choice.phenomenon == phenomenon]
-    clues = [choice.clue for choice in plan.choices if _SLOTS[choice.phenomenon] == _SLOTS[phenomenon]]
+    _, _, *slots = _KINDS[phenomenon]
+    clues = [choice.clue for choice in plan.choices if [*_KINDS[choice.phenomenon][2:]] == slots]
     return [choice for choice in kind if clues.count(choice.clue) == 1]
 
 
@@ -176,18 +156,17 @@ def _pools(draw: Draw, plan: Plan, choice: ContextChoice) -> list[list[Alternati
     """Return the possible alternatives of each candidate, in random order."""
     match choice.phenomenon:
         case "pronoun" | "cataphora":
-            things = [draw.shuffled(lexicon.THINGS_BY_GENDER[gender]) for gender in lexicon.GENDERS]
+            things = [draw.shuffled(of_gender) for of_gender in lexicon.THINGS_BY_GENDER.values()]
             return [[(thing, thing, thing.er) for thing in of_gender] for of_gender in things]
         case "register":
             speaker = plan.sentences[choice.clue].words["s"]
             assert isinstance(speaker, lexicon.Person)
-            tables = (lexicon.FAMILIAR_LISTENERS[speaker.he], lexicon.FORMAL_LISTENERS[speaker.he])
-            listeners = [draw.shuffled(table) for table in tables]
+            listeners = [draw.shuffled(table) for table in lexicon.LISTENERS[speaker.he]]
             return [[(person, person.address, person.address.du) for person in table] for table in listeners]
         case "ellipsis":
             activities = draw.shuffled(lexicon.ACTIVITIES)
             pool: list[Alternative] = [(verb, verb, verb.participle) for verb in activities]
-            return [pool] * CANDIDATES["ellipsis"]
+            return [pool] * _KINDS["ellipsis"].candidates
         case "cohesion":
             hero = plan.sentences[choice.clue].words["p"]
             pair = next(renderings for renderings in lexicon.HEROES if hero in renderings)
@@ -196,7 +175,7 @@ def _pools(draw: Draw, plan: Plan, choice: ContextChoice) -> list[list[Alternati
 
 def _with_clue(plan: Plan, choice: ContextChoice, alternative: Alternative) -> Plan:
     """Return the plan with another clue, and the choice that it requires."""
-    clue_slot, choice_slot = _SLOTS[choice.phenomenon]
+    _, _, clue_slot, choice_slot = _KINDS[choice.phenomenon]
     sentences = list(plan.sentences)
     sentences[choice.clue] = sentences[choice.clue].with_word(clue_slot, alternative[0])
     sentences[choice.index] = sentences[choice.index].with_word(choice_slot, alternative[1])
@@ -207,7 +186,7 @@ def _members(
     plan: Plan, choice: ContextChoice, alternatives: Sequence[Alternative], group: int, order: WordOrder
 ) -> list[ContrastiveExample]:
     """Return one example per alternative, in which it is correct. Candidates keep their order."""
-    choice_slot = _SLOTS[choice.phenomenon][1]
+    choice_slot = _KINDS[choice.phenomenon].choice_slot
     members = []
     for correct, alternative in enumerate(alternatives):
         right = _with_clue(plan, choice, alternative)
@@ -234,13 +213,8 @@ def _members(
 
 def _tags(current: Sentence, phenomenon: Phenomenon, label: str) -> dict[str, str]:
     """Return tags by which results can be grouped; they have few values."""
-    match phenomenon:
-        case "pronoun" | "cataphora":
-            case = "accusative" if "{o.ihn}" in current.frame.german else "nominative"
-            return {"pronoun": label, "case": case}
-        case "register":
-            return {"register": label}
-        case "ellipsis":
-            return {"verb": label}
-        case "cohesion":
-            return {"mention": "profession" if " " in label else "name"}
+    if phenomenon == "cohesion":
+        return {"mention": "profession" if " " in label else "name"}
+    if phenomenon in ("register", "ellipsis"):
+        return {"register" if phenomenon == "register" else "verb": label}
+    return {"pronoun": label, "case": "accusative" if "{o.ihn}" in current.frame.german else "nominative"}

@@ -15,10 +15,10 @@ choice may change the interpretation:
 
 import hashlib
 import random
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from string import Formatter
 from typing import Final, Literal, TypeVar
 
 from cotext.data.controlled import lexicon
@@ -33,12 +33,7 @@ class Frame:
 
     english: str
     german: str
-    event: bool = False
-    slots: tuple[str, ...] = field(init=False)
-
-    def __post_init__(self) -> None:
-        fields = (name for text in (self.english, self.german) for _, name, _, _ in Formatter().parse(text))
-        object.__setattr__(self, "slots", tuple(dict.fromkeys(name[0] for name in fields if name)))
+    slots: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,31 +54,6 @@ class Sentence:
     def with_word(self, slot: str, word: object) -> "Sentence":
         return Sentence(self.frame, {**self.words, slot: word})
 
-
-# Words for open slots; all other slots are always determined by the discourse.
-TABLES: Final[Mapping[str, tuple[object, ...]]] = {
-    "p": lexicon.PEOPLE,
-    "q": lexicon.PEOPLE,
-    "s": lexicon.PEOPLE,
-    "t": lexicon.THINGS,
-    "v": lexicon.ACTIVITIES,
-    "k": lexicon.QUALITIES,
-    "h": lexicon.QUALITIES,
-    "j": lexicon.QUALITIES,
-    "a": lexicon.MOODS,
-    "b": lexicon.MOODS,
-    "c": lexicon.COMPARISONS,
-    "x": lexicon.WHEREABOUTS,
-    "z": lexicon.SPOTS,
-    "g": lexicon.GROUPS,
-    "n": lexicon.SEASONS,
-    "m": lexicon.CLIMATES,
-    "i": lexicon.MANNERS,
-    "f": lexicon.DEALINGS,
-    "d": lexicon.DISCOVERIES,
-    "r": lexicon.RELATIVES["m"],
-    "u": lexicon.RELATIVES["f"],
-}
 
 Phenomenon = Literal["pronoun", "register", "ellipsis", "cohesion", "cataphora"]
 T = TypeVar("T")
@@ -106,10 +76,6 @@ class Draw:
     def __init__(self, stream: str, seed: int, index: int):
         digest = hashlib.blake2b(f"{stream} {seed} {index}".encode(), digest_size=8).digest()
         self._random = random.Random(int.from_bytes(digest, "big")).random
-
-    def below(self, bound: int) -> int:
-        """Return an integer from 0 to ``bound`` - 1."""
-        return int(self._random() * bound)
 
     def choose(self, items: Sequence[T]) -> T:
         """Return an item, drawn with equal probabilities."""
@@ -154,9 +120,9 @@ class Plan:
         return tuple([sentence.german(order) for sentence in self.sentences])
 
 
-def _read_frames() -> dict[str, tuple[tuple[Frame, ...], tuple[Frame, ...]]]:
+def _read_frames() -> dict[str, tuple[list[Frame], list[Frame]]]:
     """Return the frames of each kind: all of them, and those that are not events."""
-    by_kind: dict[str, list[Frame]] = {}
+    by_kind: dict[str, tuple[list[Frame], list[Frame]]] = {}
     kind = ""
     text = Path(__file__).with_name("frames.txt").read_text(encoding="utf-8")
     for line in filter(None, text.splitlines()):
@@ -164,11 +130,12 @@ def _read_frames() -> dict[str, tuple[tuple[Frame, ...], tuple[Frame, ...]]]:
             kind = line[1:].partition("]")[0]
         elif line[0] != "#":
             english, _, german = line[2:].partition(" = ")
-            by_kind.setdefault(kind, []).append(Frame(english, german, event=line[0] == "*"))
-    return {
-        kind: (tuple(frames), tuple(frame for frame in frames if not frame.event))
-        for kind, frames in by_kind.items()
-    }
+            frame = Frame(english, german, tuple(dict.fromkeys(re.findall(r"{(\w)", line))))
+            frames, calm = by_kind.setdefault(kind, ([], []))
+            frames.append(frame)
+            if line[0] != "*":
+                calm.append(frame)
+    return by_kind
 
 
 _FRAMES: Final = _read_frames()
@@ -184,13 +151,16 @@ _OPEN_KINDS: Final = (
 _YOU_COUNTS: Final = (1, 1, 1, 2, 2, 3)
 
 
-class _Planner:
-    """The state of one document while it is planned."""
+class Planner:
+    """The state of one document of 4 to 12 sentences while it is planned.
 
-    def __init__(self, draw: Draw, mentions: int | None):
+    `mentions` is the number of mentions of its hero, if they fit.
+    """
+
+    def __init__(self, draw: Draw, mentions: int | None = None):
         self.draw = draw
         self.mentions = mentions
-        self.length = MIN_SENTENCES + draw.below(MAX_SENTENCES - MIN_SENTENCES + 1)
+        self.length = draw.choose(range(MIN_SENTENCES, MAX_SENTENCES + 1))
         self.reserved: list[str | None] = [None] * self.length
         self.sentences: list[Sentence] = []
         self.choices: list[ContextChoice] = []
@@ -256,9 +226,9 @@ class _Planner:
         words = dict(bound)
         for slot in frame.slots:
             if slot not in words:
-                word = draw.choose(TABLES[slot])
+                word = draw.choose(lexicon.TABLES[slot])
                 while word is self.speaker or word in avoid or word in words.values():
-                    word = draw.choose(TABLES[slot])
+                    word = draw.choose(lexicon.TABLES[slot])
                 words[slot] = word
         sentence = Sentence(frame, words)
         self.sentences.append(sentence)
@@ -275,8 +245,8 @@ class _Planner:
     def say_statement(self) -> None:
         draw = self.draw
         self.speaker = draw.choose(lexicon.PEOPLE)
-        listeners = lexicon.FAMILIAR_LISTENERS if draw.chance(0.5) else lexicon.FORMAL_LISTENERS
-        self.listener = draw.choose(listeners[self.speaker.he])
+        familiar, formal = lexicon.LISTENERS[self.speaker.he]
+        self.listener = draw.choose(familiar if draw.chance(0.5) else formal)
         self.say("statement", {"s": self.speaker, "l": self.listener})
 
     def say_you(self) -> None:
@@ -387,8 +357,3 @@ class _Planner:
         while len(self.sentences) < self.length:
             say[self.reserved[len(self.sentences)]]()
         return Plan(tuple(self.sentences), tuple(self.choices))
-
-
-def plan_document(draw: Draw, mentions: int | None = None) -> Plan:
-    """Plan a document of 4 to 12 sentences; `mentions` is the number of mentions of its hero, if they fit."""
-    return _Planner(draw, mentions).plan()

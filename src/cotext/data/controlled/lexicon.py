@@ -3,265 +3,140 @@
 The tables are small, so that a tiny model learns the words in minutes. Only the use of context is difficult.
 """
 
+from collections import namedtuple
+from collections.abc import Mapping
 from functools import cache
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal
+
+# A phrase with one form in each language.
+Pair = namedtuple("Pair", "en de")
+# An inanimate noun; its German gender decides how "it" is translated.
+Thing = namedtuple("Thing", "en a_en de gender der den ein einen ein_ending einen_ending er ihn")
+# An adjective for things: predicative form, stem before an ending, English with its article.
+Quality = namedtuple("Quality", "en a_en de stem")
+# A person, named or with a profession, in one German rendering.
+Person = namedtuple("Person", "en nom acc dat he er")
+# A past-tense verb to which "did too" can refer, with its German perfect.
+Activity = namedtuple("Activity", "en participle aux aux_plural")
+# The German forms of "you" and the verbs used with it, familiar or formal.
+Address = namedtuple(
+    "Address",
+    "du dich dir dein deine bist hast hattest kannst musst kennst kommst arbeitest wohnst sprichst lachst "
+    "hältst",
+)
+_FORMAL: Final = (
+    "Sie Sie Ihnen Ihr Ihre sind haben hatten können müssen kennen kommen arbeiten wohnen sprechen lachen "
+    "halten"
+)
+FAMILIAR: Final = Address(*Address._fields)
+FORMAL: Final = Address(*_FORMAL.split())
+# A listener, who determines the form of address in the document.
+Listener = namedtuple("Listener", "en dat address")
 
 
-class Pair(NamedTuple):
-    """A phrase with one form in each language."""
-
-    en: str
-    de: str
+def _rows(words: str, separator: str | None = None) -> list[list[str]]:
+    """Return the fields of entries such as "table/Tisch chair/Stuhl"."""
+    return [entry.split("/") for entry in words.split(separator)]
 
 
-class Thing(NamedTuple):
-    """An inanimate noun; its German gender decides how "it" is translated."""
-
-    en: str
-    a_en: str
-    de: str
-    gender: str
-    der: str
-    den: str
-    ein: str
-    einen: str
-    ein_ending: str
-    einen_ending: str
-    er: str
-    ihn: str
-
-
-class Quality(NamedTuple):
-    """An adjective for things: predicative form, stem before an ending, English with its article."""
-
-    en: str
-    a_en: str
-    de: str
-    stem: str
-
-
-class Person(NamedTuple):
-    """A person, named or with a profession, in one German rendering."""
-
-    en: str
-    nom: str
-    acc: str
-    dat: str
-    he: str
-    er: str
-
-
-class Activity(NamedTuple):
-    """A past-tense verb to which "did too" can refer, with its German perfect."""
-
-    en: str
-    participle: str
-    aux: str
-    aux_plural: str
-
-
-class Address(NamedTuple):
-    """The German forms of "you" and the verbs used with it, familiar or formal."""
-
-    du: str
-    dich: str
-    dir: str
-    dein: str
-    deine: str
-    bist: str
-    hast: str
-    hattest: str
-    kannst: str
-    musst: str
-    kennst: str
-    kommst: str
-    arbeitest: str
-    wohnst: str
-    sprichst: str
-    lachst: str
-    hältst: str
-
-
-class Listener(NamedTuple):
-    """A listener, who determines the form of address in the document."""
-
-    en: str
-    dat: str
-    address: Address
-
-
-# Gender: der, den, ein, einen, adjective ending after ein, after einen, er, ihn.
-_THING_FORMS: Final = {
-    "m": ("der", "den", "ein", "einen", "er", "en", "er", "ihn"),
-    "f": ("die", "die", "eine", "eine", "e", "e", "sie", "sie"),
-    "n": ("das", "das", "ein", "ein", "es", "es", "es", "es"),
-}
-GENDERS: Final = ("m", "f", "n")
+def _pairs(words: str) -> tuple[Pair, ...]:
+    return tuple(Pair(*row) for row in _rows(words, ", "))
 
 
 def _a(word: str) -> str:
     return f"an {word}" if word[0] in "aeiou" else f"a {word}"
 
 
-def _things(gender: str, words: str) -> tuple[Thing, ...]:
-    pairs = (entry.split("/") for entry in words.split())
-    return tuple(Thing(en, _a(en), de, gender, *_THING_FORMS[gender]) for en, de in pairs)
-
-
-THINGS_BY_GENDER: Final = {
-    "m": _things(
-        "m",
+# For each gender: der, den, ein, einen, adjective ending after ein, after einen, er, ihn; the nouns.
+_THINGS: Final = {
+    "m": (
+        "der den ein einen er en er ihn",
         "table/Tisch chair/Stuhl cupboard/Schrank carpet/Teppich mirror/Spiegel hat/Hut coat/Mantel "
         "key/Schlüssel spoon/Löffel ring/Ring bucket/Eimer basket/Korb suitcase/Koffer "
         "umbrella/Regenschirm ball/Ball computer/Computer",
     ),
-    "f": _things(
-        "f",
+    "f": (
+        "die die eine eine e e sie sie",
         "lamp/Lampe clock/Uhr bag/Tasche bottle/Flasche cup/Tasse vase/Vase camera/Kamera guitar/Gitarre "
         "flute/Flöte candle/Kerze box/Kiste necklace/Kette drum/Trommel blanket/Decke doll/Puppe "
         "ladder/Leiter",
     ),
-    "n": _things(
-        "n",
+    "n": (
+        "das das ein ein es es es es",
         "book/Buch bed/Bett knife/Messer painting/Gemälde bicycle/Fahrrad piano/Klavier radio/Radio "
         "telephone/Telefon shirt/Hemd dress/Kleid pillow/Kissen glass/Glas sofa/Sofa boat/Boot "
         "shelf/Regal tent/Zelt",
     ),
 }
+THINGS_BY_GENDER: Final = {
+    gender: tuple(Thing(en, _a(en), de, gender, *forms.split()) for en, de in _rows(words))
+    for gender, (forms, words) in _THINGS.items()
+}
 # The same number of things of each gender, so that a uniform draw is uniform over genders.
-THINGS: Final = tuple(
-    thing for row in zip(*(THINGS_BY_GENDER[gender] for gender in GENDERS), strict=True) for thing in row
+THINGS: Final = tuple(thing for row in zip(*THINGS_BY_GENDER.values(), strict=True) for thing in row)
+# Qualities and moods contain no opposites, because any two of them may describe the same thing or person. The
+# third part of a quality is the stem, if it differs: "teuer" drops its e before an ending.
+_QUALITIES: Final = tuple(
+    Quality(row[0], _a(row[0]), row[1], row[-1])
+    for row in _rows(
+        "heavy/schwer, old/alt, expensive/teuer/teur, beautiful/schön, small/klein, dirty/schmutzig, "
+        "dusty/staubig, strange/seltsam, rare/selten, valuable/wertvoll, colourful/bunt, wet/nass, "
+        "practical/praktisch, fragile/zerbrechlich",
+        ", ",
+    )
 )
-
-
-def _pairs(words: str) -> tuple[Pair, ...]:
-    return tuple(Pair(*entry.strip().split("/")) for entry in words.split(","))
-
-
-def _qualities(words: str) -> tuple[Quality, ...]:
-    # The third part is the stem, if it differs: "teuer" drops its e before an ending.
-    parts = (entry.strip().split("/") for entry in words.split(","))
-    return tuple(Quality(part[0], _a(part[0]), part[1], part[-1]) for part in parts)
-
-
-# Qualities and moods contain no opposites, because any two of them may describe the same thing or person.
-QUALITIES: Final = _qualities(
-    "heavy/schwer, old/alt, expensive/teuer/teur, beautiful/schön, small/klein, dirty/schmutzig, "
-    "dusty/staubig, strange/seltsam, rare/selten, valuable/wertvoll, colourful/bunt, wet/nass, "
-    "practical/praktisch, fragile/zerbrechlich"
-)
-MOODS: Final = _pairs(
+_MOODS: Final = _pairs(
     "tired/müde, hungry/hungrig, thirsty/durstig, nervous/nervös, angry/wütend, curious/neugierig, "
     "friendly/freundlich, sad/traurig, ill/krank, patient/geduldig, polite/höflich, careful/vorsichtig, "
     "jealous/eifersüchtig, bored/gelangweilt"
 )
-COMPARISONS: Final = _pairs(
-    "older/älter, younger/jünger, taller/größer, stronger/stärker, faster/schneller, kinder/netter"
-)
-WHEREABOUTS: Final = _pairs(
-    "at home/zu Hause, at work/bei der Arbeit, abroad/im Ausland, on vacation/im Urlaub, outside/draußen, "
-    "at school/in der Schule"
-)
-SPOTS: Final = _pairs("outside/draußen, upstairs/oben, downstairs/unten, next door/nebenan")
-GROUPS: Final = _pairs(
-    "children/Kinder, neighbours/Nachbarn, students/Studenten, guests/Gäste, parents/Eltern, "
-    "musicians/Musiker"
-)
-SEASONS: Final = _pairs("nights/Nächte, days/Tage, winters/Winter, evenings/Abende, mornings/Vormittage")
-CLIMATES: Final = _pairs("cold/kalt, long/lang, quiet/ruhig, dark/dunkel, warm/warm")
-MANNERS: Final = _pairs(
-    "for hours/stundenlang, at home/zu Hause, all evening/den ganzen Abend, yesterday/gestern, "
-    "in the morning/am Morgen, outside/draußen, a lot/viel"
-)
-RELATIVES: Final = {
-    "m": _pairs("brother/Bruder, father/Vater, uncle/Onkel, son/Sohn"),
-    "f": _pairs("sister/Schwester, mother/Mutter, aunt/Tante, daughter/Tochter"),
-}
-
-# Actions with things (German preterite), and verbs of finding them.
-DEALINGS: Final = _pairs(
-    "bought/kaufte, sold/verkaufte, found/fand, repaired/reparierte, cleaned/putzte, lost/verlor, "
-    "hid/versteckte, needed/brauchte, photographed/fotografierte, carried/trug"
-)
-DISCOVERIES: Final = _pairs("noticed/bemerkte, found/fand, discovered/entdeckte, saw/sah")
-
-
-def _activities(words: str) -> tuple[Activity, ...]:
-    forms = {"hat": "haben", "ist": "sind"}
-    parts = (entry.strip().split("/") for entry in words.split(","))
-    return tuple(Activity(en, participle, aux, forms[aux]) for en, participle, aux in parts)
-
-
-ACTIVITIES: Final = _activities(
-    "danced/getanzt/hat, sang/gesungen/hat, laughed/gelacht/hat, cried/geweint/hat, slept/geschlafen/hat, "
-    "worked/gearbeitet/hat, swam/geschwommen/ist, read/gelesen/hat, cooked/gekocht/hat, painted/gemalt/hat, "
-    "smoked/geraucht/hat, waited/gewartet/hat, played/gespielt/hat, studied/studiert/hat, "
-    "prayed/gebetet/hat, trained/trainiert/hat, argued/gestritten/hat, fished/geangelt/hat, "
-    "wrote/geschrieben/hat, ate/gegessen/hat, dreamed/geträumt/hat, whistled/gepfiffen/hat, "
-    "ran/gelaufen/ist, knitted/gestrickt/hat"
+_FORMS: Final = {"hat": "haben", "ist": "sind"}
+ACTIVITIES: Final = tuple(
+    Activity(en, participle, aux, _FORMS[aux])
+    for en, participle, aux in _rows(
+        "danced/getanzt/hat sang/gesungen/hat laughed/gelacht/hat cried/geweint/hat slept/geschlafen/hat "
+        "worked/gearbeitet/hat swam/geschwommen/ist read/gelesen/hat cooked/gekocht/hat painted/gemalt/hat "
+        "smoked/geraucht/hat waited/gewartet/hat played/gespielt/hat studied/studiert/hat prayed/gebetet/hat "
+        "trained/trainiert/hat argued/gestritten/hat fished/geangelt/hat wrote/geschrieben/hat "
+        "ate/gegessen/hat dreamed/geträumt/hat whistled/gepfiffen/hat ran/gelaufen/ist knitted/gestrickt/hat"
+    )
 )
 
 
-def _named(en: str, de: str, gender: str) -> Person:
+def _people(gender: str, words: str) -> tuple[tuple[Person, ...], ...]:
+    """Return the German renderings of every name; without any, the name is the same in German."""
     he, er = ("he", "er") if gender == "m" else ("she", "sie")
-    return Person(en, de, de, de, he, er)
+    return tuple(
+        tuple(Person(en, de, de, de, he, er) for de in renderings or [en]) for en, *renderings in _rows(words)
+    )
 
 
-def _people(gender: str, names: str) -> tuple[Person, ...]:
-    pairs = (entry.split("/") for entry in names.split())
-    return tuple(_named(pair[0], pair[-1], gender) for pair in pairs)
-
-
-MEN: Final = _people("m", "Peter Tom Paul Felix Martin Jonas Andrew/Andreas Daniel")
-WOMEN: Final = _people("f", "Anna Lisa Laura Julia Sophie Clara Mary/Maria Eve/Eva")
-PEOPLE: Final = (*MEN, *WOMEN)
-
-
-def _hero_names(gender: str, names: str) -> tuple[tuple[Person, Person], ...]:
-    rows = (entry.split("/") for entry in names.split())
-    return tuple((_named(en, one, gender), _named(en, two, gender)) for en, one, two in rows)
-
-
-def _hero_professions(words: str) -> tuple[tuple[Person, Person], ...]:
-    # No weak nouns (den Postboten), so that the noun has the same form in all cases.
-    def rendering(en: str, de: str) -> Person:
-        return Person(f"the {en}", f"der {de}", f"den {de}", f"dem {de}", "he", "er")
-
-    rows = (entry.split("/") for entry in words.split())
-    return tuple((rendering(en, one), rendering(en, two)) for en, one, two in rows)
-
-
+_MEN: Final = _people("m", "Peter Tom Paul Felix Martin Jonas Andrew/Andreas Daniel")
+_WOMEN: Final = _people("f", "Anna Lisa Laura Julia Sophie Clara Mary/Maria Eve/Eva")
+PEOPLE: Final = tuple(person for [person] in (*_MEN, *_WOMEN))
 # People whose English name has two German renderings; a document uses only one of them.
 HEROES: Final = (
-    *_hero_names(
-        "m", "Charles/Karl/Charles George/Georg/George William/Wilhelm/William Henry/Heinrich/Henry"
-    ),
-    *_hero_names(
+    *_people("m", "Charles/Karl/Charles George/Georg/George William/Wilhelm/William Henry/Heinrich/Henry"),
+    *_people(
         "f",
         "Elizabeth/Elisabeth/Elizabeth Catherine/Katharina/Catherine Helen/Helene/Helen Jane/Johanna/Jane",
     ),
-    *_hero_professions(
-        "butcher/Metzger/Fleischer carpenter/Tischler/Schreiner doctor/Arzt/Doktor "
-        "caretaker/Hausmeister/Hauswart plumber/Klempner/Installateur priest/Pfarrer/Priester "
-        "actor/Schauspieler/Darsteller guest/Gast/Besucher"
+    # No weak nouns (den Postboten), so that the noun has the same form in all cases.
+    *(
+        tuple(Person(f"the {en}", f"der {de}", f"den {de}", f"dem {de}", "he", "er") for de in renderings)
+        for en, *renderings in _rows(
+            "butcher/Metzger/Fleischer carpenter/Tischler/Schreiner doctor/Arzt/Doktor "
+            "caretaker/Hausmeister/Hauswart plumber/Klempner/Installateur priest/Pfarrer/Priester "
+            "actor/Schauspieler/Darsteller guest/Gast/Besucher"
+        )
     ),
 )
-
-FAMILIAR: Final = Address(
-    "du", "dich", "dir", "dein", "deine", "bist", "hast", "hattest", "kannst", "musst", "kennst", "kommst",
-    "arbeitest", "wohnst", "sprichst", "lachst", "hältst",
-)  # fmt: skip
-FORMAL: Final = Address(
-    "Sie", "Sie", "Ihnen", "Ihr", "Ihre", "sind", "haben", "hatten", "können", "müssen", "kennen", "kommen",
-    "arbeiten", "wohnen", "sprechen", "lachen", "halten",
-)  # fmt: skip
 
 
 def _family(her: str, ihr: str) -> tuple[Listener, ...]:
     women = "sister/Schwester mother/Mutter aunt/Tante daughter/Tochter grandmother/Großmutter"
     men = "brother/Bruder father/Vater uncle/Onkel son/Sohn grandfather/Großvater"
-    rows = [(*entry.split("/"), "er") for entry in women.split()]
-    rows += [(*entry.split("/"), "em") for entry in men.split()]
+    rows = [(*row, ending) for words, ending in ((women, "er"), (men, "em")) for row in _rows(words)]
     return tuple(Listener(f"{her} {en}", f"{ihr}{ending} {de}", FAMILIAR) for en, de, ending in rows)
 
 
@@ -273,9 +148,46 @@ _OFFICIALS: Final = tuple(
         "landlady/der Vermieterin, headmistress/der Rektorin"
     )
 )
-# By the pronoun of the speaker, because familiar listeners have a possessive ("her sister", "his sister").
-FAMILIAR_LISTENERS: Final = {"she": _family("her", "ihr"), "he": _family("his", "sein")}
-FORMAL_LISTENERS: Final = {"she": _OFFICIALS, "he": _OFFICIALS}
+# Familiar and formal listeners, by the pronoun of the speaker: "her sister", "his sister".
+LISTENERS: Final = {
+    "she": (_family("her", "ihr"), _OFFICIALS),
+    "he": (_family("his", "sein"), _OFFICIALS),
+}
+
+# Words for open slots; all other slots are always determined by the discourse.
+TABLES: Final[Mapping[str, tuple[object, ...]]] = {
+    **dict.fromkeys("pqs", PEOPLE),
+    "t": THINGS,
+    "v": ACTIVITIES,
+    **dict.fromkeys("khj", _QUALITIES),
+    **dict.fromkeys("ab", _MOODS),
+    "c": _pairs(
+        "older/älter, younger/jünger, taller/größer, stronger/stärker, faster/schneller, kinder/netter"
+    ),
+    "x": _pairs(
+        "at home/zu Hause, at work/bei der Arbeit, abroad/im Ausland, on vacation/im Urlaub, "
+        "outside/draußen, at school/in der Schule"
+    ),
+    "z": _pairs("outside/draußen, upstairs/oben, downstairs/unten, next door/nebenan"),
+    "g": _pairs(
+        "children/Kinder, neighbours/Nachbarn, students/Studenten, guests/Gäste, parents/Eltern, "
+        "musicians/Musiker"
+    ),
+    "n": _pairs("nights/Nächte, days/Tage, winters/Winter, evenings/Abende, mornings/Vormittage"),
+    "m": _pairs("cold/kalt, long/lang, quiet/ruhig, dark/dunkel, warm/warm"),
+    "i": _pairs(
+        "for hours/stundenlang, at home/zu Hause, all evening/den ganzen Abend, yesterday/gestern, "
+        "in the morning/am Morgen, outside/draußen, a lot/viel"
+    ),
+    # Actions with things (German preterite), and verbs of finding them.
+    "f": _pairs(
+        "bought/kaufte, sold/verkaufte, found/fand, repaired/reparierte, cleaned/putzte, lost/verlor, "
+        "hid/versteckte, needed/brauchte, photographed/fotografierte, carried/trug"
+    ),
+    "d": _pairs("noticed/bemerkte, found/fand, discovered/entdeckte, saw/sah"),
+    "r": _pairs("brother/Bruder, father/Vater, uncle/Onkel, son/Sohn"),
+    "u": _pairs("sister/Schwester, mother/Mutter, aunt/Tante, daughter/Tochter"),
+}
 
 
 # --- Word order of the target: the order of German main clauses, or orders that are unlike the source.

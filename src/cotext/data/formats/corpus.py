@@ -69,7 +69,7 @@ def located_documents(
 
 def _location(path: Path, record: Record, sentence: int) -> str:
     within = "" if record.lines_per_sentence else f" (document {record.id!r}, sentence {sentence + 1})"
-    return f"{path}:{record.line_of(sentence)}{within}"
+    return f"{path}:{record.line + sentence * record.lines_per_sentence}{within}"
 
 
 def read_parallel(
@@ -167,14 +167,7 @@ def checked_records(path: Path, format: Format) -> Iterator[Record]:
     record = None
     for record in format.read(path):
         if not (record.sentences or record.source or record.target):
-            problem = f"document {record.id!r} is empty; remove it"
-            if format.name == "text":
-                problem = (
-                    "an empty line where a sentence should begin: an empty document, or an empty sentence, "
-                    "which the format text cannot represent; leave one empty line between documents and none "
-                    "at the start"
-                )
-            raise CotextError(f"{path}:{record.line}: {problem}")
+            raise CotextError(f"{path}:{record.line}: document {record.id!r} is empty; remove it")
         yield record
     if record is None:
         raise CotextError(f"{path}: has no documents; a corpus has at least one sentence")

@@ -5,6 +5,7 @@ The first two have no document ids; documents are numbered from 1.
 
 import json
 from collections.abc import Iterator
+from itertools import groupby
 from pathlib import Path
 
 from cotext.data.formats.streams import (
@@ -25,26 +26,25 @@ DOCUMENT_LINE = "<d>"
 def read_text(path: Path) -> Iterator[Record]:
     """Read one sentence per line, with an empty line between documents.
 
-    Two consecutive empty lines before a sentence are an empty document; empty lines at the end are ignored.
+    Empty lines at the end are ignored. Raises CotextError for an empty line that does not end a document.
     """
-    sentences = Gathered(path)
-    number = 0
-    first = 1
+    sentences, number, first = Gathered(path), 0, 1
     for line_number, line in numbered_lines(path):
         sentence = line.strip(OUTER_SPACE)
         if sentence:
             if not sentences and line_number != first:
-                number += 1
-                yield Record(str(number), first, 1, sentences=())
-                first = line_number
+                raise CotextError(
+                    f"{path}:{first}: an empty line where a sentence should begin: an empty document, or an "
+                    "empty sentence, which the format text cannot represent; leave one empty line between "
+                    "documents and none at the start"
+                )
             sentences.append(sentence)
         elif sentences:
             number += 1
-            yield Record(str(number), first, 1, sentences=tuple(sentences))
-            sentences = Gathered(path)
-            first = line_number + 1
+            yield Record(str(number), first, 1, tuple(sentences))
+            sentences, first = Gathered(path), line_number + 1
     if sentences:
-        yield Record(str(number + 1), first, 1, sentences=tuple(sentences))
+        yield Record(str(number + 1), first, 1, tuple(sentences))
 
 
 def encode_text(record: Record) -> str:
@@ -62,16 +62,14 @@ def encode_text(record: Record) -> str:
 def read_d_lines(path: Path) -> Iterator[Record]:
     """Read documents that begin with a line `<d>`; an empty line is an empty sentence."""
     sentences: Gathered | None = None
-    number = 0
-    first = 1
+    number, first = 0, 1
     for line_number, line in numbered_lines(path):
         sentence = line.strip(OUTER_SPACE)
         if sentence == DOCUMENT_LINE:
             if sentences is not None:
                 number += 1
-                yield Record(str(number), first, 1, sentences=tuple(sentences))
-            sentences = Gathered(path)
-            first = line_number + 1
+                yield Record(str(number), first, 1, tuple(sentences))
+            sentences, first = Gathered(path), line_number + 1
         elif sentences is not None:
             sentences.append(sentence)
         elif sentence:
@@ -80,7 +78,7 @@ def read_d_lines(path: Path) -> Iterator[Record]:
                 f"format d-lines begins with such a line"
             )
     if sentences is not None:
-        yield Record(str(number + 1), first, 1, sentences=tuple(sentences))
+        yield Record(str(number + 1), first, 1, tuple(sentences))
 
 
 def encode_d_lines(record: Record) -> str:
@@ -102,10 +100,20 @@ HEADER = ["docid", "source", "target"]
 
 def read_tsv(path: Path) -> Iterator[Record]:
     """Read consecutive lines with the same id as a document; a header `docid source target` is skipped."""
+    for document_id, rows in groupby(_tsv_rows(path), key=lambda row: row[1][0]):
+        first, sides = 0, list[Gathered]()
+        for number, (_, *sentences) in rows:
+            first = first or number
+            sides = sides or [Gathered(path) for _ in sentences]
+            for side, sentence in zip(sides, sentences, strict=True):
+                side.append(sentence)
+        no_sentences = [None] * (len(sides) - 1)  # if there are two languages
+        yield Record(document_id, first, 1, *no_sentences, *map(tuple, sides))
+
+
+def _tsv_rows(path: Path) -> Iterator[tuple[int, list[str]]]:
+    """Yield line number and fields, of which there are two or three in all lines."""
     columns = 0
-    current: str | None = None
-    sides: list[Gathered] = []
-    first = 1
     for number, line in numbered_lines(path):
         fields = [field.strip(OUTER_SPACE) for field in line.split("\t")]
         if number == 1:
@@ -120,20 +128,7 @@ def read_tsv(path: Path) -> Iterator[Record]:
             )
         if not fields[0]:
             raise CotextError(f"{path}:{number}: the first column, the document id, is empty")
-        if fields[0] != current:
-            if current is not None:
-                yield _record(current, first, sides)
-            current, sides, first = fields[0], [Gathered(path) for _ in fields[1:]], number
-        for side, sentence in zip(sides, fields[1:], strict=True):
-            side.append(sentence)
-    if current is not None:
-        yield _record(current, first, sides)
-
-
-def _record(document_id: str, first: int, sides: list[Gathered]) -> Record:
-    if len(sides) == 1:
-        return Record(document_id, first, 1, sentences=tuple(sides[0]))
-    return Record(document_id, first, 1, source=tuple(sides[0]), target=tuple(sides[1]))
+        yield number, fields
 
 
 def encode_tsv(record: Record) -> str:

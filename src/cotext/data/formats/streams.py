@@ -12,12 +12,12 @@ import re
 import sys
 import zlib
 from codecs import getincrementaldecoder
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import IO, Final, Literal, cast
+from typing import IO, Any, Final, Literal, cast
 
 from cotext.runtime.errors import CotextError
 from cotext.runtime.files import ON_WINDOWS, replacing
@@ -115,6 +115,7 @@ def subtitle_kind(lines: list[str]) -> str:
     return "subtitles (ASS, SSA)" if first[0] == "[Script Info]" else ""
 
 
+_UNPACK: Final[dict[str, Callable[..., Any]]] = {".xz": lzma.open, ".gz": gzip.open}
 COMPRESSIONS = (".xz", ".gz")
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 MAX_LINE_BYTES = 1 << 24  # enough for a document of three million words on one line
@@ -142,14 +143,12 @@ def opened(path: Path) -> Iterator[IO[bytes]]:
     check_readable(path)
     try:
         with path.open("rb") as raw:
-            if path.suffix == ".xz":
-                with lzma.open(raw) as plain:
-                    yield cast(IO[bytes], io.BufferedReader(plain))
-            elif path.suffix == ".gz":
-                with gzip.open(raw) as unzipped:
-                    yield cast(IO[bytes], io.BufferedReader(unzipped))
-            else:
+            unpack = _UNPACK.get(path.suffix)
+            if unpack is None:
                 yield raw
+                return
+            with unpack(raw) as plain:
+                yield cast(IO[bytes], io.BufferedReader(plain))
     except READ_ERRORS as error:
         raise _cannot_be_read(path, error) from error
 
@@ -163,31 +162,7 @@ def numbered_lines(path: Path, whole: bool = False) -> Iterator[tuple[int, str]]
     r"""Yield (line number from 1, line without its ending); only \n and \r\n end a line.
 
     A byte order mark at the beginning is removed. With `whole`, the byte order mark and line endings are
-    kept. Raises CotextError for invalid UTF-8 and for NUL; also the errors of `raw_lines`.
-    """
-    for number, raw in raw_lines(path):
-        try:
-            line = raw.decode()
-        except UnicodeDecodeError as error:
-            hints = (text for magic, text in _CONVERTIBLE.items() if number == 1 and raw.startswith(magic))
-            raise CotextError(
-                f"{path}:{number}: invalid UTF-8, byte {error.start + 1} of the line is "
-                f"0x{raw[error.start]:02x}; {next(hints, 'convert the file to UTF-8')}"
-            ) from None
-        if "\0" in line:
-            raise CotextError(f"{path}:{number}: contains a NUL character; remove it")
-        if whole:
-            yield number, line
-            continue
-        if number == 1:
-            line = line.removeprefix("\ufeff")
-        yield number, line.removesuffix("\n").removesuffix("\r")
-
-
-def raw_lines(path: Path) -> Iterator[tuple[int, bytes]]:
-    """Yield (line number from 1, the bytes of the line).
-
-    Raises CotextError for a line of more than MAX_LINE_BYTES, and for a binary file.
+    kept. Raises CotextError for a binary file, invalid UTF-8, NUL, and a line of more than MAX_LINE_BYTES.
     """
     with opened(path) as stream:
         for number, raw in enumerate(iter(partial(stream.readline, MAX_LINE_BYTES + 1), b""), 1):
@@ -195,7 +170,22 @@ def raw_lines(path: Path) -> Iterator[tuple[int, bytes]]:
                 raise CotextError(f"{path}:{number}: a line of more than {MAX_LINE_BYTES:,} bytes; split it")
             if number == 1:
                 refuse(path, binary_kind(raw))
-            yield number, raw
+            try:
+                line = raw.decode()
+            except UnicodeDecodeError as error:
+                hints = (
+                    text for magic, text in _CONVERTIBLE.items() if number == 1 and raw.startswith(magic)
+                )
+                raise CotextError(
+                    f"{path}:{number}: invalid UTF-8, byte {error.start + 1} of the line is "
+                    f"0x{raw[error.start]:02x}; {next(hints, 'convert the file to UTF-8')}"
+                ) from None
+            if "\0" in line:
+                raise CotextError(f"{path}:{number}: contains a NUL character; remove it")
+            if not whole:
+                line = line.removesuffix("\n").removesuffix("\r")
+                line = line.removeprefix("\ufeff") if number == 1 else line
+            yield number, line
 
 
 def read_whole(path: Path) -> str:
@@ -209,12 +199,10 @@ def read_whole(path: Path) -> str:
     try:
         with path.open("rb") as raw:
             content = raw.read(MAX_WHOLE_BYTES + 1)
-        if content.startswith(XZ_BEGINNING):
-            with lzma.open(io.BytesIO(content)) as plain:
+        begins = {".xz": XZ_BEGINNING, ".gz": GZ_BEGINNING}
+        if suffix := next((suffix for suffix, magic in begins.items() if content.startswith(magic)), ""):
+            with _UNPACK[suffix](io.BytesIO(content)) as plain:
                 content = plain.read(MAX_WHOLE_BYTES + 1)
-        elif content.startswith(GZ_BEGINNING):
-            with gzip.open(io.BytesIO(content)) as unzipped:
-                content = unzipped.read(MAX_WHOLE_BYTES + 1)
     except READ_ERRORS as error:
         raise _cannot_be_read(path, error) from error
     if len(content) > MAX_WHOLE_BYTES:
@@ -340,10 +328,6 @@ class Record:
         if self.sentences is not None:
             return self.sentences
         return self.source if side == "source" else self.target
-
-    def line_of(self, sentence: int) -> int:
-        """Return the line of a sentence, counted from 0."""
-        return self.line + sentence * self.lines_per_sentence
 
 
 class Gathered(list[str]):

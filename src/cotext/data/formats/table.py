@@ -54,14 +54,10 @@ class Format:
     holds_empty_sentences: bool = True
     languages: Callable[[Path], tuple[str, str]] | None = None
 
-    @property
-    def is_written(self) -> bool:
-        return self.encode is not None
-
     def require_written(self) -> None:
         """Raise CotextError if this format cannot be written."""
-        if not self.is_written:
-            written = ", ".join(name for name, row in FORMATS.items() if row.is_written)
+        if self.encode is None:
+            written = ", ".join(name for name, row in FORMATS.items() if row.encode)
             raise CotextError(
                 f"the format {self.name} can be read, but not written; choose one of {written} "
                 "(`cotext convert FILE --to jsonl --out NEW` makes a copy in another format)"

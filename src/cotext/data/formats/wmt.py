@@ -34,7 +34,9 @@ address article aside blockquote body dd div dl dt fieldset figcaption figure fo
 head header hr html li main nav ol p pre section table tbody td tfoot th thead title tr ul
 """
 BLOCKS: Final = frozenset(_BLOCKS.split())
-_FENCE: Final = re.compile(r"\s*```[ \t]*(?:json|html|xml|text|markdown)?[ \t]*\n", re.IGNORECASE)
+_FENCED: Final = re.compile(
+    r"\s*```[ \t]*(?:json|html|xml|text|markdown)?[ \t]*\n(.*)```\s*", re.IGNORECASE | re.DOTALL
+)
 _OPENING: Final = re.compile(
     rf"[ \t\r\n]*<(?:(?:{'|'.join(sorted(BLOCKS))})[\s/>]|!doctype|!--)", re.IGNORECASE
 )
@@ -46,21 +48,13 @@ _STRING: Final = re.compile(
 _TEXT_PARAGRAPH: Final = re.compile(r"[^ \t\r\n](?:[^\n]*\n[ \t\r]*(?=[^ \t\r\n]))*[^\n]*")
 
 
-def _unfenced(text: str) -> str:
-    """Return the content of a code fence (```); a text without a fence is unchanged."""
-    opening = _FENCE.match(text)
-    bare = text.rstrip()
-    if opening is None or not bare.endswith("```") or len(bare) < opening.end() + 3:
-        return text
-    return text[opening.end() : len(bare) - 3]
-
-
 def paragraphs(text: str) -> tuple[str, ...]:
     """Split a text into paragraphs, each on one line; an empty text has one empty paragraph.
 
     Invalid JSON is treated as plain text, because systems may produce it.
     """
-    body = _unfenced(text)
+    fenced = _FENCED.fullmatch(text)
+    body = fenced[1] if fenced else text
     if body.lstrip().startswith(("{", "[")):
         try:
             parse_json(body, "", numbers=False)
@@ -130,7 +124,6 @@ HYPOTHESIS: Final = "hypothesis"
 INSTRUCTIONS: Final = ("instruction", "prompt_instruction")
 DATASETS: Final = ("dataset_id", "collection_id")
 _TEXTS: Final = (*SOURCES, HYPOTHESIS)
-_DIRECTION: Final = "direction"  # in synthetic references: "ces_Latn---deu_Latn"
 _CODE = r"[a-z]{2,3}(?:_[A-Za-z]{2,4})*"
 # Ids contain the languages: WMT26_###_domain_###_source_###_target_###_id, source-target_#_domain.
 _PAIR_IN_ID: Final = re.compile(
@@ -264,7 +257,7 @@ def wmt_line(value: object, number: int, where: str) -> WmtLine:
 
 def _languages(value: dict[str, Any], document_id: str) -> tuple[str, str]:
     """Return source and target language in the direction or in the id."""
-    direction = value.get(_DIRECTION)
+    direction = value.get("direction")  # in synthetic references: "ces_Latn---deu_Latn"
     if isinstance(direction, str) and "---" in direction:
         first, _, second = direction.partition("---")
         return first, second

@@ -11,12 +11,14 @@ inline elements are removed; the text between such elements is kept.
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
 from typing import Final
+from xml.etree.ElementTree import Element, TreeBuilder
 from xml.parsers import expat
 from xml.sax.saxutils import escape, quoteattr
 
@@ -41,46 +43,47 @@ _NOT_XML: Final = re.compile("[^\t\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010fff
 
 
 class XmlStream:
-    """A parser that calls functions for elements and text, and rejects XML features that no corpus needs.
+    """A reader of the elements `name` of a file; it rejects XML features that no corpus needs.
 
-    `encoding` overrides the declared encoding of the file, unless it is None. `doctype`: allow a DOCTYPE
-    without internal declarations; by default, any DOCTYPE is an error. External files are never opened.
+    Each element becomes a tree that has only the elements `kept`; text in other elements belongs to the
+    element around them. A tree has at most `limit` bytes; `what` names it in messages. `outside` has line and
+    attributes of the elements `noted` that contain the trees. `lenient`: use the declared encoding instead of
+    UTF-8, and allow a DOCTYPE without internal declarations. External files are never opened.
     """
 
     def __init__(
         self,
         path: Path,
-        start: Callable[[str, dict[str, str]], None],
-        end: Callable[[str], None],
-        text: Callable[[str], None],
-        encoding: str | None = "utf-8",
-        doctype: bool = False,
+        name: str,
+        kept: Iterable[str],
+        noted: Iterable[str],
+        limit: int,
+        what: str,
+        lenient: bool = False,
     ) -> None:
-        self._path = path
-        self._start, self._end = start, end
-        self._depth = self._fed = 0
-        self._doctype = doctype
-        self._parser = expat.ParserCreate(encoding)
+        self._path, self._name, self._limit, self._what = path, name, limit, what
+        self._kept, self._noted, self._lenient = {name, *kept}, {*noted}, lenient
+        self.outside: dict[str, tuple[int, dict[str, str]]] = {}
+        self._finished: list[tuple[int, Element]] = []
+        self._builder: TreeBuilder | None = None  # of the element that is being read
+        self._depth = self._fed = self._line = self._size = 0
+        self._parser = expat.ParserCreate(None if lenient else "utf-8")
         self._parser.StartDoctypeDeclHandler = self._refuse_doctype
         self._parser.SkippedEntityHandler = self._refuse_entity
-        self._parser.StartElementHandler = self._start_element
-        self._parser.EndElementHandler = self._end_element
-        self._parser.CharacterDataHandler = text
+        self._parser.StartElementHandler = self._start
+        self._parser.EndElementHandler = self._end
+        self._parser.CharacterDataHandler = self._text
 
-    @property
-    def line(self) -> int:
-        """The line that the parser is in, counted from 1."""
-        return self._parser.CurrentLineNumber
-
-    def read(self) -> Iterator[None]:
-        """Parse the file, and yield after every chunk; raises CotextError for malformed XML."""
+    def read(self) -> Iterator[tuple[int, Element]]:
+        """Yield line (from 1) and tree of each element; raises CotextError for malformed XML."""
         with streams.opened(self._path) as stream:
             final = False
             while not final:
                 chunk = stream.read(CHUNK_BYTES)
                 final = not chunk
                 self._feed(chunk, final)
-                yield
+                yield from self._finished
+                self._finished.clear()
 
     def _feed(self, chunk: bytes, final: bool) -> None:
         try:
@@ -92,34 +95,58 @@ class XmlStream:
             ) from None
         # The parser buffers unfinished comments and attributes.
         self._fed += len(chunk)
-        self.require(self._fed - self._parser.CurrentByteIndex, streams.MAX_LINE_BYTES, "markup")
+        self._require(self._fed - self._parser.CurrentByteIndex, streams.MAX_LINE_BYTES, "markup")
+        self._require(self._size, self._limit, self._what)
 
-    def require(self, size: int, most: int, what: str) -> None:
-        """Raise CotextError if `size` exceeds `most`."""
+    def _error(self, problem: str) -> CotextError:
+        return CotextError(f"{self._path}:{self._parser.CurrentLineNumber}: {problem}")
+
+    def _require(self, size: int, most: int, what: str) -> None:
         if size > most:
-            raise CotextError(f"{self._path}:{self.line}: {what} of more than {most:,} bytes; split it")
+            raise self._error(f"{what} of more than {most:,} bytes; split it")
 
     def _refuse_doctype(self, name: str, system: str | None, public: str | None, internal: int) -> None:
-        if not self._doctype or internal:
-            raise CotextError(
-                f"{self._path}:{self.line}: contains a DOCTYPE{' with declarations' * self._doctype}, which "
-                "is rejected for safety; remove it and replace each entity by its text"
+        if not self._lenient or internal:
+            raise self._error(
+                f"contains a DOCTYPE{' with declarations' * self._lenient}, which is rejected for safety; "
+                "remove it and replace each entity by its text"
             )
 
     def _refuse_entity(self, entity: str, is_parameter: int) -> None:
-        raise CotextError(
-            f"{self._path}:{self.line}: XML has no entity &{entity}; replace it by the character"
-        )
+        raise self._error(f"XML has no entity &{entity}; replace it by the character")
 
-    def _start_element(self, tag: str, attributes: dict[str, str]) -> None:
+    def _start(self, tag: str, attributes: dict[str, str]) -> None:
         self._depth += 1
         if self._depth > MAX_DEPTH:
-            raise CotextError(f"{self._path}:{self.line}: more than {MAX_DEPTH} nested elements")
-        self._start(tag, attributes)
+            raise self._error(f"more than {MAX_DEPTH} nested elements")
+        if tag == self._name:
+            if self._builder is not None:
+                raise self._error(f"<{tag}> inside the <{tag}> that began at line {self._line}")
+            self._builder, self._line, self._size = TreeBuilder(), self._parser.CurrentLineNumber, 0
+            self._builder.start(tag, attributes)
+        elif self._builder is None:
+            if tag in self._noted:
+                self.outside[tag] = self._parser.CurrentLineNumber, attributes
+        elif tag in self._kept:
+            self._size += streams.SENTENCE_BYTES
+            self._builder.start(tag, attributes)
 
-    def _end_element(self, tag: str) -> None:
+    def _text(self, text: str) -> None:
+        if self._builder is not None:
+            self._size += len(text)
+            self._builder.data(text)
+
+    def _end(self, tag: str) -> None:
         self._depth -= 1
-        self._end(tag)
+        if self._builder is None or tag not in self._kept:
+            return
+        element = self._builder.end(tag)
+        self._require(self._size, self._limit, self._what)
+        if tag == "seg":
+            self._require(len(element.text or ""), streams.MAX_LINE_BYTES, "a segment")
+        if tag == self._name:
+            self._finished.append((self._line, element))
+            self._builder = None
 
 
 def check_characters(text: str, what: str) -> None:
@@ -169,21 +196,38 @@ class Unit:
         return next((lower[key] for key in DOCUMENT_PROPERTIES if lower.get(key)), None)
 
 
+@lru_cache(maxsize=100)
 def primary(language: str) -> str:
     """Return the language of a code without region and script: "en" for "en-US", "EN" and "en_GB"."""
-    return (
-        language.strip().replace("_", "-").split("-")[0].lower() if language[:2].lower() != "x-" else language
-    )
+    return language if language[:2].lower() == "x-" else re.split("[-_]", language.strip())[0].lower()
 
 
 def read_units(path: Path) -> Iterator[Unit]:
     """Yield all units; raises CotextError for malformed XML, entities, and exceeded limits."""
-    reader = _Reader(path)
-    for _ in reader.stream.read():
-        yield from reader.finished
-        reader.finished.clear()
-    if not reader.is_memory:
+    kept, limit = ("tuv", "seg", "prop", *_CODES), streams.MAX_LINE_BYTES
+    stream = XmlStream(path, "tu", kept, ("tmx", "header"), limit, "a unit", lenient=True)
+    for line, element in stream.read():
+        _, header = stream.outside.get("header", (0, {}))
+        language = element.get("srclang", header.get("srclang", ""))
+        unit = Unit(line, "" if language == "*all*" else language)
+        for child in element:
+            if child.tag == "prop":
+                unit.properties.setdefault(child.get("type", ""), _text_of(child))
+            elif child.tag == "tuv":
+                code = child.get("xml:lang") or child.get("lang")
+                if not code:
+                    raise CotextError(f"{path}:{line}: a <tuv> without xml:lang; add the attribute")
+                for segment in child.findall("seg"):
+                    # If a unit has two texts in one language, the first is used.
+                    unit.texts.setdefault(code, _text_of(segment))
+        yield unit
+    if "tmx" not in stream.outside:
         raise CotextError(f"{path}: the root element is not <tmx>; this is not a translation memory")
+
+
+def _text_of(element: Element) -> str:
+    """Return the text of an element without the content of its codes."""
+    return "".join((element.text or "", *(code.tail or "" for code in element)))
 
 
 def read_tmx(path: Path) -> Iterator[Record]:
@@ -268,76 +312,6 @@ def _target_of(unit: Unit, source: str) -> str | None:
     return next((code for code in unit.texts if primary(code) != primary(source)), None)
 
 
-class _Reader:
-    """The state of parsing a translation memory; complete units are added to `finished`."""
-
-    def __init__(self, path: Path) -> None:
-        self.finished: list[Unit] = []
-        self.is_memory = False
-        self._path = path
-        self._source_language = ""
-        self._unit: Unit | None = None
-        self._language: str | None = None
-        self._property: str | None = None
-        self._text_parts: list[str] | None = None
-        self._inside_code = self._unit_characters = 0
-        self.stream = XmlStream(path, self._start, self._end, self._text, encoding=None, doctype=True)
-
-    def _start(self, tag: str, attributes: dict[str, str]) -> None:
-        if tag == "tmx":
-            self.is_memory = True
-        elif tag == "header":
-            self._source_language = attributes.get("srclang", "")
-        elif tag == "tu":
-            language = attributes.get("srclang", self._source_language)
-            self._unit = Unit(self.stream.line, "" if language == "*all*" else language)
-            self._unit_characters = 0
-        elif self._unit is None:
-            return
-        elif tag == "tuv":
-            self._language = attributes.get("xml:lang") or attributes.get("lang") or ""
-            self._count(streams.SENTENCE_BYTES)
-            if not self._language:
-                raise CotextError(
-                    f"{self._path}:{self.stream.line}: a <tuv> without xml:lang; add the attribute"
-                )
-        elif tag == "prop" and self._language is None:
-            self._count(streams.SENTENCE_BYTES)
-            self._property = attributes.get("type", "")
-            self._text_parts = []
-        elif tag == "seg" and self._language is not None:
-            self._text_parts = []
-        elif tag in _CODES:
-            self._inside_code += 1
-
-    def _text(self, text: str) -> None:
-        if self._text_parts is not None and not self._inside_code:
-            self._count(len(text))
-            self._text_parts.append(text)
-
-    def _count(self, size: int) -> None:
-        self._unit_characters += size
-        self.stream.require(self._unit_characters, streams.MAX_LINE_BYTES, "a unit")
-
-    def _end(self, tag: str) -> None:
-        if self._unit is None:
-            return
-        if tag == "tu":
-            self.finished.append(self._unit)
-            self._unit = self._language = None
-        elif tag == "tuv":
-            self._language = None
-        elif tag == "seg" and self._text_parts is not None and self._language is not None:
-            # If a unit has two texts in one language, the first is used.
-            self._unit.texts.setdefault(self._language, "".join(self._text_parts))
-            self._text_parts = None
-        elif tag == "prop" and self._text_parts is not None and self._property is not None:
-            self._unit.properties.setdefault(self._property, "".join(self._text_parts))
-            self._property = self._text_parts = None
-        elif tag in _CODES:
-            self._inside_code -= 1
-
-
 def encode_tmx(record: Record, languages: tuple[str, str] | None = None) -> str:
     """Write a unit for every sentence, with its document and position.
 
@@ -408,105 +382,46 @@ def read_wmt_xml(path: Path) -> Iterator[Record]:
     Raises CotextError for malformed XML, for any DOCTYPE (it could declare entities that expand without end),
     and for segments, markup or documents that are too large.
     """
-    reader = _WmtXmlReader(path)
-    for _ in reader.stream.read():
-        yield from reader.finished
-        reader.finished.clear()
+    stream = _wmt_xml(path)
+    for number, (line, document) in enumerate(stream.read(), 1):
+        _require_one_set(path, stream)
+        name = document.get("id") or document.get("docid") or str(number)
+        if stream.outside:
+            yield Record(name, line, 0, _texts(document))
+            continue
+        source, reference, hypothesis = (document.find(side) for side in SIDES)
+        target = hypothesis if reference is None else reference
+        ids = [[each.get("id") for each in side.iter("seg")] for side in (source, target) if side is not None]
+        for source_id, target_id in zip(*ids, strict=False) if len(ids) == 2 else ():
+            if len(ids[0]) == len(ids[1]) and None not in (source_id, target_id) and source_id != target_id:
+                raise CotextError(
+                    f"{path}:{line}: document {name!r}: segment {source_id!r} of the source is paired with "
+                    f"segment {target_id!r} of the target; put the segments of both sides in the same order"
+                )
+        texts = _texts(source), _texts(target)
+        yield Record(name, line, 0, None, *(texts if ids else ((), None)))
+    _require_one_set(path, stream)
 
 
 def languages_of_wmt_xml(path: Path) -> tuple[str, str]:
     """Return the `lang` attributes of source and target of the first document; empty if missing."""
-    reader = _WmtXmlReader(path)
-    next((True for _ in reader.stream.read() if reader.finished), False)
-    target = reader.languages.get("ref") or reader.languages.get("hyp", "")
-    return reader.languages.get("src", ""), target
+    _, document = next(_wmt_xml(path).read(), (0, Element("doc")))
+    sides = (document.find(side) for side in SIDES)
+    source, reference, hypothesis = ("" if side is None else side.get("lang", "") for side in sides)
+    return source, reference or hypothesis
 
 
-class _WmtXmlReader:
-    """The state of parsing a test set; complete documents are added to `finished`."""
-
-    def __init__(self, path: Path) -> None:
-        self.finished: list[Record] = []
-        self.languages: dict[str, str] = {}  # side -> language of its first element
-        self._path = path
-        self._documents = 0
-        self._document_id: str | None = None
-        self._line = 0
-        self._set: str | None = None
-        self._sides: dict[str, list[tuple[str | None, str]]] = {}
-        self._side: list[tuple[str | None, str]] | None = None
-        self._segment: list[str] | None = None
-        self._segment_id: str | None = None
-        self._document_bytes = self._segment_characters = 0
-        # The encoding is UTF-8, as in all other formats; the declaration is ignored.
-        self.stream = XmlStream(path, self._start, self._end, self._text)
-
-    def _start(self, tag: str, attributes: dict[str, str]) -> None:
-        line = self.stream.line
-        if tag == "doc":
-            if self._document_id is not None:
-                raise CotextError(
-                    f"{self._path}:{line}: <doc> inside the <doc> that began at line {self._line}"
-                )
-            self._documents += 1
-            self._document_id = attributes.get("id") or attributes.get("docid") or str(self._documents)
-            self._line = line
-            self._sides = {}
-            if self._set is not None:
-                self._side = self._sides.setdefault(self._set, [])
-            self._document_bytes = 0
-        elif tag in ONE_LANGUAGE_SETS:
-            if self._set is not None:
-                raise CotextError(
-                    f"{self._path}:{line}: <{tag}> after <{self._set}>; write them to separate files"
-                )
-            self._set = tag
-        elif tag in SIDES and self._document_id is not None:
-            # A second reference is read and ignored.
-            self._side = []
-            self._sides.setdefault(tag, self._side)
-            self.languages.setdefault(tag, attributes.get("lang", ""))
-        elif tag == "seg" and self._side is not None:
-            self._segment = []
-            self._segment_characters = 0
-            self._segment_id = attributes.get("id")
-
-    def _text(self, text: str) -> None:
-        if self._segment is not None:
-            self._segment_characters += len(text)
-            self.stream.require(self._segment_characters, streams.MAX_LINE_BYTES, "a segment")
-            self._segment.append(text)
-
-    def _end(self, tag: str) -> None:
-        if tag == "seg" and self._segment is not None and self._side is not None:
-            sentence = without_breaks("".join(self._segment))
-            self._document_bytes += len(sentence) + len(self._segment_id or "") + streams.SENTENCE_BYTES
-            self.stream.require(self._document_bytes, streams.MAX_DOCUMENT_BYTES, "a document")
-            self._side.append((self._segment_id, sentence))
-            self._segment = None
-        elif tag in SIDES:
-            self._side = None
-        elif tag == "doc" and self._document_id is not None:
-            self.finished.append(self._record(self._document_id))
-            self._document_id = None
-
-    def _record(self, document_id: str) -> Record:
-        if self._set is not None:
-            return Record(document_id, self._line, 0, _sentences(self._sides[self._set]))
-        source = self._sides.get("src")
-        target = self._sides.get("ref", self._sides.get("hyp"))
-        if source and target and len(source) == len(target):
-            for (source_id, _), (target_id, _) in zip(source, target, strict=True):
-                if source_id is not None and target_id is not None and source_id != target_id:
-                    raise CotextError(
-                        f"{self._path}:{self._line}: document {document_id!r}: segment {source_id!r} of the "
-                        f"source is paired with segment {target_id!r} of the target; put the segments of "
-                        "both sides in the same order"
-                    )
-        if source is None and target is None:
-            source = []
-        return Record(document_id, self._line, 0, None, _sentences(source), _sentences(target))
+def _wmt_xml(path: Path) -> XmlStream:
+    kept, limit = (*SIDES, "seg"), streams.MAX_DOCUMENT_BYTES
+    return XmlStream(path, "doc", kept, ONE_LANGUAGE_SETS, limit, "a document")
 
 
-def _sentences(segments: list[tuple[str | None, str]] | None) -> tuple[str, ...] | None:
-    return None if segments is None else tuple(text for _, text in segments)
+def _require_one_set(path: Path, stream: XmlStream) -> None:
+    if len(stream.outside) > 1:
+        (first, _), (second, (line, _)), *_ = stream.outside.items()
+        raise CotextError(f"{path}:{line}: <{second}> after <{first}>; write them to separate files")
+
+
+def _texts(side: Element | None) -> tuple[str, ...] | None:
+    """Return the texts of the segments of an element."""
+    return None if side is None else tuple(without_breaks(each.text or "") for each in side.iter("seg"))

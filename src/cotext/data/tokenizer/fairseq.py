@@ -25,7 +25,7 @@ from cotext.data.tokenizer.imported import (
     read_vocabulary,
     unnamed,
 )
-from cotext.data.tokenizer.protocol import MAX_VOCABULARY, Side
+from cotext.data.tokenizer.protocol import MAX_VOCABULARY
 from cotext.data.tokenizer.sentencepiece import open_model
 from cotext.runtime.errors import CotextError, shown
 
@@ -105,18 +105,6 @@ class FairseqTokenizer(ImportedTokenizer):
         side = TextSide(open_model(files[MODEL], MODEL), table)
         numbers = {name: i for i, name in enumerate(table.names)}
         return cls(files, side, side, {code: numbers[name] for code, name in codes.items()}, chosen)
-
-    def _prefixes(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        source, target = (
-            (self.languages[self._found(name, f"the {side} language")],) if name else ()
-            for side, name in (("source", self.chosen.source), ("target", self.chosen.target))
-        )
-        return source, target
-
-    def lacking(self) -> list[Side]:
-        """Return the sides without a chosen language."""
-        chosen: dict[Side, str] = {"source": self.chosen.source, "target": self.chosen.target}
-        return [side for side, name in chosen.items() if not name]
 
 
 def _of_model(content: bytes) -> list[str]:

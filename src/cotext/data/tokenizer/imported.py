@@ -10,19 +10,12 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from itertools import takewhile
-from pathlib import Path
 from typing import Any, Self
 
 from sentencepiece import SentencePieceProcessor
 
-from cotext.data.tokenizer.protocol import (
-    MAX_VOCABULARY,
-    SPECIAL_SYMBOLS,
-    Side,
-    fingerprint_of_files,
-    save,
-)
-from cotext.data.tokenizer.sentencepiece import encode_all, open_model
+from cotext.data.tokenizer.protocol import MAX_VOCABULARY, SPECIAL_SYMBOLS, Side, Tokenizer
+from cotext.data.tokenizer.sentencepiece import encode_all, is_part_of_character, open_model
 from cotext.runtime.errors import CotextError, shown
 from cotext.runtime.reading import parse_json
 
@@ -37,7 +30,6 @@ from cotext.runtime.reading import parse_json
 
 MAX_OBJECT_BYTES = 1 << 26  # twice the longest published
 END, PADDING, UNKNOWN = "</s>", "<pad>", "<unk>"
-WORD_BOUNDARY = "▁"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,9 +59,6 @@ class PieceTable:
         symbols = frozenset(i for i, name in enumerate(kept) if name in is_symbol)
         ids = {name: i for i, name in enumerate(kept) if i not in symbols and name != UNKNOWN}
         return cls(kept, rows, ids, symbols, kept.index(UNKNOWN))
-
-    def encode(self, pieces: Sequence[str]) -> list[int]:
-        return [self.ids.get(piece, self.unk) for piece in pieces]
 
 
 def read_object(content: bytes, what: str, numbers: bool = True) -> dict[str, Any]:
@@ -151,15 +140,13 @@ class LanguageChoice:
     target: str = ""
 
 
-class ImportedTokenizer:
-    """A tokenizer of a pretrained model; `files` contain everything that determines the encoding.
+class ImportedTokenizer(Tokenizer):
+    """A tokenizer of a pretrained model.
 
     `rows`: row of the imported target matrix (and output layer) for each subword. `source_rows`: row of the
     source matrix for each subword. With one vocabulary, they are equal. With two, source ids >= `pieces` are
     shifted by the number of special symbols, which have the same ids on both sides.
     """
-
-    kind = ""
 
     def __init__(
         self,
@@ -174,42 +161,34 @@ class ImportedTokenizer:
         Raises CotextError if a chosen language is unknown, or the sides have different ids of the unknown
         token.
         """
-        self._files = dict(files)
         self._sides: Mapping[Side, TextSide] = {"source": source, "target": target}
         self.languages, self.chosen = languages, chosen
-        self.fingerprint = fingerprint_of_files(self.kind, files)
         self.rows, self.source_rows = target.table.rows, source.table.rows
-        self.pieces = len(self.rows)
-        self.pad, self.bos, self.eos, self.sep = range(self.pieces, self.pieces + SPECIAL_SYMBOLS)
-        self.vocabulary_size = self.pieces + SPECIAL_SYMBOLS
-        self.source_vocabulary_size = max(self.pieces, len(self.source_rows)) + SPECIAL_SYMBOLS
+        super().__init__(files, len(self.rows), target.table.unk, len(self.source_rows))
         self.separate_vocabularies = source.table is not target.table
-        self.unk = target.table.unk
+        self.unwritten = tuple(sorted(target.table.symbols))
         if source.table.unk != self.unk:
             raise CotextError("the two vocabularies have the unknown piece at different numbers")
         self.source_prefix, self.target_prefix = self._prefixes()
 
     def _prefixes(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Return the ids at the beginning of every source and every target sequence."""
-        raise NotImplementedError
+        source, target = (
+            (self.languages[self._found(name, f"the {side} language")],) if name else ()
+            for side, name in (("source", self.chosen.source), ("target", self.chosen.target))
+        )
+        return source, target
 
     def lacking(self) -> list[Side]:
         """Return the sides whose language must be chosen, but is not."""
-        raise NotImplementedError
-
-    @property
-    def files(self) -> tuple[str, ...]:
-        return tuple(self._files)
+        chosen: dict[Side, str] = {"source": self.chosen.source, "target": self.chosen.target}
+        return [side for side, name in chosen.items() if not name]
 
     def names_alike(self, code: str) -> list[str]:
         """Return the language with this name, otherwise the languages with this code before `_`."""
         if code in self.languages:
             return [code]
         return [name for name in self.languages if re.split("[_-]", name)[0] == code]
-
-    @property
-    def unwritten(self) -> tuple[int, ...]:
-        return tuple(sorted(self._sides["target"].table.symbols))
 
     def with_languages(self, source: str, target: str) -> Self:
         """Return the tokenizer for other languages; an empty language means no change.
@@ -233,13 +212,11 @@ class ImportedTokenizer:
             f"{option} {shown(code)}: not among the languages of the tokenizer; there are: {available}"
         )
 
-    def encode(self, sentence: str, side: Side = "source") -> list[int]:
-        return self.encode_batch([sentence], side)[0]
-
     def encode_batch(self, sentences: Sequence[str], side: Side = "source") -> list[list[int]]:
         model, table = self._sides[side].model, self._sides[side].table
         texts = [_HALF_CHARACTER.sub("", sentence) for sentence in sentences]
-        ids = [table.encode(pieces) for pieces in encode_all(model, texts, str)]
+        split = encode_all(model, texts, str)
+        ids = [[table.ids.get(piece, table.unk) for piece in pieces] for pieces in split]
         if len(table.rows) <= self.pieces:
             return ids
         return [[i if i < self.pieces else i + SPECIAL_SYMBOLS for i in sentence] for sentence in ids]
@@ -256,22 +233,12 @@ class ImportedTokenizer:
 
     @cached_property
     def _blank(self) -> tuple[int, ...]:
-        model, table = self._sides["target"].model, self._sides["target"].table
-        # Bytes from 0x80 are not included, because several of them form a character.
-        blank = []
-        for i, name in enumerate(table.names):
-            number = model.piece_to_id(name)
-            if model.is_byte(number):
-                shows = int(name[1:-1], 16) >= 0x80 or bool(self.decode([i]))
-            else:
-                shows = i not in table.symbols and bool(one_line(name.replace(WORD_BOUNDARY, " ")))
-                shows = shows and (model.is_unknown(number) or bool(self.decode([i])))
-            if not shows:
-                blank.append(i)
-        return tuple(blank)
+        side = self._sides["target"]
+        names = side.table.names
+        return tuple(i for i in super().blank() if not is_part_of_character(side.model, names[i]))
 
-    def save(self, folder: Path) -> None:
-        save(folder, self, self._files, asdict(self.chosen))
+    def _choice(self) -> dict[str, Any]:
+        return {"languages": asdict(self.chosen)}
 
 
 # --- The tokenizer of MarianMT (OPUS-MT): two sentencepiece models, and the vocabulary of Marian.

@@ -2,7 +2,6 @@
 
 import random
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final, get_args
 
@@ -16,9 +15,7 @@ from cotext.data.tokenizer.protocol import (
     Tokenizer,
     TokenizerSettings,
     clean,
-    description_of,
     fingerprint_of,
-    fingerprint_of_files,
 )
 from cotext.data.tokenizer.sentencepiece import SentencePieceBPETokenizer, SentencePieceTokenizer
 from cotext.runtime.errors import CotextError, naming, shown
@@ -97,54 +94,37 @@ def load_tokenizer(folder: Path) -> Tokenizer:
             f"{description_path}: unknown tokenizer {shown(kind)}; this version knows "
             f"{', '.join((*KINDS, *IMPORTED))}"
         )
-    if kind in IMPORTED:
-        tokenizer, expected = _load_imported(folder, IMPORTED[kind], description)
-    else:
-        tokenizer, expected = _load_trained(folder, KINDS[kind], fingerprint)
-    if description != expected:
+    names, chosen = _imported_files(description_path, description) if kind in IMPORTED else ([], None)
+    names = names or [KINDS[kind].model_name]
+    files = {name: read_bytes(folder / name, MAX_MODEL_BYTES) for name in names}
+    if fingerprint_of(kind, files) != fingerprint:
+        raise CotextError(
+            f"{folder / names[0]}: not the model that tokenizer.json beside it describes (cut off, or copied "
+            "from elsewhere); copy the whole folder again"
+        )
+    tokenizer: Tokenizer
+    with naming(folder):
+        if chosen is None:
+            tokenizer = KINDS[kind](files[names[0]])
+        else:
+            tokenizer = IMPORTED[kind].from_stored(files, chosen)
+    if description != tokenizer.description():
         raise CotextError(
             f"{description_path}: damaged: does not describe the model next to it; copy the full folder again"
         )
     return tokenizer
 
 
-def _load_trained(
-    folder: Path, kind: type[SentencePieceTokenizer | MosesBPETokenizer], fingerprint: object
-) -> tuple[Tokenizer, dict[str, Any]]:
-    """Load a tokenizer in one file; return it with the expected content of tokenizer.json."""
-    model_path = folder / kind.model_name
-    model = read_bytes(model_path, MAX_MODEL_BYTES)
-    if fingerprint_of(kind.kind, model) != fingerprint:
-        raise _foreign(model_path)
-    tokenizer = kind(model)
-    return tokenizer, description_of(tokenizer, tokenizer.files)
-
-
-def _load_imported(
-    folder: Path, kind: type[MarianTokenizer | FairseqTokenizer], description: Mapping[str, Any]
-) -> tuple[Tokenizer, dict[str, Any]]:
-    """Load a tokenizer in several files; return it with the expected content of tokenizer.json."""
-    path = folder / "tokenizer.json"
+def _imported_files(path: Path, description: Mapping[str, Any]) -> tuple[list[str], LanguageChoice]:
+    """Return the names of the model files of an imported tokenizer, and its languages."""
+    kind = IMPORTED[description["kind"]]
     listed, languages = description.get("model"), description.get("languages")
     names = [name for name in (*kind.required, *kind.optional) if isinstance(listed, list) and name in listed]
     if listed != names or not {*kind.required} <= {*names}:
         raise CotextError(f"{path}: damaged: the file names are not those of such a tokenizer")
     if not isinstance(languages, dict) or not all(isinstance(languages.get(side), str) for side in SIDES):
         raise CotextError(f"{path}: damaged: names no languages")
-    chosen = LanguageChoice(languages["source"], languages["target"])
-    files = {name: read_bytes(folder / name, MAX_MODEL_BYTES) for name in names}
-    if fingerprint_of_files(kind.kind, files) != description["fingerprint"]:
-        raise _foreign(folder / names[0])
-    with naming(folder):
-        tokenizer = kind.from_stored(files, chosen)
-    return tokenizer, description_of(tokenizer, names, asdict(chosen))
-
-
-def _foreign(path: Path) -> CotextError:
-    return CotextError(
-        f"{path}: not the model that tokenizer.json beside it describes (cut off, or copied from elsewhere); "
-        "copy the whole folder again"
-    )
+    return names, LanguageChoice(languages["source"], languages["target"])
 
 
 def choose_languages(tokenizer: Tokenizer, source: str, target: str) -> Tokenizer:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import Any, Final, Self
 
-from cotext.data.tokenizer.protocol import Side, TokenizerSettings, TrainedTokenizer, clean
+from cotext.data.tokenizer.protocol import Side, Tokenizer, TokenizerSettings, clean
 from cotext.runtime.errors import CotextError
 from cotext.runtime.reading import parse_json
 
@@ -56,12 +56,8 @@ class WordSplitter:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the content for a model file, with only the options that are used."""
-        content: dict[str, Any] = {"language": self.language}
-        if self.chinese:
-            content[CHINESE] = self.chinese
-        if self.truecase is not None:
-            content[TRUECASE] = self.truecase
-        return content
+        content = {"language": self.language, CHINESE: self.chinese, TRUECASE: self.truecase}
+        return {key: value for key, value in content.items() if value}
 
     def split(self, sentence: str) -> list[str]:
         words: list[str]
@@ -115,7 +111,7 @@ def _package(name: str, what: str = "the moses-bpe tokenizer") -> Any:
 MERGES: Final = 32_000  # as in the papers, for every size of corpus
 
 
-class MosesBPETokenizer(TrainedTokenizer):
+class MosesBPETokenizer(Tokenizer):
     """Moses tokenisation, then byte pair encoding (Sennrich et al. 2016), as in many papers.
 
     Use it for replications: it is slower than sentencepiece, and the Moses rules do not restore every text.
@@ -137,7 +133,7 @@ class MosesBPETokenizer(TrainedTokenizer):
             self._pieces = [str(piece) for piece in content["pieces"]]
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise CotextError(f"not a moses-bpe model: {error}") from error
-        super().__init__(model, len(self._pieces), unk=0)
+        super().__init__({self.model_name: model}, len(self._pieces), unk=0)
         self._bpe = package.BPE(io.StringIO(codes))
         self._ids = {piece: i for i, piece in enumerate(self._pieces)}
 

@@ -7,7 +7,7 @@ from typing import Any, Self
 
 import sentencepiece
 
-from cotext.data.tokenizer.protocol import Side, TokenizerSettings, TrainedTokenizer, clean, usual_vocabulary
+from cotext.data.tokenizer.protocol import Side, Tokenizer, TokenizerSettings, clean, usual_vocabulary
 from cotext.runtime.errors import CotextError
 
 # In a smaller vocabulary, 256 byte tokens would be a large part.
@@ -37,7 +37,12 @@ def open_model(content: bytes, what: str = "") -> sentencepiece.SentencePiecePro
     raise CotextError(f"{f'{what}: ' if what else ''}not a sentencepiece model: {problem}")
 
 
-class SentencePieceTokenizer(TrainedTokenizer):
+def is_part_of_character(processor: sentencepiece.SentencePieceProcessor, piece: str) -> bool:
+    """Return whether a subword is a byte from 0x80; several of them form a character."""
+    return bool(processor.is_byte(processor.piece_to_id(piece))) and int(piece[1:-1], 16) >= 0x80
+
+
+class SentencePieceTokenizer(Tokenizer):
     """Unigram subwords (Kudo 2018) of text in normal form C.
 
     With byte fallback, `decode(encode(x)) == clean(x)` for every text. Without it, a character that does not
@@ -51,7 +56,7 @@ class SentencePieceTokenizer(TrainedTokenizer):
     def __init__(self, model: bytes) -> None:
         """Load a trained model; raises CotextError if it is not a sentencepiece model."""
         self._processor = open_model(model)
-        super().__init__(model, self._processor.get_piece_size(), self._processor.unk_id())
+        super().__init__({self.model_name: model}, self._processor.get_piece_size(), self._processor.unk_id())
 
     @classmethod
     def train(cls, sample: Sequence[str], settings: TokenizerSettings, corpus_sentences: int = 0) -> Self:
@@ -101,13 +106,8 @@ class SentencePieceTokenizer(TrainedTokenizer):
         return clean(self._processor.decode([int(i) for i in ids if i < self.pieces]))
 
     def blank(self) -> list[int]:
-        # Bytes from 0x80 are not included, because several of them form a character.
-        processor = self._processor
-        return [
-            i
-            for i in super().blank()
-            if not (processor.is_byte(i) and int(processor.id_to_piece(i)[1:-1], 16) >= 0x80)
-        ]
+        piece = self._processor.id_to_piece
+        return [i for i in super().blank() if not is_part_of_character(self._processor, piece(i))]
 
 
 class SentencePieceBPETokenizer(SentencePieceTokenizer):
