@@ -48,10 +48,8 @@ def read_aligned(
     The first file with ids is searched among the references, then the source, then the hypotheses: so errors
     name the hypothesis that differs. Of WMT files, the documents in `target_language` are read, and put in
     the order of the first file. Without `same_sentences`, the documents of hypotheses may have different
-    numbers of sentences from the references; those of the source may not.
-
-    Raises:
-        CotextError: documents do not correspond.
+    numbers of sentences from the references; those of the source may not. Raises CotextError if documents do
+    not correspond.
     """
     paths = [*hypotheses.values(), *references]
     read = [(path, *_read_side(path, format, "target", target_language)) for path in paths]

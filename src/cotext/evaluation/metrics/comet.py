@@ -100,10 +100,8 @@ def measure_comet(
 ) -> dict[str, list[Measurement]]:
     """Measure COMET and, if requested, document COMET of several systems; the model is loaded once.
 
-    A score is the mean over sentences, times 100. Of several references, COMET reads the first.
-
-    Raises:
-        CotextError: COMET or the model is missing, the model does not support context, or COMET failed.
+    A score is the mean over sentences, times 100. Of several references, COMET reads the first. Raises
+    CotextError if COMET or the model is missing, the model does not support context, or COMET failed.
     """
     contexts = sorted({0, comet.context_sentences})
     segments = len(contexts) * len(hypotheses) * sum(map(len, source))

@@ -202,11 +202,7 @@ def blocks(documents: list[dict[str, Any]]) -> Iterator[list[int]]:
 
 
 def serve(request: Path, answer: Callable[[dict[str, Any]], None]) -> None:
-    """Score all documents of a request.
-
-    Raises:
-        RefusalError: the environment or the model cannot be used.
-    """
+    """Score all documents of a request; raise RefusalError if the environment or the model cannot be used."""
     head, *documents = (json.loads(line) for line in request.read_text(encoding="utf-8").splitlines())
     try:
         import comet  # noqa: F401

@@ -55,8 +55,7 @@ class Readings:
     def from_dict(cls, content: Mapping[str, Any]) -> "Readings":
         """Read the result of `as_dict`.
 
-        Raises:
-            KeyError, TypeError, ValueError, AttributeError: any other content.
+        Raises KeyError, TypeError, ValueError or AttributeError for any other content.
         """
         by_context = {
             kind: Reading(
@@ -311,10 +310,8 @@ def contrastive_accuracy(
     """Decide every example of a suite by the scores of its candidates, in the order of the suite.
 
     `recipe` adds entries to the signature that describe the scores: scored sentences, checkpoint, view.
-    `controls` has the scores without context (`none`) and in context of other documents (`foreign`).
-
-    Raises:
-        CotextError: the suite is empty, or scores are not numbers.
+    `controls` has the scores without context (`none`) and in context of other documents (`foreign`). Raises
+    CotextError if the suite is empty, or scores are not numbers.
     """
     parts = {"suite": suite.name, "n": str(len(suite.examples)), "tie": tie, "score": score}
     signature = signed(parts, recipe)

@@ -96,10 +96,8 @@ def measure_discourse(
 
     As in the published file, a position is the index of a token of the Moses tokenizer, with hyphens split.
     If the marked words of the reference are at their positions without tokenisation, texts are not tokenised.
-    Hypotheses must be tokenised if and only if the reference is.
-
-    Raises:
-        CotextError: the documents do not fit the marked words.
+    Hypotheses must be tokenised if and only if the reference is. Raises CotextError if the documents do not
+    fit the marked words.
     """
     if len(marked) != len(reference):
         raise CotextError(

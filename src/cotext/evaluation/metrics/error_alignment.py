@@ -46,9 +46,7 @@ def align_by_error(
 
     `references`: for each segment its tokens in every reference. `may_cut`, `preferred`: for the positions
     before each token and after the last, whether a piece may end there, and whether it preferably does.
-
-    Raises:
-        CotextError: more tokens than `MAX_CELLS` allows.
+    Raises CotextError for more tokens than `MAX_CELLS` allows.
     """
     segments = len(references)
     rows = sum(len(tokens) + 1 for segment in references for tokens in segment)

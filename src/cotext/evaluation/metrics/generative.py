@@ -110,10 +110,8 @@ def generative_accuracy(
 ) -> GenerativeReport:
     """Compute the outcomes of the translations of all examples of a suite, in its order.
 
-    `recipe`: settings that are added to the signature, by name.
-
-    Raises:
-        CotextError: no example is decidable, or a signature cannot contain an entry of `recipe`.
+    `recipe`: settings that are added to the signature, by name. Raises CotextError if no example is
+    decidable, or a signature cannot contain an entry of `recipe`.
     """
     outcomes = [outcome(e, t.sentences) for e, t in zip(suite.examples, translations, strict=True)]
     decided = [(e, o) for e, o in zip(suite.examples, outcomes, strict=True) if o is not None]

@@ -186,10 +186,8 @@ def measure(
     """Score systems against references under each named protocol, in the given order.
 
     `target_language` (a code such as `zh` or `zh-CN`) selects the tokenizer. Data that a metric computes from
-    the references are computed once.
-
-    Raises:
-        CotextError: a protocol is unknown, the corpus is empty, or documents do not correspond one to one.
+    the references are computed once. Raises CotextError if a protocol is unknown, the corpus is empty, or
+    documents do not correspond one to one.
     """
     selected, texts = [find_protocol(name) for name in protocols], Texts(hypotheses, references, source)
     for metric in selected:

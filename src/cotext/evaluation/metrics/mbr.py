@@ -35,10 +35,7 @@ def pooled(lists: Sequence[Candidates], weighting: Weighting) -> Pool:
     """Collect the translations of a sentence by several systems, each text once.
 
     `uniform`: all translations of a system are equally probable. `scores`: by their log-probabilities,
-    normalised.
-
-    Raises:
-        CotextError: `scores`, but a list has no log-probabilities.
+    normalised. Raises CotextError for `scores` if a list has no log-probabilities.
     """
     number: dict[str, int] = {}
     for candidates in lists:

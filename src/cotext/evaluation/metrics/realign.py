@@ -162,10 +162,8 @@ def realign(
 ) -> tuple[list[Document], AlignmentReport]:
     """Divide documents at the sentences of the references, which all have the same sentences.
 
-    With `which` "unequal", documents that have the right number of sentences keep theirs.
-
-    Raises:
-        CotextError: a document that is too long, or that needs the target language to be tokenised.
+    With `which` "unequal", documents that have the right number of sentences keep theirs. Raises CotextError
+    for a document that is too long, or that needs the target language to be tokenised.
     """
     documents, fits = [], []
     for document, *theirs in zip(hypothesis, *references, strict=True):

@@ -36,8 +36,7 @@ def measure_terms(
 ) -> dict[str, list[Measurement]]:
     """Measure term success and term consistency of systems, in per cent.
 
-    Raises:
-        CotextError: no term is in the source with a translation in the reference.
+    Raises CotextError if no term is in the source with a translation in the reference.
     """
     lower = [(term.lower(), [target.lower() for target in targets]) for term, targets in terms]
     measured = {}

@@ -23,8 +23,7 @@ class Words:
     def of(cls, folder: Path | None) -> "Words | None":
         """Load the tokenizer of a run or of prepared data; None for no folder.
 
-        Raises:
-            CotextError: the tokenizer does not split text into words.
+        Raises CotextError if the tokenizer does not split text into words.
         """
         if folder is None:
             return None

@@ -175,10 +175,8 @@ def paired_test(
 ) -> PairedTest:
     """Compare systems, each a list of seeds, by the counts that a metric is computed from.
 
-    All systems are compared with `baseline`, or, if None, all pairs.
-
-    Raises:
-        CotextError: there are fewer than two systems or units, or the baseline does not exist.
+    All systems are compared with `baseline`, or, if None, all pairs. Raises CotextError if there are fewer
+    than two systems or units, or the baseline does not exist.
     """
     settings = resampling or Resampling()
     pairs = compared_pairs(list(systems), baseline)

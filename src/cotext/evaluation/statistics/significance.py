@@ -12,7 +12,6 @@ Riezler and Maxwell, 2005). Examples of one document are flipped together, becau
 With one example per document this is McNemar's test.
 """
 
-import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -20,7 +19,7 @@ from itertools import combinations
 
 import numpy as np
 
-from cotext.evaluation.statistics.sufficient_statistics import Floats, Statistics, Unit
+from cotext.evaluation.statistics.sufficient_statistics import Floats, Statistics, Unit, share
 from cotext.runtime.errors import CotextError, shown
 
 MAX_SAMPLES = 10_000_000
@@ -29,7 +28,6 @@ ALL_PATTERNS = 13  # up to this number of documents, all patterns of signs are u
 _ROUNDING = 1e-9  # differences this close are equal
 _DRAWS_AT_ONCE = 2_000_000
 _FLIPS_AT_ONCE = 4_000_000
-_Z_95_PERCENT = 1.959963984540054
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,8 +50,7 @@ class Resampling:
 def compared_pairs(names: Sequence[str], baseline: str | None) -> list[tuple[str, str]]:
     """Return the pairs of systems to compare, the baseline first; None: all pairs.
 
-    Raises:
-        CotextError: there are fewer than two systems, or the baseline does not exist.
+    Raises CotextError if there are fewer than two systems, or the baseline does not exist.
     """
     if len(names) < 2:
         raise CotextError("a paired test compares systems; give at least two")
@@ -125,9 +122,9 @@ class McNemar:
     """Two systems that decided the same cases (McNemar, 1947).
 
     `only_baseline` and `only_system` count the cases that only one of them decided right. `difference` is the
-    difference of the accuracies in percentage points (system - baseline), and `interval_95` the adjusted Wald
-    interval of Bonett and Price (2012). `p_mid` counts the observed outcome half (Fagerland, Lydersen and
-    Laake, 2013).
+    difference of the accuracies in percentage points (system - baseline). Both the test and the interval are
+    over documents. `p_mid` counts the observed outcome half (Fagerland, Lydersen and Laake, 2013).
+    `interval_95` comes from the bootstrap; a single document allows any difference.
     """
 
     only_baseline: int
@@ -140,33 +137,28 @@ class McNemar:
 def mcnemar(baseline: Sequence[bool], system: Sequence[bool], documents: Sequence[int]) -> McNemar:
     """Compare two systems' decisions on the same cases, right or not, in the same order.
 
-    All cases of a document are flipped together. `documents` has the document number of every case. The
-    interval is widened by the design effect (Kish, 1965): the ratio of the variance of the difference over
-    documents to that over cases, if above 1.
+    All cases of a document are flipped or drawn together. `documents` has the document number of every case.
     """
-    sizes, won_of = Counter(documents), Counter[int]()
-    for before, after, document in zip(baseline, system, documents, strict=True):
-        won_of[document] += int(after) - int(before)
-    pairs = list(zip(baseline, system, strict=True))
-    lost, won, total = pairs.count((True, False)), pairs.count((False, True)), len(pairs)
-    mean = (won - lost) / total
-    by_document = sum((won_of[document] - mean * size) ** 2 for document, size in sizes.items())
-    by_case = lost + won - total * mean**2
-    wider = math.sqrt(max(1.0, by_document / by_case)) if by_case > 0 and len(sizes) < total else 1.0
-    less, more = (lost + 1) / (total + 2), (won + 1) / (total + 2)
-    half = _Z_95_PERCENT * math.sqrt((less + more - (more - less) ** 2) / (total + 2))
-    low, high = max(-1.0, more - less - half), min(1.0, more - less + half)
-    middle = (low + high) / 2
+    pairs, sizes = Counter(zip(baseline, system, strict=True)), Counter(documents)
+    gains = gains_by_document(baseline, system, documents)
+    counts = np.array(list(zip(gains, sizes.values(), strict=True)), dtype=np.float64)
+    statistics = Statistics(counts, np.arange(len(counts)), "document", share(0, 1))
+    interval = -100.0, 100.0
+    if len(counts) > 1:
+        interval = percentiles(bootstrap_scores([statistics], Resampling())[0])
     return McNemar(
-        only_baseline=lost,
-        only_system=won,
-        difference=100.0 * mean,
-        interval_95=(
-            100.0 * max(-1.0, middle - wider * (middle - low)),
-            100.0 * min(1.0, middle + wider * (high - middle)),
-        ),
-        p_mid=flipped_counts([won_of[document] for document in sizes]),
+        pairs[True, False], pairs[False, True], statistics.score, interval, flipped_counts(gains)
     )
+
+
+def gains_by_document(
+    baseline: Sequence[bool], system: Sequence[bool], documents: Sequence[int]
+) -> list[int]:
+    """Return for each document, in order of first occurrence, how many more cases the system decides right."""
+    gains = Counter[int]()
+    for before, after, document in zip(baseline, system, documents, strict=True):
+        gains[document] += int(after) - int(before)
+    return list(gains.values())
 
 
 def percentiles(values: Floats) -> tuple[float, float]:

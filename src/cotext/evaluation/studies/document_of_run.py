@@ -43,11 +43,9 @@ def open_document(request: DocumentRequest, translates: bool = True) -> tuple[Op
     """Load the run and the document to analyse; the run can score the document, and translate it if required.
 
     If the source file has both languages, `request.target` may be the same file. Without a target, all target
-    sentences are empty. With `translates=False` and a target, the run only needs to be able to score.
-
-    Raises:
-        CotextError: the run, device or document does not exist, the target does not fit the source, or the
-            document has no words.
+    sentences are empty. With `translates=False` and a target, the run only needs to be able to score. Raises
+    CotextError if the run, device or document does not exist, the target does not fit the source, or the
+    document has no words.
     """
     source, target = request.document, request.target
     document = choose_document(source, target, request.id, request.format)

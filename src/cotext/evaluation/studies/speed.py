@@ -132,10 +132,8 @@ def measure_speed(
     """Time runs on documents, in turn; the others are compared with the first run.
 
     `on_start` is called with the number of translations that are timed, `on_way` after each translation.
-
-    Raises:
-        CotextError: a run or device does not exist, a run does not accept a document, the documents have no
-            words, or processor time is requested on a GPU.
+    Raises CotextError if a run or device does not exist, a run does not accept a document, the documents have
+    no words, or processor time is requested on a GPU.
     """
     documents = list(islice(read_documents(request.document, request.format), request.documents))
     decode, rounds, threads = dict(request.decode), request.rounds, request.threads

@@ -202,9 +202,8 @@ def window_batches(
 def report_attention(request: DocumentRequest) -> DocumentAttention:
     """Analyse a run on one document; write attention.json and an image for each kind of attention into `out`.
 
-    Raises:
-        CotextError: the run, device or document does not exist, the translation does not fit, or there are no
-            words.
+    Raises CotextError if the run, device or document does not exist, the translation does not fit, or there
+    are no words.
     """
     from cotext.evaluation.studies.plots import save, sentence_map
 

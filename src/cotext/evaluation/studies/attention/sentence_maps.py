@@ -261,11 +261,7 @@ class ObservedModel:
     target: RowTokens | None = None  # while decoding
 
     def read(self, batch: Batch) -> None:
-        """Count a batch.
-
-        Raises:
-            CotextError: the tokens of an attention cannot be determined.
-        """
+        """Count a batch; raise CotextError if the tokens of an attention cannot be determined."""
         forced_pass = kind_of(self.model).forced_pass
         assert forced_pass is not None  # not an engine
         self.source, self.target = RowTokens.of(batch.source.sentence, batch.source), None
@@ -307,10 +303,7 @@ def sentence_maps(model: Model, batches: Iterable[Batch], sentences: int) -> Obs
     """Run a model on one document; return it with the maps of its attentions and its gates, by module.
 
     The batches hold the document's windows, in order; `sentences` is the number of its sentences. The model
-    must be in eval mode.
-
-    Raises:
-        CotextError: the errors of `ObservedModel.read`.
+    must be in eval mode. Raises the errors of `ObservedModel.read`.
     """
     with torch.inference_mode(), calls(model) as calling, ExitStack() as hooks:
         observed = ObservedModel(model, dict(model.named_modules()), calling, sentences)

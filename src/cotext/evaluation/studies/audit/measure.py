@@ -31,8 +31,7 @@ _SAMPLE: Final = 100  # sentences from which the language of a text is identifie
 def audit(request: AuditRequest) -> Audit:
     """Audit all outputs of a request.
 
-    Raises:
-        CotextError: a file cannot be read, or the reference does not have one line for each source line.
+    Raises CotextError if a file cannot be read, or the reference does not have one line for each source line.
     """
     given = request.target_language or ""
     origin, read = request.source or request.output[0], partial(read_sentences, format=request.format)

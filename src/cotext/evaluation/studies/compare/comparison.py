@@ -35,7 +35,7 @@ from cotext.evaluation.studies.compare.measured import (
     gains_of_seeds,
     runs_of,
 )
-from cotext.evaluation.studies.contrastive.decisions import compare_decisions
+from cotext.evaluation.studies.contrastive.decisions import require_comparable
 from cotext.evaluation.studies.contrastive.evidence import (
     SAME_SENTENCE,
     Evidence,
@@ -270,8 +270,7 @@ def measure_quality(
 ) -> Quality:
     """Score the translations of all systems, and compare them with the first system.
 
-    Raises:
-        CotextError: translations do not match the references, or a protocol is unknown.
+    Raises CotextError if translations do not match the references, or a protocol is unknown.
     """
     # Every run has translated the test set.
     hypotheses = {f"{n}": run.hypothesis for n, run in enumerate(runs_of(systems)) if run.hypothesis}
@@ -351,8 +350,7 @@ class RunComparison:
         return (
             f"test:{'flips+welch' if several else 'mcnemar'}|unit:document|sides:2"
             f"|correction:holm-{len(self.contrastive_tests)}{'' if several else '-mid-p'}"
-            f"|interval:{'student' if several else 'bonett-price'}"
-            f"|version:cotext-{__version__}"
+            f"|interval:{'student' if several else 'bootstrap-percentile'}|version:cotext-{__version__}"
         )
 
     def over_seeds(self, system: int) -> list[SeedFigure]:
@@ -382,12 +380,10 @@ def compare_runs(
 ) -> RunComparison:
     """Compare measured systems; the first is the baseline of all others.
 
-    Raises:
-        CotextError: translations do not match the references, or suites were decided by different rules.
+    Raises CotextError if translations do not match the references, or suites were decided by different rules.
     """
-    every = runs_of(runs)
-    if len(every) > 1 and every[0].decisions:  # raises if rules or examples differ
-        compare_decisions({run.title: run.decisions for run in every}, every[0].title)
+    for suite in suites:
+        require_comparable({run.title: run.decisions[suite] for run in runs_of(runs)})
     drawing = resampling or Resampling()
     quality = Quality(0, 0, tuple(() for _ in runs), {})
     notes = _notes(runs)

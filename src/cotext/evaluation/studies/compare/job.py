@@ -38,12 +38,9 @@ def compare_folders(
 ) -> RunComparison:
     """Measure all runs and write the files; results that a run folder contains are not measured again.
 
-    `notes`: further paragraphs about the systems for the page.
-
-    Raises:
-        CotextError: there is nothing to measure; runs or files are missing, damaged, given twice or in
-            different languages; or seeds are missing, unfinished or different. Everything is checked before
-            any work, as far as possible.
+    `notes`: further paragraphs about the systems for the page. Raises CotextError if there is nothing to
+    measure; if runs or files are missing, damaged, given twice or in different languages; or if seeds are
+    missing, unfinished or different. Everything is checked before any work, as far as possible.
     """
     drawing = Resampling(samples=request.samples)
     folders = find_systems(request.runs)
@@ -93,9 +90,8 @@ class SystemFolders:
 def find_systems(paths: Sequence[Path]) -> list[SystemFolders]:
     """Return the runs of each requested system.
 
-    Raises:
-        CotextError: the errors of `name_systems` and `run_folders`; a file; a run is given together with its
-            folder of seeds.
+    Raises CotextError for a file, and for a run that is given together with its folder of seeds; also the
+    errors of `name_systems` and `run_folders`.
     """
     systems = []
     for title, path in name_systems(paths).items():
@@ -113,8 +109,7 @@ def find_systems(paths: Sequence[Path]) -> list[SystemFolders]:
 def run_folders(path: Path) -> dict[int, Path]:
     """Return the runs of a folder of several seeds, by seed; none if it is a run.
 
-    Raises:
-        CotextError: a run is missing or not finished, or runs differ in more than their seed.
+    Raises CotextError if a run is missing or not finished, or runs differ in more than their seed.
     """
     folders = {seed: seed_folder(path, seed) for seed in seeds_in(path)}
     if not folders:

@@ -181,9 +181,8 @@ class MeasurementSettings:
 def measure_run(path: Path, title: str, settings: MeasurementSettings) -> MeasuredRun:
     """Measure a run; existing results are reused.
 
-    Raises:
-        CotextError: the run does not exist or is in use by another process; its model is damaged; its folder
-            is not writable; or a sentence of the test set is too long.
+    Raises CotextError if the run does not exist or is in use by another process; its model is damaged; its
+    folder is not writable; or a sentence of the test set is too long.
     """
     folder = path / FOLDER
     try:

@@ -148,9 +148,8 @@ def missing_seeds(path: Path, folders: Mapping[int, Path]) -> str:
 def require_alike(path: Path, folders: Mapping[int, Path]) -> None:
     """Check that runs, by seed, differ only in their seeds; `path` is their folder, for messages.
 
-    Raises:
-        CotextError: settings or data differ, a seed differs from the name of its folder, or a model is
-            missing or damaged.
+    Raises CotextError if settings or data differ, a seed differs from the name of its folder, or a model is
+    missing or damaged.
     """
     configs = {
         seed: _from_any_seed(describe_file(run / "model.safetensors").config) for seed, run in folders.items()

@@ -97,10 +97,7 @@ def measure_corpus(
     """Score reference translations under every condition.
 
     `on_start` is called with the number of sentences, `on_sentences` with the number of newly scored
-    sentences after each group of documents.
-
-    Raises:
-        CotextError: the errors of `read_checked`.
+    sentences after each group of documents. Raises the errors of `read_checked`.
     """
     documents, translator = read_checked(opened, request), opened.translator
     on_start(sum(map(len, documents)))
@@ -115,9 +112,8 @@ def measure_corpus(
 def read_checked(opened: OpenedRun, request: CxmiRequest) -> list[ParallelDocument]:
     """Read a parallel corpus and check that CXMI can be computed for it with this run.
 
-    Raises:
-        CotextError: unreadable or unequal files, files in the wrong order of languages, a sentence over the
-            limit, no context at all.
+    Raises CotextError for unreadable or unequal files, files in the wrong order of languages, a sentence over
+    the limit, and no context at all.
     """
     source, target, translator = request.source, request.target, opened.translator
     documents = list(read_parallel(source, second_file(source, target), request.format))
@@ -161,10 +157,8 @@ class CorpusUseJob(Job[None]):
     """The scoring of the documents of a shard under every condition; see `measure_corpus`.
 
     Documents that share batches are never divided, so that results stay equal. All documents are read,
-    because random context is drawn from the whole corpus.
-
-    Raises:
-        CotextError: the errors of `measure_corpus`, or an input that is not a regular file.
+    because random context is drawn from the whole corpus. Raises CotextError for an input that is not a
+    regular file; also the errors of `measure_corpus`.
     """
 
     command, unit = "cxmi", "groups of documents"
@@ -203,8 +197,7 @@ class CorpusUseJob(Job[None]):
 def joined_use(parts: Joined) -> CorpusUse:
     """Return the results of a corpus that shards have scored.
 
-    Raises:
-        CotextError: a file was moved or changed; no sentence has context.
+    Raises CotextError if a file was moved or changed, or no sentence has context.
     """
     job, facts = parts.header.identity, parts.header.facts
     source, *targets = (Path(name) for name in facts["files"])

@@ -48,11 +48,9 @@ def report_context(
     """Measure the influence of each context sentence of a document; write the page `out` and a .json file.
 
     `on_start` is called with the number of sentences to translate, `on_sentences` with the number of newly
-    translated sentences.
-
-    Raises:
-        CotextError: no such run, device or document, a translation that does not fit, files in the wrong
-            order of languages, no words at all, an output that cannot be written.
+    translated sentences. Raises CotextError if the run, device or document does not exist, the translation
+    does not fit, files are in the wrong order of languages, there are no words, or an output cannot be
+    written.
     """
     source, target, out = request.document, request.target, request.out
     if out.suffix == ".json":

@@ -68,8 +68,7 @@ class ForeignSentences:
     def of(cls, suite: ContrastiveSuite) -> "ForeignSentences":
         """Collect the sentences, each once per document.
 
-        Raises:
-            CotextError: all examples are from one document.
+        Raises CotextError if all examples are from one document.
         """
         numbers = documents_of(suite.examples)
         pairs: list[dict[tuple[str, str], None]] = [{} for _ in set(numbers)]
@@ -187,12 +186,10 @@ def run_suite(
     """Score every candidate of a suite in its context and count how often the right one wins.
 
     The sentences in which the candidates differ are scored, each as current sentence of its window. With
-    `controls`, they are also scored without context and in the context of other documents.
-
-    Raises:
-        CotextError: a sentence longer than the system accepts, before any work is done; controls or another
-            context for a suite whose examples are all from one document; `global` for a system whose
-            sequences do not attend to each other, or for a suite whose examples are no longer than a window.
+    `controls`, they are also scored without context and in the context of other documents. Raises CotextError
+    for a sentence longer than the system accepts, before any work is done; for controls or another context if
+    all examples are from one document; and for `global` if sequences of the system do not attend to each
+    other, or the examples are no longer than a window.
     """
     rules = rules or SuiteRules()
     scorer = suite_scorer(translator, suite, rules)
@@ -207,8 +204,7 @@ def run_suite(
 def suite_scorer(translator: DocumentTranslator, suite: ContrastiveSuite, rules: SuiteRules) -> ChunkScorer:
     """Return a function that scores the examples of a chunk (see `chunks_of`), by context.
 
-    Raises:
-        CotextError: the errors of `run_suite`.
+    Raises the errors of `run_suite`.
     """
     if rules.context == "global" and translator.plan.group_windows == 1:
         raise CotextError(
@@ -268,11 +264,8 @@ def write_suite_forms(
 ) -> GenerativeReport:
     """Translate every source of a suite and count how often the right form is in the translation.
 
-    The target context is the system's own translation. Equal sources are translated once.
-
-    Raises:
-        CotextError: a sentence longer than the system accepts, or a suite whose candidates do not differ in
-            words.
+    The target context is the system's own translation. Equal sources are translated once. Raises CotextError
+    for a sentence longer than the system accepts, and for a suite whose candidates do not differ in words.
     """
     translator.check(Document(e.id, e.source) for e in suite.examples)
     documents = translated_once(translator, [e.source for e in suite.examples], on_sentences)
@@ -287,11 +280,9 @@ def write_endpoint_forms(
 ) -> GenerativeReport:
     """Run `write_suite_forms` with a language model behind an API.
 
-    The signature counts sentences that were left untranslated; the output has their source.
-
-    Raises:
-        CotextError: the errors of `EndpointTranslator.translate`, or a suite whose candidates do not differ
-            in words.
+    The signature counts sentences that were left untranslated; the output has their source. Raises
+    CotextError for a suite whose candidates do not differ in words; also the errors of
+    `EndpointTranslator.translate`.
     """
     sources = list(dict.fromkeys(example.source for example in suite.examples))
     on_start(sum(map(len, sources)))
@@ -335,10 +326,8 @@ def suite_recipe(opened: OpenedRun) -> dict[str, str]:
 class SuitesJob(Job[None]):
     """The scoring of a shard of some suites; with `generate`, the sources are also translated.
 
-    Examples that share batches are never divided, so that scores stay equal.
-
-    Raises:
-        CotextError: the errors of `run_suite`.
+    Examples that share batches are never divided, so that scores stay equal. Raises the errors of
+    `run_suite`.
     """
 
     command, unit = "contrastive", "groups of examples"

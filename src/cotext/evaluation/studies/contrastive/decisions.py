@@ -65,7 +65,8 @@ class SuiteDifference:
             "examples": self.examples,
             "documents": self.documents,
             "signature": f"test:mcnemar|unit:document|n:{self.documents}|sides:2"
-            f"|correction:holm-{len(self.tests)}-mid-p|interval:bonett-price|version:cotext-{__version__}",
+            f"|correction:holm-{len(self.tests)}-mid-p|interval:bootstrap-percentile"
+            f"|version:cotext-{__version__}",
             "systems": {
                 name: {"accuracy_percent": value, "signature": self.signatures[name]}
                 for name, value in self.accuracies.items()
@@ -146,8 +147,7 @@ def compare_decisions(
 ) -> list[SuiteDifference]:
     """Compare systems on every suite that all of them decided: with `baseline`, or, if None, all pairs.
 
-    Raises:
-        CotextError: there is no such suite, or its examples or the rules of the decision differ.
+    Raises CotextError if there is no such suite, or its examples or the rules of the decision differ.
     """
     pairs = compared_pairs(list(systems), baseline)
     first, *others = systems.values()
@@ -162,7 +162,8 @@ def compare_decisions(
     ]
 
 
-def _compare(systems: Mapping[str, Decisions], pairs: Sequence[tuple[str, str]]) -> SuiteDifference:
+def require_comparable(systems: Mapping[str, Decisions]) -> None:
+    """Raise CotextError if systems decided different examples of a suite, or by different rules."""
     (name, first), *others = systems.items()
     for other, decisions in others:
         if decisions.right.keys() != first.right.keys():
@@ -176,6 +177,11 @@ def _compare(systems: Mapping[str, Decisions], pairs: Sequence[tuple[str, str]])
                     f"suite {first.suite!r}: {name} uses {key}:{first.rules[key]}, {other} "
                     f"{key}:{decisions.rules[key]}; use the same rule for both"
                 )
+
+
+def _compare(systems: Mapping[str, Decisions], pairs: Sequence[tuple[str, str]]) -> SuiteDifference:
+    require_comparable(systems)
+    first = next(iter(systems.values()))
     right = {system: [decisions.right[key] for key in first.right] for system, decisions in systems.items()}
     # All files with document numbers have the same ones. Without them, each example is a document.
     numbers = next((decisions.documents for decisions in systems.values() if decisions.documents), {})

@@ -32,7 +32,13 @@ from cotext.evaluation.metrics.contrastive import (
     choice_of,
     distance_bucket,
 )
-from cotext.evaluation.statistics.significance import SIGNIFICANT, are_too_few, flipped_sums, mcnemar
+from cotext.evaluation.statistics.significance import (
+    SIGNIFICANT,
+    are_too_few,
+    flipped_counts,
+    flipped_sums,
+    gains_by_document,
+)
 from cotext.evaluation.studies.tables import Cell, Table
 from cotext.runtime.tables import listed, render_p
 
@@ -193,7 +199,7 @@ def weigh(group: Group, readings: Readings) -> Evidence:
         "balanced": _accuracies(right["true"], group.chances, group.weights, p_balanced),
     }
     for kind in ("none", "foreign"):
-        p = mcnemar(right[kind], right["true"], group.documents).p_mid
+        p = flipped_counts(gains_by_document(right[kind], right["true"], group.documents))
         conditions[kind] = _accuracies(right["true"], right[kind], plain, p)
     conditions["cxmi"] = _probabilities(group, readings, ids)
     return Evidence(group, len(set(group.documents)), conditions)

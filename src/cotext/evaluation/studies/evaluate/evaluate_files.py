@@ -105,11 +105,9 @@ def evaluate_files(request: EvaluationRequest, on_comet: Progress | None = None)
     """Score files of translations against reference files and, if requested, compare them.
 
     Documents correspond by their order; ids are compared if files have them. With `words`, protocols on
-    tokenised text use the words of this tokenizer, other protocols these words joined. `on_comet` is
-    called with the number of sentences that COMET has scored, and with their total.
-
-    Raises:
-        CotextError: files do not correspond document by document and sentence by sentence.
+    tokenised text use the words of this tokenizer, other protocols these words joined. `on_comet` is called
+    with the number of sentences that COMET has scored, and with their total. Raises CotextError if files do
+    not correspond document by document and sentence by sentence.
     """
     protocols, language = request.protocols, request.target_language
     comet = request.comet_model(request.comet_context)

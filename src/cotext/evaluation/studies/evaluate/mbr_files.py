@@ -50,10 +50,8 @@ def choose_translations(
     """Return the translations of least risk, as documents, and a report.
 
     Files are lists of translations (`cotext.data.nbest_lists`) and outputs in any corpus format, one per
-    system. The source is used for COMET, and to check the number of sentences.
-
-    Raises:
-        CotextError: a file is given twice, cannot be read, or has other documents than the first file.
+    system. The source is used for COMET, and to check the number of sentences. Raises CotextError if a file
+    is given twice, cannot be read, or has other documents than the first file.
     """
     paths, source, comet = request.files, request.source, request.comet_model()
     require_different(paths)
@@ -123,8 +121,7 @@ def _by_comet(
 ) -> tuple[list[Decision], str]:
     """Return the decisions by COMET, which scores all pairs of translations, and its signature.
 
-    Raises:
-        CotextError: the errors of `measure_comet`.
+    Raises the errors of `measure_comet`.
     """
     # One document for each sentence, with all pairs of its translations as hypothesis and reference.
     source, hypotheses, references = [], [], []

@@ -83,8 +83,7 @@ class Summary:
 def folder_info(folder: Path) -> Summary:
     """Summarise a run folder, a folder with runs of several seeds, an engine or prepared data.
 
-    Raises:
-        CotextError: the folder is none of these.
+    Raises CotextError if the folder is none of these.
     """
     if not folder.is_dir():
         raise CotextError(f"{folder}: no such folder; give a run folder, or one made by `cotext prepare`")
@@ -198,8 +197,8 @@ def seeds_info(folder: Path) -> Summary:
 def corpus_info(path: Path) -> Summary:
     """Summarise a corpus file in any format.
 
-    Raises:
-        CotextError: not a corpus, a damaged one, or a WMT file of several language pairs.
+    Raises CotextError for a file that is not a corpus or damaged, and for a WMT file of several language
+    pairs.
     """
     format = detect_format(path)
     documents, sentences, languages = 0, 0, 1

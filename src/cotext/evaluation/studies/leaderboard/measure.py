@@ -144,8 +144,8 @@ class Leaderboard:
 def make_leaderboard(request: LeaderboardRequest, on_comet: Progress | None = None) -> Leaderboard:
     """Read, realign, measure and rank the outputs of systems; `on_comet` receives the progress of COMET.
 
-    Raises:
-        CotextError: there is no system, the documents of files do not correspond, or a protocol is unknown.
+    Raises CotextError if there is no system, the documents of files do not correspond, or a protocol is
+    unknown.
     """
     paths = name_systems(output_files(request))
     comet = request.comet_model(request.comet_context)
@@ -182,10 +182,8 @@ def output_files(request: LeaderboardRequest) -> list[Path]:
     """Return the files of systems: those named, and those in folders.
 
     These are skipped in folders: hidden files; lists of document ids; files that `translate` writes next to
-    its output; the source, the references and the page to write.
-
-    Raises:
-        CotextError: a folder without outputs.
+    its output; the source, the references and the page to write. Raises CotextError for a folder without
+    outputs.
     """
     page = request.out if request.out.suffix.lower() in _PAGES else None
     others = (*request.reference, request.source, page)
