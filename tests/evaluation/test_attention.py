@@ -136,9 +136,9 @@ def test_even_weights_give_shares_that_count_tokens(batches: int) -> None:
         assert maps[name].beside.abs().max() < 1e-12
     # Of current queries alone, 3 + 2 + 4 of them, that see 3, 5 and 6 tokens.
     assert all(not m._forward_hooks and not m._forward_pre_hooks for m in watched.modules())
-    spread = maps["encoder.1.attention"].spread
-    assert spread.nats == pytest.approx((3 * math.log(3) + 2 * math.log(5) + 4 * math.log(6)) / 9)
-    assert spread.normalised_entropy == pytest.approx(1)
+    top = maps["encoder.1.attention"]
+    assert top.nats == pytest.approx((3 * math.log(3) + 2 * math.log(5) + 4 * math.log(6)) / 9)
+    assert top.normalised_entropy == pytest.approx(1)
 
 
 MEMORY = {"span": "memory", "score": "transformer_xl"}

@@ -126,10 +126,10 @@ def test_first_losses_and_a_run_that_ended_as_its_start() -> None:
     learned = replace(seeing, first_loss=(0.25, 0.125))
     stayed = replace(seeing, title="old", first_loss=(3.5, 0.125), is_start=True)
     found = compared([run("base", SUITE, HALF), learned, stayed], SUITE)
-    row = next(row for row in found.rows if row.distance == "1")
+    row = next(row for row in found.rows if row.group.distance == "1")
     assert (row.verdict, [cell.shown for cell in row.cells]) == ("context is used", [False, True, False])
     alone = compared([run("base", SUITE, HALF), stayed], SUITE)
-    assert {row.verdict for row in alone.rows if row.distance in ("1", "2")} == {"not learned"}
+    assert {row.verdict for row in alone.rows if row.group.distance in ("1", "2")} == {"not learned"}
     for shown in (as_text(found), render_comparison(found)):
         assert "0.250 (0.125)" in shown
         assert "3.500 (0.125)" in shown
@@ -150,7 +150,7 @@ def test_first_losses_and_a_run_that_ended_as_its_start() -> None:
 def test_tests_and_evidence_where_the_clue_is_within_the_window(usual: RunComparison) -> None:
     """18 won, none lost: mid-p is 1 / 2 ** 18; 2 won: 1 / 2 ** 2. Holm doubles the smaller."""
     one, two = usual.contrastive_tests
-    assert (one.distance, two.distance) == ("1", "2")
+    assert (one.group.distance, two.group.distance) == ("1", "2")
     assert (one.first, one.own, one.test.difference) == (50.0, 95.0, 45.0)
     assert one.test.p == pytest.approx(2**-18)
     assert one.test.p_corrected == pytest.approx(2**-17)
@@ -163,7 +163,7 @@ def test_tests_and_evidence_where_the_clue_is_within_the_window(usual: RunCompar
     assert first == ()
     assert [(each.group.distance, each.used) for each in seeing] == [("1", True), ("2", None)]
     assert {each.groups for each in seeing} == {2}
-    cells = {row.distance: [(c.percent, c.in_window, c.shown) for c in row.cells] for row in usual.rows}
+    cells = {row.group.distance: [(c.percent, c.in_window, c.shown) for c in row.cells] for row in usual.rows}
     assert cells == {
         "0": [(100.0, True, False), (100.0, True, False)],
         "1": [(50.0, False, False), (95.0, True, True)],

@@ -45,7 +45,6 @@ class Protocol(Metric):
         return {name: _measure(self, metric, hypothesis, sizes) for name, hypothesis in texts.systems.items()}
 
     def utility(self) -> tuple[Utility, str]:
-        """Return chrF of pairs of sentences."""
         metric = build_metric(self)
         assert isinstance(metric, CHRF)
         metric.num_refs = 1  # for the signature

@@ -210,7 +210,6 @@ def _measurement(
     context: int,
     references: int,
 ) -> Measurement:
-    """Return the mean of the scores of sentences."""
     scores = [score for record in records for score in record["scores"]]
     documents = [index for index, record in enumerate(records) for _ in record["scores"]]
     statistics = Statistics(

@@ -114,7 +114,6 @@ class Scorer:
             )
 
     def fits(self, texts: Texts) -> bool:
-        """Return whether the encoder can read these texts completely."""
         lengths = {side: len(self.tokenizer(text)["input_ids"]) for side, text in texts.items()}
         if max(lengths.values()) > self.max_tokens:
             return False

@@ -158,7 +158,6 @@ class Accuracy:
 
     @property
     def percent(self) -> float:
-        """Return the share of right decisions."""
         return 100.0 * self.correct / self.total
 
     @property
@@ -206,8 +205,6 @@ class GroupedReport(Generic[Figures]):
     by_tag: dict[str, dict[str, Figures]]
 
     def groups_as_dict(self) -> dict[str, Any]:
-        """Return the values of all groups, for a JSON file."""
-
         def written(groups: dict[str, Figures]) -> dict[str, Any]:
             return {name: figures.as_dict() for name, figures in groups.items()}
 

@@ -130,7 +130,6 @@ class CountedMetric(Metric):
     combine: SumScorer
 
     def measure(self, texts: Texts, target_language: str | None) -> dict[str, Measurement]:
-        """Count every document of every system, and score the sums."""
         signature = f"protocol:{self.name}|unit:document|version:cotext-{__version__}"
         source: Sequence[Document | None] = texts.source or [None] * len(texts.references[0])
         measurements = {}

@@ -205,7 +205,6 @@ def _aligned(
 
 
 def _best_cuts(text: CutText, references: Sequence[Sequence[Sequence[str]]]) -> tuple[int, ...]:
-    """Return the cuts with the fewest edits."""
     numbers: dict[str, int] = {}
 
     def numbered(tokens: Sequence[str]) -> np.ndarray[Any, np.dtype[np.int64]]:

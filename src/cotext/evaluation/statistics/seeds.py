@@ -134,7 +134,6 @@ class PairedTest:
 
     @property
     def too_few(self) -> bool:
-        """Return whether there are too few units for any significant difference."""
         return are_too_few(self.units, len(self.differences))
 
     def as_dict(self) -> dict[str, Any]:

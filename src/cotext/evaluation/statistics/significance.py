@@ -146,15 +146,13 @@ def mcnemar(baseline: Sequence[bool], system: Sequence[bool], documents: Sequenc
     interval = -100.0, 100.0
     if len(counts) > 1:
         interval = percentiles(bootstrap_scores([statistics], Resampling())[0])
-    return McNemar(
-        pairs[True, False], pairs[False, True], statistics.score, interval, flipped_counts(gains)
-    )
+    return McNemar(pairs[True, False], pairs[False, True], statistics.score, interval, flipped_counts(gains))
 
 
 def gains_by_document(
     baseline: Sequence[bool], system: Sequence[bool], documents: Sequence[int]
 ) -> list[int]:
-    """Return for each document, in order of first occurrence, how many more cases the system decides right."""
+    """Return for each document, in their order, how many more cases the system decides right."""
     gains = Counter[int]()
     for before, after, document in zip(baseline, system, documents, strict=True):
         gains[document] += int(after) - int(before)

@@ -47,7 +47,6 @@ class Statistics:
 
     @property
     def score(self) -> float:
-        """Return the score of the whole corpus."""
         return float(self.scorer(self.counts.sum(axis=0, keepdims=True))[0])
 
     def by(self, unit: Unit) -> tuple[Floats, Unit]:

@@ -16,7 +16,6 @@ def translated(
     documents: Sequence[Document],
     on_sentences: Callable[[int], None] = lambda count: None,
 ) -> list[Document]:
-    """Return the translations of documents, in their order."""
     translations = dict(translator.translate(documents, on_sentences))
     return [translations[index].document for index in range(len(documents))]
 
@@ -34,7 +33,6 @@ def translated_once(
 
 
 def translated_by(run: OpenedRun, document: ParallelDocument) -> ParallelDocument:
-    """Return the document with its translation by the run as target."""
     [translation] = translated(run.translator, [Document(document.id, document.source)])
     return ParallelDocument(document.id, document.source, translation.sentences)
 

@@ -61,7 +61,6 @@ class TimedWay:
     than_rival: tuple[float, ...]
 
     def as_dict(self) -> dict[str, Any]:
-        """Return everything for a JSON file, with medians of the ratios."""
         return {
             "way": self.way.name,
             "signature": self.way.signature,
@@ -231,7 +230,6 @@ def _timed(
 
 
 def _fastest(seconds: dict[str, Sequence[float]]) -> str | None:
-    """Return the way with the smallest median."""
     return min(seconds, key=lambda name: statistics.median(seconds[name]), default=None)
 
 

@@ -71,7 +71,6 @@ def interval(ends: tuple[float, float], form: str = "+.2f") -> str:
 
 
 def versions() -> dict[str, str]:
-    """Return the versions of the software that results depend on."""
     from cotext.data.controlled import VERSION
 
     return {

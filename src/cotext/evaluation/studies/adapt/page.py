@@ -15,7 +15,6 @@ SHOWN: Final = 20  # number of changed sentences on the page
 
 
 def summary(report: AdaptReport) -> Table:
-    """Return the scores before and after, with the tests of their differences."""
     rows = []
     for before, after in zip(*(report.evaluation.scores[name] for name in (BEFORE, AFTER)), strict=True):
         [test] = report.evaluation.paired[after.protocol].differences.values()
@@ -29,7 +28,6 @@ def summary(report: AdaptReport) -> Table:
 
 
 def answer(report: AdaptReport) -> str:
-    """Return the result in a sentence, by the first score."""
     first = report.evaluation.scores[AFTER][0]
     [test] = report.evaluation.paired[first.protocol].differences.values()
     if not report.changed:
@@ -42,7 +40,6 @@ def answer(report: AdaptReport) -> str:
 
 
 def next_commands(report: AdaptReport) -> list[str]:
-    """Return commands that use the run or analyse it."""
     out, model, data = report.request.out, report.request.model, report.data
     return [
         f"cotext translate {out} letter.docx --out translated.docx",

@@ -82,8 +82,8 @@ class DocumentAttention:
                 name: {
                     "kind": sentence_map.kind,
                     "heads": sentence_map.heads,
-                    "entropy_nats": sentence_map.spread.nats,
-                    "normalised_entropy": sentence_map.spread.normalised_entropy,
+                    "entropy_nats": sentence_map.nats,
+                    "normalised_entropy": sentence_map.normalised_entropy,
                     **_matrices(sentence_map),
                 }
                 for name, sentence_map in self.maps.items()
@@ -128,8 +128,8 @@ class DocumentAttention:
     def _row(self, name: str) -> tuple[str, ...]:
         sentence_map = self.maps[name]
         values = (
-            sentence_map.spread.nats,
-            sentence_map.spread.normalised_entropy,
+            sentence_map.nats,
+            sentence_map.normalised_entropy,
             float(sentence_map.share.diagonal().nanmean()),
             float(sentence_map.beside.nanmean()),
         )

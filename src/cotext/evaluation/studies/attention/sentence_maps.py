@@ -42,33 +42,6 @@ from cotext.translation.alignment import RowTokens, token_indices
 from cotext.translation.plan import kind_of
 
 
-@dataclass(slots=True)
-class Spread:
-    """Sums of entropies over the heads and real queries of one attention."""
-
-    entropy: float = 0.0
-    uniform: float = 0.0
-    queries: float = 0.0
-
-    @property
-    def nats(self) -> float:
-        """Return the mean entropy of the weights."""
-        return self.entropy / self.queries
-
-    @property
-    def normalised_entropy(self) -> float:
-        """Return the entropy divided by that of uniform weights over the same keys; 1: uniform attention."""
-        return self.entropy / self.uniform if self.uniform else 0.0
-
-    def add(self, weights_BHTS: Tensor, real_BT: Tensor) -> None:
-        real = real_BT[:, None].expand(weights_BHTS.shape[:3])
-        weights = weights_BHTS.double()[real]
-        self.entropy -= float(torch.special.xlogy(weights, weights).sum())
-        # Masked keys have weights of exactly zero.
-        self.uniform += float((weights > 0).sum(dim=1).double().log().sum())
-        self.queries += weights.size(0)
-
-
 @contextmanager
 def calls(model: nn.Module) -> Iterator[list[str]]:
     """Keep a list of the names of the modules being called, the innermost last, while the context is open."""
@@ -105,7 +78,6 @@ class GateOpenness:
 
     @property
     def overall(self) -> float:
-        """Return the mean over all tokens."""
         return float(self._open.sum() / self._tokens.sum())
 
     def as_dict(self) -> dict[str, Any]:
@@ -168,12 +140,23 @@ class SentenceMap:
     def __init__(self, kind: str, sentences: int) -> None:
         self.kind = kind
         self.heads = 0
-        self.spread = Spread()
+        # Sums of entropies: of the weights, and of uniform weights over the same keys.
+        self._entropy = self._uniform = 0.0
         self.weight = torch.zeros(sentences, sentences, dtype=torch.float64)  # mean over heads
         self.pairs = torch.zeros_like(self.weight)
         self.seen = torch.zeros(sentences, sentences, dtype=torch.bool)
         self.queries = torch.zeros(sentences, dtype=torch.float64)
         self._beside = torch.zeros_like(self.queries)
+
+    @property
+    def nats(self) -> float:
+        """Return the mean entropy of the weights of a query and head."""
+        return self._entropy / (self.heads * float(self.queries.sum()))
+
+    @property
+    def normalised_entropy(self) -> float:
+        """Return the entropy divided by that of uniform weights; 1: uniform attention."""
+        return self._entropy / self._uniform if self._uniform else 0.0
 
     @property
     def mean(self) -> Tensor:
@@ -198,7 +181,11 @@ class SentenceMap:
         """
         count = len(self.queries)
         self.heads = weights_BHTS.size(1)
-        self.spread.add(weights_BHTS, query_BT >= 0)
+        real = (query_BT >= 0)[:, None].expand(weights_BHTS.shape[:3])
+        weights = weights_BHTS.double()[real]
+        self._entropy -= float(torch.special.xlogy(weights, weights).sum())
+        # Masked keys have weights of exactly zero.
+        self._uniform += float((weights > 0).sum(dim=1).double().log().sum())
         weights_BTS = weights_BHTS.mean(dim=1)
         of_query = one_hot(query_BT + 1, count + 1)[..., 1:].double()
         of_key = one_hot(key_BS + 1, count + 1)[..., 1:].double()

@@ -72,12 +72,10 @@ class SystemAudit:
 
     @property
     def counts(self) -> Counter[str]:
-        """Findings by kind."""
         return Counter(finding.kind for finding in self.findings)
 
     @property
     def summary(self) -> str:
-        """One sentence about the output."""
         counts = self.counts
         text = f"{self.sentences:,} source sentences became {self.output_sentences:,}"
         if self.merged or self.divided:
@@ -114,7 +112,6 @@ class Audit:
         return "\n".join(lines)
 
     def as_dict(self) -> dict[str, Any]:
-        """All figures, for JSON."""
         figures = asdict(self)
         systems: dict[str, dict[str, Any]] = {each.pop("name"): each for each in figures.pop("systems")}
         findings = [{"system": name, **each} for name, own in systems.items() for each in own.pop("findings")]
@@ -124,7 +121,6 @@ class Audit:
         return {**about, **figures, "systems": systems, "findings": findings}
 
     def page(self) -> str:
-        """A page with a sentence about each output, counts by kind, and all findings."""
         systems = self.systems
         body = [f"<h1>Audit of {'translations' if systems[1:] else 'a translation'}</h1>"]
         body += [f"<p><b>{escape(system.name)}</b>: {escape(system.summary)}</p>" for system in systems]

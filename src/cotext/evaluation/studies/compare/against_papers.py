@@ -104,7 +104,6 @@ def _tables(recipe: MatchedRecipe, pair: str) -> dict[str, list[Published]]:
 
 
 def measured(value: Published, scores: Sequence[Score]) -> float | None:
-    """Return our score for a published one, by its protocol."""
     score = next((item for item in scores if item.protocol == value.measure.here), None)
     return None if score is None or of_untokenised(score) else score.value
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from cotext.data.contrastive_suites import CONTROLLED, ContrastiveSuite
+from cotext.data.contrastive_suites import ContrastiveSuite
 from cotext.evaluation.metrics.aligned_files import read_aligned
 from cotext.evaluation.metrics.contrastive import Accuracy
 from cotext.evaluation.metrics.interface import Measurement, Score, Texts, find_protocol, is_lower_better
@@ -50,22 +50,18 @@ from cotext.runtime.version import __version__
 
 @dataclass(frozen=True, slots=True)
 class ContrastiveTest:
-    """A test of contrastive accuracy against the first system, on one phenomenon and distance.
+    """A test of contrastive accuracy against the first system, on the examples of a group.
 
-    A clue is the sentence that decides between the candidates. `first_sees`: whether the clue is also in the
-    context window of the first system. Accuracies are in per cent of `total` examples, by seed. The test is
-    over `documents`, and over seeds if there are several, corrected for all such tests of all systems
-    (`tests`).
+    `first_sees`: the clue is also in the context window of the first system. Accuracies are in per cent, by
+    seed. The test is over documents, and over seeds if there are several, corrected for all such tests of all
+    systems (`tests`).
     """
 
     run: int
-    phenomenon: str
-    distance: str
+    group: Group
     first_sees: bool
     first_by_seed: Spread
     by_seed: Spread
-    documents: int
-    total: int
     test: Difference
     tests: int = 1
 
@@ -79,8 +75,7 @@ class ContrastiveTest:
 
     @property
     def too_few(self) -> bool:
-        """Return whether there are too few documents for any significant difference."""
-        return are_too_few(self.documents, self.tests)
+        return are_too_few(self.group.document_count, self.tests)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,17 +97,12 @@ class AccuracyCell:
 
 @dataclass(frozen=True, slots=True)
 class AccuracyRow:
-    """One phenomenon at one distance: a cell for each system, in their order, and a short verdict.
+    """A group of examples: a cell for each system, in their order, and a short verdict."""
 
-    `exact_chance`: without the clue, guessing has exactly chance accuracy by construction.
-    """
-
-    phenomenon: str
-    distance: str
+    group: Group
     chance: float
     cells: tuple[AccuracyCell, ...]
     verdict: str
-    exact_chance: bool
 
 
 PHENOMENA: Final[Mapping[str, str]] = {
@@ -138,8 +128,7 @@ def accuracy_rows(
             of_title.append(group)
 
     def rank(title: str) -> int:
-        controlled = by_title[title][0].suite.startswith(CONTROLLED)
-        return order.get(title, len(order)) if controlled else len(order)
+        return order.get(title, len(order)) if by_title[title][0].exact_chance else len(order)
 
     return [
         _row(systems, group, evidence) for title in sorted(by_title, key=rank) for group in by_title[title]
@@ -161,23 +150,20 @@ def _row(
         cells.append(
             AccuracyCell(accuracy.percent, *accuracy.interval_percent, total, in_window, learned, significant)
         )
-    chance, exact = 100.0 * sum(group.chances) / len(group.examples), group.suite.startswith(CONTROLLED)
-    words = _words(chance, group.distance, cells, tested, exact)
-    return AccuracyRow(group.title, group.distance, chance, tuple(cells), words, exact)
+    chance = 100.0 * sum(group.chances) / len(group.examples)
+    return AccuracyRow(group, chance, tuple(cells), _words(group, chance, cells, tested))
 
 
-def _words(
-    chance: float, distance: str, cells: Sequence[AccuracyCell], tested: Sequence[Evidence], exact: bool
-) -> str:
+def _words(group: Group, chance: float, cells: Sequence[AccuracyCell], tested: Sequence[Evidence]) -> str:
     """Return a short verdict on a row: a leak, a clue outside all windows, or the result of the tests."""
     seeing = [cell for cell in cells if cell.in_window]
     blind = [cell for cell in cells if not cell.in_window]
     # If chance is not exact, an accuracy above it is not a leak.
-    if exact and any(abs(cell.percent - chance) > CHANCE_TOLERANCE_POINTS for cell in blind):
+    if group.exact_chance and any(abs(cell.percent - chance) > CHANCE_TOLERANCE_POINTS for cell in blind):
         return "leak? check the data"
     if not seeing:
         return "clue not in window"
-    if distance == SAME_SENTENCE:
+    if group.distance == SAME_SENTENCE:
         return ""
     if uses := sum(evidence.used is True for evidence in tested):
         return "context is used" if uses == len(tested) else f"used by {uses} of {len(tested)}"
@@ -210,20 +196,10 @@ def contrastive_tests(systems: Sequence[MeasuredSystem], groups: Sequence[Group]
         for group in groups:
             if not system.first.window.has_clue_of(group):
                 continue
-            theirs, ours = (_decided(test, group) for test in (systems[0], system))
-            tests.append(
-                ContrastiveTest(
-                    run=number,
-                    phenomenon=group.title,
-                    distance=group.distance,
-                    first_sees=systems[0].first.window.contains(group.phenomenon, group.distance),
-                    first_by_seed=_by_seed(theirs),
-                    by_seed=_by_seed(ours),
-                    documents=len(set(group.documents)),
-                    total=len(group.examples),
-                    test=compare_accuracies(theirs, ours, group.documents),
-                )
-            )
+            theirs, ours = (_decided(each, group) for each in (systems[0], system))
+            first_sees = systems[0].first.window.contains(group.phenomenon, group.distance)
+            test = compare_accuracies(theirs, ours, group.documents)
+            tests.append(ContrastiveTest(number, group, first_sees, _by_seed(theirs), _by_seed(ours), test))
     differences = corrected_differences([test.test for test in tests])
     return [replace(test, test=d, tests=len(tests)) for test, d in zip(tests, differences, strict=True)]
 
@@ -345,7 +321,6 @@ class RunComparison:
 
     @property
     def signature(self) -> str:
-        """Return the signature of the tests of contrastive accuracy."""
         several = any(len(system.runs) > 1 for system in self.runs)
         return (
             f"test:{'flips+welch' if several else 'mcnemar'}|unit:document|sides:2"
@@ -363,8 +338,8 @@ class RunComparison:
         ]
         if system > 0:
             tests = [t for t in self.contrastive_tests if t.run == system]
-            return figures + [SeedFigure(t.phenomenon, t.distance, t.by_seed, t.test) for t in tests]
-        of_first = {(t.phenomenon, t.distance): t.first_by_seed for t in self.contrastive_tests}
+            return figures + [SeedFigure(*t.group.name, t.by_seed, t.test) for t in tests]
+        of_first = {t.group.name: t.first_by_seed for t in self.contrastive_tests}
         return figures + [SeedFigure(*group, spread, None) for group, spread in of_first.items()]
 
 

@@ -18,7 +18,6 @@ CSV_COLUMNS: Final = (
 
 
 def as_csv(result: RunComparison) -> str:
-    """Return CSV with one value per line."""
     sink = io.StringIO()
     writer = csv.DictWriter(sink, CSV_COLUMNS, lineterminator="\n")
     writer.writeheader()
@@ -79,12 +78,12 @@ def figures(result: RunComparison) -> Iterator[dict[str, Any]]:
                        **_against(each.against_first, first))  # fmt: skip
         for row in result.rows:
             cell = row.cells[number]
-            yield make(kind="accuracy", name=row.phenomenon, group=row.distance, value=cell.percent,
+            yield make(kind="accuracy", name=row.group.title, group=row.group.distance, value=cell.percent,
                        low=cell.low, high=cell.high, n=cell.total)  # fmt: skip
         for test in result.contrastive_tests:
             if test.run == number:
-                yield make(kind="contrastive test", name=test.phenomenon, group=test.distance,
-                           value=test.own, n=test.total, signature=result.signature,
+                yield make(kind="contrastive test", name=test.group.title, group=test.group.distance,
+                           value=test.own, n=len(test.group.examples), signature=result.signature,
                            **_against(test.test, first))  # fmt: skip
         for evidence in result.evidence[number]:
             for name, condition in evidence.conditions.items():

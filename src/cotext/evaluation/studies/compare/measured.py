@@ -72,7 +72,6 @@ class EvaluationSet:
         return self.format or detect_format(self.source)
 
     def documents(self) -> list[ParallelDocument]:
-        """Read source and reference, side by side."""
         second = second_file(self.source, self.reference)
         return list(read_parallel(self.source, second, self.format))
 

@@ -192,8 +192,7 @@ def _seeds(result: RunComparison) -> Table:
 def _choices(result: RunComparison, pictures: bool) -> Section:
     rows: list[Row] = [
         (
-            row.phenomenon,
-            row.distance,
+            *row.group.name,
             f"{row.chance:.1f}",
             *(
                 Cell(
@@ -218,8 +217,7 @@ def _choices(result: RunComparison, pictures: bool) -> Section:
     if pictures:
         from cotext.evaluation.studies.plots import accuracy_plots
 
-        about = PHENOMENA if any(row.exact_chance for row in result.rows) else {}
-        drawn = accuracy_plots(result.rows, [run.label for run in result.runs], about)
+        drawn = accuracy_plots(result.rows, [run.label for run in result.runs], PHENOMENA)
     return Section("Contrastive accuracy", [Table(header, rows, caption, heads=2)], notes, pictures=drawn)
 
 
@@ -230,7 +228,7 @@ def _contrastive_tests(result: RunComparison) -> Section:
         if test.test.significant:
             words = "higher accuracy" if test.own > test.first else "lower accuracy"
         words += "; in the window of the first, too" if test.first_sees else ""
-        name = (result.runs[test.run].label, test.phenomenon, test.distance)
+        name = (result.runs[test.run].label, *test.group.name)
         tested = (
             Cell(f"{test.test.difference:+.1f}", marked=test.test.significant),
             interval(test.test.interval_95, "+.1f"),

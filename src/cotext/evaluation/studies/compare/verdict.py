@@ -14,7 +14,6 @@ from cotext.evaluation.studies.compare.measured import ContextGain, MeasuredSyst
 from cotext.evaluation.studies.contrastive.evidence import (
     WHOLE_DOCUMENT,
     Evidence,
-    group_in_words,
     groups_in_words,
     shortfall,
     too_few,
@@ -35,7 +34,6 @@ def verdict(result: RunComparison) -> dict[str, list[str]]:
 
 
 def context_words(run: MeasuredSystem) -> str:
-    """Return the context window of a system in words."""
     before, after = run.first.window.before, run.first.window.after
     if before == WHOLE_DOCUMENT:
         return "the whole document" if after == WHOLE_DOCUMENT else "all sentences before"
@@ -102,12 +100,11 @@ def _missing(result: RunComparison, run: int) -> str:
     against = _against(result, run)
     if against is None or not any(evidence.used for evidence in result.evidence[run]):
         return shortfall(result.evidence[run])
-    used = listed(groups_in_words(evidence for evidence in result.evidence[run] if evidence.used))
+    used = groups_in_words(evidence.group for evidence in result.evidence[run] if evidence.used)
     return (
         f"contrastive accuracy is significantly higher with context in {used}, but the references of "
         "the test set are not significantly more probable with their own context than with "
-        "context from other documents "
-        f"(p {render_p(against.p_foreign or 0.0)})"
+        f"context from other documents (p {render_p(against.p_foreign or 0.0)})"
     )
 
 
@@ -116,22 +113,17 @@ def _why_untestable(result: RunComparison, run: int) -> str:
         return too_few(result.evidence[run])
     if not result.rows:
         return "no contrastive suite was scored, and CXMI alone does not show which candidate is preferred"
-    if any(row.cells[run].in_window and row.distance != "0" for row in result.rows):
+    if any(row.cells[run].in_window and row.group.distance != "0" for row in result.rows):
         return "its accuracy without context and with context from other documents was not measured"
     return "in all suites, the disambiguating sentence is outside its context window"
 
 
 def _where(result: RunComparison) -> Iterable[str]:
     for number, run in enumerate(result.runs):
-        evidence = result.evidence[number]
-        used = groups_in_words(item for item in evidence if item.used)
-        rest = groups_in_words(item for item in evidence if item.used is False)
-        few = groups_in_words(item for item in evidence if item.used is None)
-        parts = [f"in {listed(used)}"] if used else []
-        if rest:
-            parts.append(f"not significant in {listed(rest)}")
-        if few:
-            parts.append(f"too few documents in {listed(few)}")
+        parts = []
+        for used, words in ((True, "in"), (False, "not significant in"), (None, "too few documents in")):
+            if groups := groups_in_words(e.group for e in result.evidence[number] if e.used is used):
+                parts.append(f"{words} {groups}")
         if parts:
             yield f"{run.title}: {'; '.join(parts)}."
 
@@ -197,24 +189,21 @@ def _real(result: RunComparison) -> Iterable[str]:
         f"correction for all {count})."
     )
     if few := [t for t in result.contrastive_tests if t.too_few]:
-        most = max(t.documents for t in few)
+        most = max(t.group.document_count for t in few)
         yield f"Too few documents (at most {most}) for any significant difference: {len(few)} of {count}."
     for number, run in enumerate(result.runs):
         tests = (t for t in result.contrastive_tests if t.run == number)
         gained = (t for t in tests if t.test.significant and t.own > t.first)
-        if unexplained := [t for t in gained if not _by_context(result, t)]:
+        if unexplained := [t.group for t in gained if not _by_context(result, t)]:
             yield (
-                f"{run.title} has a higher accuracy than {first} in {listed(_groups(unexplained))}, but it "
+                f"{run.title} has a higher accuracy than {first} in {groups_in_words(unexplained)}, but it "
                 "is not shown that context is the reason."
             )
 
 
 def _by_context(result: RunComparison, test: ContrastiveTest) -> bool:
     """Return whether context use is significant on the examples of a test."""
-    return any(
-        evidence.used and (evidence.group.title, evidence.group.distance) == (test.phenomenon, test.distance)
-        for evidence in result.evidence[test.run]
-    )
+    return any(evidence.used and evidence.group is test.group for evidence in result.evidence[test.run])
 
 
 def _quality(result: RunComparison) -> Iterable[str]:
@@ -246,11 +235,6 @@ def _score_words(score: TestedScore) -> str:
         f"{score.score.title} {score.score.value:.1f} ({test.difference:+.2f} [{low:+.2f}, "
         f"{high:+.2f}], p {render_p(test.p_corrected)})"
     )
-
-
-def _groups(tests: Iterable[ContrastiveTest]) -> list[str]:
-    by_phenomenon = groupby(tests, key=lambda test: test.phenomenon)
-    return [group_in_words(name, [test.distance for test in group]) for name, group in by_phenomenon]
 
 
 def _verb(subjects: list[str], one: str, several: str) -> str:

@@ -73,7 +73,6 @@ class CorpusUse:
         }
 
     def render(self) -> str:
-        """Format as text, a line for every condition."""
         rows = [["context", "nats/sentence", "nats/token", "above 0"]]
         for mean in self.means:
             share = f"{100 * mean.share_above:.1f} %"

@@ -103,7 +103,6 @@ def excerpts(
 
 
 def edited(original: Excerpt, condition: str, others: Sequence[Pair], random: Random) -> Excerpt:
-    """Return an excerpt under one of the CONDITIONS."""
     if condition == "true":
         return original
     if condition == "none":

@@ -366,7 +366,6 @@ class SuitesJob(Job[None]):
     def work(
         self, todo: Sequence[int], journal: Journal, on_size: Callable[[int], None]
     ) -> Iterator[tuple[int, Mapping[str, Any]]]:
-        """Score one group after the other."""
         for unit in todo:
             number, group = self._groups[unit]
             scores = {

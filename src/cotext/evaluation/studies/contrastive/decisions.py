@@ -57,7 +57,6 @@ class SuiteDifference:
 
     @property
     def too_few(self) -> bool:
-        """Return whether there are too few documents for any significant difference."""
         return are_too_few(self.documents, len(self.tests))
 
     def as_dict(self) -> dict[str, Any]:
@@ -78,7 +77,6 @@ class SuiteDifference:
         }
 
     def render(self) -> str:
-        """Format as text: accuracies, and a table of tests."""
         rows = [(name, f"{value:.2f}") for name, value in self.accuracies.items()]
         share = "" if self.documents == self.examples else f" of {self.documents:,} documents"
         table = [("", "difference", "95 % interval", "lost", "won", "p mid", "corrected")]

@@ -109,6 +109,20 @@ class Group:
         return name if self.phenomenon in name else f"{name} {self.phenomenon}"
 
     @property
+    def exact_chance(self) -> bool:
+        """Return whether guessing without the clue has exactly chance accuracy by construction."""
+        return self.suite.startswith(CONTROLLED)
+
+    @property
+    def name(self) -> tuple[str, str]:
+        """Return title and distance."""
+        return self.title, self.distance
+
+    @property
+    def document_count(self) -> int:
+        return len(set(self.documents))
+
+    @property
     def chances(self) -> list[float]:
         return [1 / len(example.candidates) for example in self.examples]
 
@@ -140,14 +154,16 @@ class Evidence:
     """
 
     group: Group
-    documents: int
     conditions: Mapping[str, Condition]
     groups: int = 1
     by_seed: tuple["Evidence", ...] = ()
 
     @property
+    def documents(self) -> int:
+        return self.group.document_count
+
+    @property
     def too_few(self) -> bool:
-        """Return whether there are too few documents for any significant result."""
         return are_too_few(self.documents, self.groups)
 
     @property
@@ -157,7 +173,6 @@ class Evidence:
 
     @property
     def failing(self) -> list[str]:
-        """Return the conditions that do not hold."""
         return [name for name, condition in self.conditions.items() if not condition.holds]
 
     def as_dict(self) -> dict[str, Any]:
@@ -202,7 +217,7 @@ def weigh(group: Group, readings: Readings) -> Evidence:
         p = flipped_counts(gains_by_document(right[kind], right["true"], group.documents))
         conditions[kind] = _accuracies(right["true"], right[kind], plain, p)
     conditions["cxmi"] = _probabilities(group, readings, ids)
-    return Evidence(group, len(set(group.documents)), conditions)
+    return Evidence(group, conditions)
 
 
 def least_sure(seeds: Sequence[Evidence]) -> Evidence:
@@ -363,9 +378,9 @@ def conclusion(evidence: Sequence[Evidence]) -> str:
     """Return in a sentence or two whether and where a system uses context, or what is missing."""
     used = [item for item in evidence if item.used]
     if used:
-        rest = groups_in_words(item for item in evidence if not item.used)
-        others = f" Not significant in {listed(rest)}." if rest else ""
-        return f"Context is used in {listed(groups_in_words(used))}.{others}"
+        rest = groups_in_words(item.group for item in evidence if not item.used)
+        others = f" Not significant in {rest}." if rest else ""
+        return f"Context is used in {groups_in_words(item.group for item in used)}.{others}"
     if not evidence:
         return "Whether context is used cannot be tested: no clue is within the context window of the system."
     if all(item.too_few for item in evidence):
@@ -385,18 +400,16 @@ def shortfall(evidence: Sequence[Evidence]) -> str:
     able = [item for item in evidence if not item.too_few]
     best = min(able, key=lambda item: (len(item.failing), max(c.p for c in item.conditions.values())))
     missing = listed([CONDITIONS[name] for name in best.failing])
-    where = group_in_words(best.group.title, [best.group.distance])
-    return f"{'at best, ' if len(evidence) > 1 else ''}in {where}: {missing}"
+    return f"{'at best, ' if len(evidence) > 1 else ''}in {groups_in_words([best.group])}: {missing}"
 
 
-def groups_in_words(evidence: Iterable[Evidence]) -> list[str]:
-    by_title = groupby(evidence, key=lambda item: item.group.title)
-    return [group_in_words(title, [item.group.distance for item in members]) for title, members in by_title]
-
-
-def group_in_words(title: str, distances: Sequence[str]) -> str:
-    """Return a group in words, for example "pronoun (1, 2, 3 back)"."""
+def groups_in_words(groups: Iterable[Group]) -> str:
+    """Return groups in words, for example "pronoun (1, 2 back) and ellipsis (1 back)"."""
     names = {"ahead": "in the next sentence", "unknown": "distance unknown"}
-    back = [distance for distance in distances if distance not in names]
-    words = [f"{', '.join(back)} back"] if back else []
-    return f"{title} ({', '.join([*words, *(names[d] for d in distances if d in names)])})"
+    parts = []
+    for title, members in groupby(groups, key=lambda group: group.title):
+        distances = [group.distance for group in members]
+        back = [distance for distance in distances if distance not in names]
+        words = [f"{', '.join(back)} back"] if back else []
+        parts.append(f"{title} ({', '.join([*words, *(names[d] for d in distances if d in names)])})")
+    return listed(parts)

@@ -83,7 +83,6 @@ class Evaluation:
                 )
 
     def render_tests(self) -> str:
-        """Format the differences of systems under every score as a table."""
         titles = {score.protocol: score.title for scores in self.scores.values() for score in scores}
         rows = [("", "", "difference", "95 % interval", "p", "corrected")]
         for protocol, test in self.paired.items():
@@ -175,5 +174,4 @@ def with_comet(
 def _with(
     measured: dict[str, list[Measurement]], more: Mapping[str, list[Measurement]]
 ) -> dict[str, list[Measurement]]:
-    """Return the measurements of systems, with more of each."""
     return {name: [*measurements, *more[name]] for name, measurements in measured.items()}

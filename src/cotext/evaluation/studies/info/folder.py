@@ -74,7 +74,6 @@ class Summary:
         return {"format": f"cotext-{self.kind}", "version": 1, **self.facts, "problems": self.problems}
 
     def render(self) -> str:
-        """Format as text, one line for each row and problem."""
         rows = [*self.rows, *(("problem", problem) for problem in self.problems)]
         lines = [self.heading, *(f"  {label:<{LABEL_WIDTH}}{text}" for label, text in rows)]
         return "\n\n".join(["\n".join(lines), *(part.render() for part in self.parts)])
