@@ -23,9 +23,8 @@ from cotext.runtime.errors import CotextError
 class Protocol(Metric):
     """A metric of sacrebleu with its segments, and the settings that change the score.
 
-    BLEU of tokenised text (`reads_words`) is not smoothed; of other text, it uses the tokenizer of the target
-    language, which is 13a, zh, ja-mecab or ko-mecab. `max_tokens` (unit piece only): size of a
-    pseudo-document, see `piece_sizes`.
+    BLEU of tokenised text (`reads_words`) is not smoothed; other text is split by the tokenizer of its
+    language: 13a, zh, ja-mecab or ko-mecab. `max_tokens`: size of a pseudo-document, see `piece_sizes`.
     """
 
     kind: Literal["bleu", "chrf", "ter"] = "bleu"
@@ -56,10 +55,7 @@ def build_metric(
     target_language: str | None = None,
     references: Sequence[Sequence[str]] | None = None,
 ) -> CorpusMetric:
-    """Return sacrebleu's metric for a protocol; raise CotextError if its tokenizer is not installed.
-
-    `references`: segments of each reference, if known already.
-    """
+    """Return sacrebleu's metric, for references if known; raise CotextError without its tokenizer."""
     language = primary_language(target_language or "")
     if protocol.kind == "chrf":
         return CHRF(lowercase=protocol.lowercase, references=references)
@@ -95,9 +91,8 @@ def piece_sizes(
 ) -> list[list[int]]:
     """Divide documents into pseudo-documents; return the number of sentences in each piece of each document.
 
-    A piece has at most `max_tokens` tokens in the reference, counted by the tokenizer of `protocol`.
-    Sentences are never split: a longer sentence is a piece by itself. Hypotheses of any length are divided at
-    the same sentences, so that all systems are scored on the same pieces.
+    A piece has at most `max_tokens` tokens of the reference, counted by the tokenizer of `protocol`. A longer
+    sentence is a piece by itself. Hypotheses are divided at the same sentences.
     """
     metric = build_metric(protocol or PROTOCOLS["d-bleu-512"], target_language)
     assert isinstance(metric, BLEU)

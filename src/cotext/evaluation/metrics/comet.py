@@ -1,8 +1,7 @@
 """COMET and document COMET (Rei et al., 2020; Vernikos et al., 2022).
 
-COMET runs in a separate environment: it pins old versions of numpy and others, and its checkpoints are
-pickles. `comet_runner.py` is started with the interpreter of an environment that has COMET. Documents are
-passed in a file of JSON lines, and scores come back as JSON lines.
+COMET runs in a separate environment, since it pins old versions of numpy and others, and its checkpoints are
+pickles. The interpreter of that environment runs `comet_runner.py`; texts and scores are JSON lines.
 """
 
 import json
@@ -40,8 +39,7 @@ class Comet:
     """COMET settings: the model, the interpreter that runs it, and the context of document COMET.
 
     `model` is a checkpoint file, a folder with `checkpoints/` and `hparams.yaml`, or a name on the Hugging
-    Face Hub. `context_sentences` above 0 adds document COMET with this many previous sentences (2 in the
-    paper).
+    Face Hub. `context_sentences`: previous sentences for document COMET (2 in the paper); 0: none.
     """
 
     model: str
@@ -71,11 +69,7 @@ def looks_like_path(model: str) -> bool:
 
 
 def find_python(given: Path | None) -> Path:
-    """Return the interpreter of an environment with COMET: the given one, or that of the variable.
-
-    `given` is the interpreter or the folder of its environment. Raises CotextError that explains how to
-    create such an environment.
-    """
+    """Return the interpreter with COMET: given, in a given environment, or in that of the variable."""
     named = given or (Path(value) if (value := os.environ.get(PYTHON_VARIABLE)) else None)
     if named is None:
         raise CotextError(

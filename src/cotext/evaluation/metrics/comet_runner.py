@@ -1,9 +1,8 @@
 """Runs COMET for `cotext.evaluation.metrics.comet`, by the interpreter of an environment with COMET.
 
-May import only the standard library, COMET and its dependencies: cotext is not installed there. Reads one
-file of JSON lines: settings (model, contexts, batch size), then one line per document of a system. Answers in
-JSON lines on standard output: first the loaded model, then for each context the scores of each document; or
-one line with an error message.
+May import only the standard library, COMET and its dependencies. Reads a file of JSON lines: settings (model,
+contexts, batch size), then one line per document of a system. Answers in JSON lines: the loaded model, then
+for each context the scores of each document; or an error message.
 """
 
 import hashlib
@@ -29,8 +28,7 @@ class RefusalError(Exception):
 class Window:
     """A sentence as COMET reads it, after context sentences on every side.
 
-    `shrunk`: more previous sentences were requested than the encoder has room for. `cut`: the sentence does
-    not fit even without context, so that COMET drops its end.
+    `shrunk`: the encoder has no room for all requested context. `cut`: COMET drops the end of the sentence.
     """
 
     texts: Texts

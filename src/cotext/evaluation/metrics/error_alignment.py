@@ -44,9 +44,8 @@ def align_by_error(
 ) -> tuple[int, ...]:
     """Return the positions where a hypothesis, given as token numbers, is cut; one more than segments.
 
-    `references`: for each segment its tokens in every reference. `may_cut`, `preferred`: for the positions
-    before each token and after the last, whether a piece may end there, and whether it preferably does.
-    Raises CotextError for more tokens than `MAX_CELLS` allows.
+    `references`: for each segment its tokens in every reference. `may_cut`, `preferred`: whether a piece may
+    end, or preferably ends, before each token and after the last. Raises CotextError above `MAX_CELLS`.
     """
     segments = len(references)
     rows = sum(len(tokens) + 1 for segment in references for tokens in segment)

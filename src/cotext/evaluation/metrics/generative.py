@@ -63,10 +63,9 @@ class Forms:
 
 @dataclass(frozen=True, slots=True)
 class GenerativeReport(GroupedReport[Forms]):
-    """Outcomes over a suite and its groups.
+    """Outcomes over a suite and its groups, in the order of the suite; None for `undecidable` examples.
 
-    `undecidable` examples have a wrong candidate with the same words as the right one; they are ignored.
-    `outcomes` is in the order of the suite, None for these examples.
+    In these, a wrong candidate has the same words as the right one; they are ignored.
     """
 
     undecidable: int
@@ -108,10 +107,9 @@ def outcome(example: ContrastiveExample, translation: Sequence[str]) -> str | No
 def generative_accuracy(
     suite: ContrastiveSuite, translations: Sequence[Document], recipe: Mapping[str, str] | None = None
 ) -> GenerativeReport:
-    """Compute the outcomes of the translations of all examples of a suite, in its order.
+    """Compute the outcomes of the translations of a suite; `recipe` is added to the signature.
 
-    `recipe`: settings that are added to the signature, by name. Raises CotextError if no example is
-    decidable, or a signature cannot contain an entry of `recipe`.
+    Raises CotextError if no example is decidable, or a signature cannot contain an entry of `recipe`.
     """
     outcomes = [outcome(e, t.sentences) for e, t in zip(suite.examples, translations, strict=True)]
     decided = [(e, o) for e, o in zip(suite.examples, outcomes, strict=True) if o is not None]

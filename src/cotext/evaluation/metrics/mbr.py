@@ -22,10 +22,7 @@ ENOUGH: Final = 1e-9  # utilities closer than this are equal, and the first one 
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """The different translations of a sentence, and their probabilities under each system.
-
-    The rows of `probability` [systems, K] add up to 1. The first text is the first one of the first system.
-    """
+    """The different translations of a sentence, and their probabilities by system, [systems, K]."""
 
     texts: tuple[str, ...]
     probability: Floats
@@ -34,8 +31,8 @@ class Pool:
 def pooled(lists: Sequence[Candidates], weighting: Weighting) -> Pool:
     """Collect the translations of a sentence by several systems, each text once.
 
-    `uniform`: all translations of a system are equally probable. `scores`: by their log-probabilities,
-    normalised. Raises CotextError for `scores` if a list has no log-probabilities.
+    Those of a system are equally probable (`uniform`), or by their log-probabilities (`scores`). Raises
+    CotextError for `scores` if a list has no log-probabilities.
     """
     number: dict[str, int] = {}
     for candidates in lists:

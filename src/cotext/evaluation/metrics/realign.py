@@ -1,10 +1,8 @@
 """Realignment of translations whose numbers of sentences differ from the reference, within documents.
 
-Systems that translate whole documents merge, split, omit and add sentences. Their text is divided again at
-the sentences of the reference, with the fewest edits over tokens
-(`cotext.evaluation.metrics.error_alignment`). No word is lost, added or moved past another, so that scores of
-documents do not change. Among equally good cuts, the ends of the system's own lines are preferred, then the
-later cut.
+The text of a system is divided again at the sentences of the reference, with the fewest edits over tokens
+(`error_alignment.py`). No word is lost, added or moved, so that scores of documents do not change. Among
+equally good cuts, the ends of the system's own lines are preferred, then the later cut.
 """
 
 from collections.abc import Mapping, Sequence
@@ -38,9 +36,8 @@ _SHOWN: Final = 20  # number of documents listed for a system
 class AlignedDocument:
     """The alignment of a document of a system with its reference.
 
-    `shared_words` counts the scored sentences, `most_shared` those of the best cuts. `omitted` numbers
-    sentences of the reference, `added` lines of the system, from 1 (see
-    `cotext.evaluation.metrics.token_cuts`). With several references, words are those of the first one.
+    `shared_words` counts the scored sentences, `most_shared` those of the best cuts. `omitted` sentences and
+    `added` lines are numbered from 1 (`token_cuts.py`). Words are those of the first reference.
     """
 
     id: str

@@ -34,10 +34,7 @@ def measure_terms(
     source: Sequence[Document],
     reference: Sequence[Document],
 ) -> dict[str, list[Measurement]]:
-    """Measure term success and term consistency of systems, in per cent.
-
-    Raises CotextError if no term is in the source with a translation in the reference.
-    """
+    """Measure term success and consistency, in per cent; raise CotextError if no term can be counted."""
     lower = [(term.lower(), [target.lower() for target in targets]) for term, targets in terms]
     measured = {}
     for name, documents in hypotheses.items():

@@ -42,9 +42,9 @@ _WITHOUT_SPACES: Final = re.compile("[\u3040-\u30ff\u3400-\u9fff\u0e00-\u0eff\u1
 class CutText:
     """A text and its tokens, in lower case.
 
-    The text has a position before, between and after tokens. `ends`: index of the character at which the text
-    is cut at each position. `may_cut`: whether the text may be cut there. `line_ends`: whether a line ends
-    there; True at the first position. `lines`: numbers of the lines that have tokens, from 0.
+    The text has a position before, between and after tokens, with the index of its character (`ends`).
+    `may_cut`: the text may be cut there. `line_ends`: a line ends there; True at the first position. `lines`:
+    numbers of the lines that have tokens, from 0.
     """
 
     text: str
@@ -76,10 +76,7 @@ class Cutter:
         return tuple(token for word in sentence.split() for token, _ in self._divided(word))
 
     def text(self, lines: Sequence[str]) -> CutText:
-        """Join lines into one text.
-
-        Raises CotextError for text without spaces if its language is not given.
-        """
+        """Join lines into one text; raise CotextError if it has no spaces and no language is given."""
         text = ""
         tokens: list[str] = []
         ends, may_cut, line_ends = [0], [True], [True]
@@ -142,11 +139,7 @@ LEAST_GAP: Final = 0.5  # minimum difference in words, as a share of the words o
 def omitted_sentences(
     text: CutText, cuts: Sequence[int], references: Sequence[Sequence[Tokens]]
 ) -> tuple[int, ...]:
-    """Return the numbers, from 0, of the sentences that a text omits.
-
-    `cuts`: the positions where the text is cut. `references`: for each reference, the tokens of its
-    sentences.
-    """
+    """Return the numbers, from 0, of omitted sentences; `references`: their tokens, by reference."""
     omitted = []
     for sentence, (start, end) in enumerate(pairwise(cuts)):
         piece = words(text.tokens[start:end])

@@ -1,7 +1,4 @@
-"""Scores of texts that a Moses tokenizer splits into words, or splits and joins again, as in papers.
-
-Texts are truecased if the tokenizer truecases.
-"""
+"""Scores of texts that a Moses tokenizer splits (and truecases), or splits and joins again, as in papers."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -21,10 +18,7 @@ class Words:
 
     @classmethod
     def of(cls, folder: Path | None) -> "Words | None":
-        """Load the tokenizer of a run or of prepared data; None for no folder.
-
-        Raises CotextError if the tokenizer does not split text into words.
-        """
+        """Load the tokenizer of a folder, if given; raise CotextError if it does not split into words."""
         if folder is None:
             return None
         tokenizer = load_tokenizer(folder / "tokenizer")
@@ -56,10 +50,7 @@ class Words:
 def measure_words(
     words: Words | None, texts: Texts, protocols: Sequence[str], target_language: str | None
 ) -> dict[str, list[Measurement]]:
-    """Run `measure` after splitting texts into words, and note this in signatures.
-
-    Without `words`, the texts are unchanged.
-    """
+    """Run `measure` on texts split into `words`, if given, and note this in signatures."""
     if words is None:
         sides = (texts.systems, texts.references, protocols)
         return measure(*sides, target_language=target_language, source=texts.source)

@@ -85,8 +85,7 @@ class SeedTest:
 class Difference:
     """The mean of a system over its seeds minus that of the system it is compared with.
 
-    `interval_95` covers documents, and also seeds if `over_seeds` is given. `p_corrected` is corrected for
-    all tests of a family (Holm, 1979), see `corrected`.
+    `interval_95` covers documents, and seeds if `over_seeds` is given. `p_corrected`: see `corrected`.
     """
 
     difference: float
@@ -172,10 +171,9 @@ def paired_test(
     baseline: str | None = None,
     resampling: Resampling | None = None,
 ) -> PairedTest:
-    """Compare systems, each a list of seeds, by the counts that a metric is computed from.
+    """Compare systems, each a list of seeds, by their counts, with `baseline` or, if None, all pairs.
 
-    All systems are compared with `baseline`, or, if None, all pairs. Raises CotextError if there are fewer
-    than two systems or units, or the baseline does not exist.
+    Raises CotextError if there are fewer than two systems or units, or the baseline does not exist.
     """
     settings = resampling or Resampling()
     pairs = compared_pairs(list(systems), baseline)
@@ -215,10 +213,9 @@ def paired_test(
 def compare_accuracies(
     first: Sequence[Sequence[bool]], second: Sequence[Sequence[bool]], documents: Sequence[int]
 ) -> Difference:
-    """Compare which cases two systems decide correctly; each has one row of booleans per seed.
+    """Compare which cases two systems decide correctly, with the document number of every case.
 
-    `documents` has the document number of every case. The difference is in percentage points. Systems with a
-    single seed are compared by `mcnemar`.
+    Each has one row of booleans per seed. The difference is in percentage points.
     """
     if len(first) == len(second) == 1:
         test = mcnemar(first[0], second[0], documents)
@@ -242,10 +239,7 @@ def compare_accuracies(
 
 
 def _over_seeds(first: Spread, second: Spread, error_documents: float, documents: int) -> SeedTest | None:
-    """Run Welch's test of two means over seeds whose difference also has an error from documents.
-
-    Returns None if no system has several seeds.
-    """
+    """Run Welch's test over seeds, with the error from documents; None without several seeds."""
     deviations = [spread.deviation for spread in (first, second) if spread.deviation is not None]
     if not deviations:
         return None

@@ -32,11 +32,7 @@ _FLIPS_AT_ONCE = 4_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resampling:
-    """Settings of a paired test.
-
-    The outputs of the two systems are swapped at random, unit by unit: how often do their scores differ at
-    least as much (Riezler and Maxwell, 2005)? Intervals come from the bootstrap.
-    """
+    """Settings of a test by random swaps of outputs (Riezler and Maxwell, 2005), and of the bootstrap."""
 
     unit: Unit = "document"
     samples: int = 10_000
@@ -48,10 +44,7 @@ class Resampling:
 
 
 def compared_pairs(names: Sequence[str], baseline: str | None) -> list[tuple[str, str]]:
-    """Return the pairs of systems to compare, the baseline first; None: all pairs.
-
-    Raises CotextError if there are fewer than two systems, or the baseline does not exist.
-    """
+    """Return pairs of systems, the baseline first (None: all pairs); raise CotextError without any."""
     if len(names) < 2:
         raise CotextError("a paired test compares systems; give at least two")
     if baseline is None:
@@ -62,10 +55,7 @@ def compared_pairs(names: Sequence[str], baseline: str | None) -> list[tuple[str
 
 
 def bootstrap_scores(systems: Sequence[Statistics], resampling: Resampling) -> list[Floats]:
-    """Return the scores of each system on the same corpora, whose units are drawn with replacement.
-
-    The draws are those of sacrebleu for the same seed.
-    """
+    """Return scores of corpora drawn with replacement; draws are sacrebleu's for the same seed."""
     matrices = [statistics.by(resampling.unit)[0] for statistics in systems]
     units = len(matrices[0])
     joined = np.concatenate(matrices, axis=1)
@@ -83,10 +73,7 @@ def bootstrap_scores(systems: Sequence[Statistics], resampling: Resampling) -> l
 
 
 def swapped_differences(one: Statistics, other: Statistics, resampling: Resampling) -> Floats:
-    """Return score differences (other - one) after swapping outputs, each unit with probability 1/2.
-
-    The draws are those of sacrebleu for the same seed.
-    """
+    """Return differences (other - one) after swapping units with probability 1/2; draws are sacrebleu's."""
     first, second = one.by(resampling.unit)[0], other.by(resampling.unit)[0]
     total, apart = first.sum(axis=0) + second.sum(axis=0), first - second
     generator = np.random.default_rng(resampling.seed)
@@ -107,8 +94,7 @@ def swapped_p(differences: Floats, observed: float) -> float:
 def holm(p_values: Sequence[float]) -> list[float]:
     """Correct the p-values of a family of tests (Holm, 1979); the order stays.
 
-    The smallest of m is multiplied by m, the next by m - 1 and so on; none becomes smaller than a preceding
-    one.
+    The smallest of m is multiplied by m, the next by m - 1 and so on; none becomes smaller than one before.
     """
     corrected, floor = [0.0] * len(p_values), 0.0
     for rank, index in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
@@ -175,16 +161,13 @@ def _chunks(samples: int, units: int) -> Iterator[int]:
 def are_too_few(documents: int, tests: int = 1) -> bool:
     """Return whether no result over these documents can be significant, after correction for all tests.
 
-    The smallest possible p of flipping signs, if all documents differ in the same direction, is 2 / 2^n.
+    The smallest p, if all documents differ in the same direction, is 2 / 2^n.
     """
     return 2.0 ** (1 - documents) * tests >= SIGNIFICANT
 
 
 def flipped_counts(differences: Sequence[int]) -> float:
-    """Return the two-sided mid-p of integer differences, one per document.
-
-    The distribution over all patterns is built document by document, so that it is exact for any number.
-    """
+    """Return the exact two-sided mid-p of integer differences, one per document."""
     sizes = [abs(difference) for difference in differences if difference]
     # The distribution of the sum of the differences to which a pattern gives a negative sign.
     shares = np.ones(1)
@@ -198,10 +181,7 @@ def flipped_counts(differences: Sequence[int]) -> float:
 
 
 def flipped_sums(differences: Sequence[float], samples: int, seed: int) -> float:
-    """Return the two-sided p-value of any differences, one per document.
-
-    All patterns are used if there are few, otherwise `samples` drawn patterns and the observed one.
-    """
+    """Return the two-sided p of differences by document, over all or, if many, `samples` patterns."""
     values = np.asarray(differences, dtype=np.float64)
     least = abs(values.sum()) - _ROUNDING * max(1.0, float(abs(values).sum()))
     if len(values) <= ALL_PATTERNS:

@@ -40,10 +40,8 @@ def translated_by(run: OpenedRun, document: ParallelDocument) -> ParallelDocumen
 def open_document(request: DocumentRequest, translates: bool = True) -> tuple[OpenedRun, ParallelDocument]:
     """Load the run and the document to analyse; the run can score the document, and translate it if required.
 
-    If the source file has both languages, `request.target` may be the same file. Without a target, all target
-    sentences are empty. With `translates=False` and a target, the run only needs to be able to score. Raises
-    CotextError if the run, device or document does not exist, the target does not fit the source, or the
-    document has no words.
+    Without a target, target sentences are empty. With a target and `translates=False`, the run only needs to
+    score. Raises CotextError if run, device, document or target do not exist or fit, or there are no words.
     """
     source, target = request.document, request.target
     document = choose_document(source, target, request.id, request.format)

@@ -1,8 +1,7 @@
 """Plots as SVG elements of a page, and as separate image files.
 
-In a page they are transparent, and the style sheet colours them in light and dark mode: colours are CSS
-variables (`--ink`, `--faint`, `--window`, `--system-0` ...). Image files use the light colours. Systems also
-differ by marker, so that no information depends on colour.
+In a page, colours are CSS variables (`--ink`, `--system-0` ...) for light and dark mode; image files use the
+light colours. Systems also differ by marker, so that no information depends on colour.
 """
 
 import io
@@ -148,8 +147,7 @@ def sentence_map(
 ) -> Figure:
     """Draw two maps of the attention between sentences, [N, N]: mean weights of token pairs, and shares.
 
-    This is figure 8 of Wu et al. (2023). `numbers` are the labels of the sentences. NaN, outside the context
-    window, is drawn in grey.
+    This is figure 8 of Wu et al. (2023). NaN, outside the context window, is grey.
     """
     with _style(_PICTURE_INK, _PICTURE_FAINT):
         side = min(3.2 + 0.05 * len(numbers), 7.0)

@@ -1,11 +1,9 @@
 """Decoding time of several runs on the same documents, side by side (Yu et al. 2024, table 3).
 
 Every run is timed greedily and with its own beam, in two settings: `one`, a document at a time, and `many`,
-all documents together in batches of `decode.max_tokens`. A speed-up of non-autoregressive decoding is
-reported next to all fair alternatives, which are timed in turn with the runs. These decode with caches, as
-all systems here do, and translate the sentences of a document as one batch or one by one. Exports of a run,
-in int8 or to CTranslate2, can be given as runs. Ratios are computed within a round, because all methods of a
-round meet the same noise; the median is reported.
+all documents in batches of `decode.max_tokens`. A sentence system is also timed one sentence at a time. All
+decode with caches, so that the speed-up of non-autoregressive decoding is relative to fair alternatives.
+Ratios are computed within a round, whose methods meet the same noise; the median is reported.
 """
 
 import statistics
@@ -50,8 +48,8 @@ class Way:
 class TimedWay:
     """The times of a way in one setting: seconds per document for each round, and the tokens written.
 
-    `faster`: the time of the first way divided by the time of this way, for each round. `than_rival`: the
-    same for the fastest autoregressive way; empty without one.
+    `faster`, `than_rival`: the time of the first way, or of the fastest autoregressive way, divided by its
+    time.
     """
 
     way: Way
@@ -130,9 +128,8 @@ def measure_speed(
 ) -> Speed:
     """Time runs on documents, in turn; the others are compared with the first run.
 
-    `on_start` is called with the number of translations that are timed, `on_way` after each translation.
-    Raises CotextError if a run or device does not exist, a run does not accept a document, the documents have
-    no words, or processor time is requested on a GPU.
+    `on_start` is called with the number of translations, `on_way` after each. Raises CotextError if a run or
+    device does not exist or accept a document, there are no words, or a GPU is timed by processor.
     """
     documents = list(islice(read_documents(request.document, request.format), request.documents))
     decode, rounds, threads = dict(request.decode), request.rounds, request.threads

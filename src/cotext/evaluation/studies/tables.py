@@ -14,11 +14,7 @@ from cotext.runtime.version import __version__
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """The content of a table cell.
-
-    `marked`: significant; in bold on a page, with a star elsewhere. `small`: lines below the text, only on a
-    page.
-    """
+    """A table cell; `marked`: significant, bold or with a star; `small`: lines below, only on a page."""
 
     text: str
     small: tuple[str, ...] = ()

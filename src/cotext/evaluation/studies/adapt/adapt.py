@@ -95,8 +95,7 @@ class AdaptReport:
 class Adaptation:
     """The steps of an adaptation, in the order in which they must be called.
 
-    Raises CotextError for an engine, and for a corpus in other languages than the model; also the errors of
-    `pair_files`.
+    Raises CotextError for an engine or a corpus in other languages; also the errors of `pair_files`.
     """
 
     def __init__(self, request: AdaptRequest) -> None:
@@ -125,8 +124,7 @@ class Adaptation:
     def prepare(self, on_documents: OnDocuments = lambda stage, documents: None) -> Report:
         """Set documents aside and prepare the data with the model's tokenizer, unless done already.
 
-        Raises CotextError for too few documents, and for data of another corpus, model or seed; also the
-        errors of `prepare`.
+        Raises CotextError for too few documents, or existing data of other settings; also as `prepare`.
         """
         tokenizer = load_tokenizer(self.request.model / "tokenizer")
         # A multilingual tokenizer has its own names of the languages that it was imported for.

@@ -91,9 +91,9 @@ class GateOpenness:
 class HeadGates:
     """The gates of one attention to other sentences: how far they are open, and what passes, by head.
 
-    `open` holds their factors [H], `kind` names the attention. What passes from a sentence at a distance is
-    the attention weight of its tokens, among those of other sentences, times the absolute factor. It is
-    averaged over the queries that attend to this sentence.
+    `open` holds their factors [H]. What passes from a sentence at a distance is the attention weight of its
+    tokens, among those of other sentences, times the absolute factor: the mean over queries that attend to
+    it.
     """
 
     def __init__(self, kind: str, open_H: Tensor, sentences: int) -> None:
@@ -174,11 +174,7 @@ class SentenceMap:
         return self._beside / self.queries
 
     def add(self, weights_BHTS: Tensor, query_BT: Tensor, key_BS: Tensor) -> None:
-        """Count the weights of one call.
-
-        `query_BT` and `key_BS` hold the sentence of each, `NOWHERE` for queries that do not count and keys
-        that are not tokens of a sentence.
-        """
+        """Count the weights of one call, with the sentences of queries and keys; `NOWHERE` is not counted."""
         count = len(self.queries)
         self.heads = weights_BHTS.size(1)
         real = (query_BT >= 0)[:, None].expand(weights_BHTS.shape[:3])
@@ -289,8 +285,8 @@ class ObservedModel:
 def sentence_maps(model: Model, batches: Iterable[Batch], sentences: int) -> ObservedModel:
     """Run a model on one document; return it with the maps of its attentions and its gates, by module.
 
-    The batches hold the document's windows, in order; `sentences` is the number of its sentences. The model
-    must be in eval mode. Raises the errors of `ObservedModel.read`.
+    The batches hold the document's windows, in order. The model must be in eval mode. Raises the errors of
+    `ObservedModel.read`.
     """
     with torch.inference_mode(), calls(model) as calling, ExitStack() as hooks:
         observed = ObservedModel(model, dict(model.named_modules()), calling, sentences)
@@ -304,12 +300,7 @@ def sentence_maps(model: Model, batches: Iterable[Batch], sentences: int) -> Obs
 
 
 def _kind(name: str, span: RowSpan | None, of_target: bool) -> str:
-    """Return the kind of an attention: `encoder`, `decoder`, `cross` or, outside these stacks, `batch-...`.
-
-    Attention to context that was encoded apart: `encoder-context`, `decoder-context`.
-
-    For the predictor of codes: `codes` and `codes_cross`.
-    """
+    """Return the kind, such as `encoder`, `cross`, `batch-source`; `...-context` if encoded apart."""
     parts = name.split(".")
     if "context_attention" in parts:
         return f"{parts[0]}-context"

@@ -29,10 +29,7 @@ _SAMPLE: Final = 100  # sentences from which the language of a text is identifie
 
 
 def audit(request: AuditRequest) -> Audit:
-    """Audit all outputs of a request.
-
-    Raises CotextError if a file cannot be read, or the reference does not have one line for each source line.
-    """
+    """Audit all outputs; raise CotextError for unreadable files, and for a reference of other lines."""
     given = request.target_language or ""
     origin, read = request.source or request.output[0], partial(read_sentences, format=request.format)
     source = read(origin, "source", "")

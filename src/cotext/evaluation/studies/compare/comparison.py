@@ -1,7 +1,6 @@
 """Comparison of systems: scores, contrastive accuracies, context use, tests against the first, papers.
 
-A system is a run, or runs that differ only in their seeds. Values of a system are means over its runs. This
-module computes values; `verdict` describes them in words, and pages and tables format them.
+A system is a run, or runs that differ only in their seeds. Values of a system are means over its runs.
 """
 
 from collections.abc import Mapping, Sequence
@@ -50,11 +49,10 @@ from cotext.runtime.version import __version__
 
 @dataclass(frozen=True, slots=True)
 class ContrastiveTest:
-    """A test of contrastive accuracy against the first system, on the examples of a group.
+    """A test of contrastive accuracy, in per cent by seed, against the first system, on a group of examples.
 
-    `first_sees`: the clue is also in the context window of the first system. Accuracies are in per cent, by
-    seed. The test is over documents, and over seeds if there are several, corrected for all such tests of all
-    systems (`tests`).
+    `first_sees`: the clue is also in the context window of the first system. The test is over documents, and
+    over seeds if there are several, corrected for all such tests (`tests`).
     """
 
     run: int
@@ -82,8 +80,8 @@ class ContrastiveTest:
 class AccuracyCell:
     """The accuracy of one system in one group of examples, in per cent, with its 95 % interval.
 
-    `in_window`: the clue is in the context window. `learned`: False if every run ended as its start. `shown`:
-    context use is significant.
+    `in_window`: the clue is in the window. `learned`: not every run ended as its start. `shown`: use of
+    context.
     """
 
     percent: float
@@ -215,10 +213,7 @@ def _by_seed(decided: Sequence[Sequence[bool]]) -> Spread:
 
 @dataclass(frozen=True, slots=True)
 class TestedScore:
-    """A score of a system, the mean over its seeds, and its difference from the score of the first system.
-
-    `interval_95` covers documents, and seeds if there are several; `by_seed` has their values.
-    """
+    """The mean score over seeds, its interval over documents and seeds, and its difference from the first."""
 
     score: Score
     interval_95: tuple[float, float] | None
@@ -246,7 +241,7 @@ def measure_quality(
 ) -> Quality:
     """Score the translations of all systems, and compare them with the first system.
 
-    Raises CotextError if translations do not match the references, or a protocol is unknown.
+    Raises CotextError if translations do not fit the references, or a protocol is unknown.
     """
     # Every run has translated the test set.
     hypotheses = {f"{n}": run.hypothesis for n, run in enumerate(runs_of(systems)) if run.hypothesis}
@@ -294,10 +289,7 @@ def _possible(interval: tuple[float, float], protocol: str) -> tuple[float, floa
 
 @dataclass(frozen=True, slots=True)
 class SeedFigure:
-    """A value of a system by seed, and its difference from the first system (None for the first).
-
-    `group`: the distance of a contrastive accuracy.
-    """
+    """A value by seed, of a distance or (empty `group`) all, and its difference from the first."""
 
     name: str
     group: str

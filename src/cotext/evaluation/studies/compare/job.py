@@ -38,9 +38,9 @@ def compare_folders(
 ) -> RunComparison:
     """Measure all runs and write the files; results that a run folder contains are not measured again.
 
-    `notes`: further paragraphs about the systems for the page. Raises CotextError if there is nothing to
-    measure; if runs or files are missing, damaged, given twice or in different languages; or if seeds are
-    missing, unfinished or different. Everything is checked before any work, as far as possible.
+    `notes`: further paragraphs for the page. Raises CotextError if there is nothing to measure; runs or files
+    are missing, damaged, given twice or in different languages; or seeds are missing, unfinished or
+    different.
     """
     drawing = Resampling(samples=request.samples)
     folders = find_systems(request.runs)
@@ -90,8 +90,7 @@ class SystemFolders:
 def find_systems(paths: Sequence[Path]) -> list[SystemFolders]:
     """Return the runs of each requested system.
 
-    Raises CotextError for a file, and for a run that is given together with its folder of seeds; also the
-    errors of `name_systems` and `run_folders`.
+    Raises CotextError for a file, or a run given twice; also the errors of `run_folders`.
     """
     systems = []
     for title, path in name_systems(paths).items():

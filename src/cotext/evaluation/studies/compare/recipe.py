@@ -44,10 +44,7 @@ class MatchedRecipe:
         return f"{self.name}{' with ' if self.changes else ''}{' '.join(self.changes)}"
 
     def fits(self, setting: str) -> bool:
-        """Return whether only `setting`, such as "model.dropout=0.1", differs from the recipe.
-
-        This also holds if the recipe has this value.
-        """
+        """Return whether at most `setting`, such as "model.dropout=0.1", differs from the recipe."""
         parts = setting.split()
         keys = {part.partition("=")[0] for part in parts}
         changed = {change.partition("=")[0] for change in self.changes}
@@ -57,9 +54,8 @@ class MatchedRecipe:
 def recipe_of(config: Config) -> MatchedRecipe:
     """Find the recipe of a configuration: a recipe for the same row of a paper, otherwise the closest.
 
-    Recipes are compared at the size of the configuration, or, if none matches, at the closest size. Width,
-    depth, and values computed from the data do not count as changes. Ties are broken by the difference in
-    depth, then by the number of all keys that differ, including training and decoding.
+    Recipes are compared at the same size, or the closest. Width, depth, and values computed from the data are
+    no changes. Ties are broken by the difference in depth, then by the number of all keys that differ.
     """
     ours = _settings(config)
     candidates = []
@@ -148,8 +144,7 @@ def missing_seeds(path: Path, folders: Mapping[int, Path]) -> str:
 def require_alike(path: Path, folders: Mapping[int, Path]) -> None:
     """Check that runs, by seed, differ only in their seeds; `path` is their folder, for messages.
 
-    Raises CotextError if settings or data differ, a seed differs from the name of its folder, or a model is
-    missing or damaged.
+    Raises CotextError if they do not, or a model is missing or damaged.
     """
     configs = {
         seed: _from_any_seed(describe_file(run / "model.safetensors").config) for seed, run in folders.items()
@@ -183,10 +178,7 @@ def require_alike(path: Path, folders: Mapping[int, Path]) -> None:
 
 
 def _from_any_seed(config: Config) -> Config:
-    """If training started from the run of the same seed, set `train.init` to the folder of all seeds.
-
-    Otherwise, runs that differ only in their seed would have different settings.
-    """
+    """Set `train.init` to the folder of all seeds if it is the run of the same seed: runs are alike."""
     start = Path(config.train.init)
     if start != seed_folder(start.parent, config.train.seed):
         return config

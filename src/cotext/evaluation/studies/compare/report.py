@@ -326,10 +326,7 @@ def _facts(result: RunComparison) -> str:
 
 
 def example(result: RunComparison) -> str:
-    """Return the document in which most sentences differ, as a table; empty without a test set.
-
-    Words of a translation that differ from that of the first system are marked.
-    """
+    """Return the document in which most sentences differ, with the differing words marked."""
     paths = {run.label: run.first.hypothesis for run in result.runs if run.first.hypothesis is not None}
     if result.test is None or not paths:
         return ""

@@ -1,8 +1,4 @@
-"""Conclusions of a comparison in words: which systems use context, where, how much, and how certainly.
-
-Every sentence is computed from values in the tables below it. The conditions for context use are in
-`evidence`.
-"""
+"""Conclusions of a comparison in words: which systems use context, where, how much, and how certainly."""
 
 from collections.abc import Iterable
 from itertools import groupby
@@ -44,8 +40,8 @@ def context_words(run: MeasuredSystem) -> str:
 def uses_context(result: RunComparison, run: int) -> bool | None:
     """Return whether context use is significant for a run; None if the required measurements are missing.
 
-    All conditions must hold for at least one group of contrastive examples. If a test set was scored, true
-    context must help significantly more there than context from other documents.
+    All conditions must hold for a group of examples; and on a test set, if any, true context must help
+    significantly more than context from other documents.
     """
     tested = [evidence.used for evidence in result.evidence[run] if evidence.used is not None]
     if not tested:
@@ -56,8 +52,7 @@ def uses_context(result: RunComparison, run: int) -> bool | None:
 def _against(result: RunComparison, run: int) -> ContextGain | None:
     """Return the gain from true context on the test set if context of other documents helps as much, or None.
 
-    "As much" means that the gain is not significantly larger. Test sets with too few documents for a
-    significant result are ignored.
+    "As much": the gain is not significantly larger, though there are enough documents.
     """
     for use in result.gains[run]:
         if use.p_foreign is not None and not are_too_few(use.documents):
@@ -138,10 +133,7 @@ def _how_much(result: RunComparison) -> Iterable[str]:
 
 
 def _amount(title: str, used: list[Evidence]) -> str:
-    """Return a phrase with the accuracy of a run and its accuracy under each control condition.
-
-    Accuracies are averaged over the distances at which the run uses context.
-    """
+    """Return a phrase with the accuracies of a run, averaged over the distances at which it uses context."""
     sizes = [len(evidence.group.examples) for evidence in used]
 
     def mean(values: Iterable[float]) -> float:

@@ -32,11 +32,7 @@ DIGITS = 5
 
 @dataclass(frozen=True, slots=True)
 class CorpusUse:
-    """CXMI per context condition.
-
-    `means`: for every condition except "none". `without_path`: sentences without a valid CTC alignment, which
-    are excluded.
-    """
+    """CXMI per condition except "none"; `without_path`: excluded sentences without a valid CTC alignment."""
 
     signature: str
     sentences: tuple[SentenceUse, ...]
@@ -93,11 +89,7 @@ def measure_corpus(
     on_start: Callable[[int], None] = lambda total: None,
     on_sentences: Callable[[int], None] = lambda count: None,
 ) -> CorpusUse:
-    """Score reference translations under every condition.
-
-    `on_start` is called with the number of sentences, `on_sentences` with the number of newly scored
-    sentences after each group of documents. Raises the errors of `read_checked`.
-    """
+    """Score reference translations under every condition; raise the errors of `read_checked`."""
     documents, translator = read_checked(opened, request), opened.translator
     on_start(sum(map(len, documents)))
     pool, uses = Pool(documents), list[SentenceUse]()
@@ -111,8 +103,7 @@ def measure_corpus(
 def read_checked(opened: OpenedRun, request: CxmiRequest) -> list[ParallelDocument]:
     """Read a parallel corpus and check that CXMI can be computed for it with this run.
 
-    Raises CotextError for unreadable or unequal files, files in the wrong order of languages, a sentence over
-    the limit, and no context at all.
+    Raises CotextError for unreadable, unequal or swapped files, too long sentences, and no context at all.
     """
     source, target, translator = request.source, request.target, opened.translator
     documents = list(read_parallel(source, second_file(source, target), request.format))
@@ -156,8 +147,7 @@ class CorpusUseJob(Job[None]):
     """The scoring of the documents of a shard under every condition; see `measure_corpus`.
 
     Documents that share batches are never divided, so that results stay equal. All documents are read,
-    because random context is drawn from the whole corpus. Raises CotextError for an input that is not a
-    regular file; also the errors of `measure_corpus`.
+    because random context is drawn from them. Raises CotextError for an input that is not a regular file.
     """
 
     command, unit = "cxmi", "groups of documents"
@@ -194,10 +184,7 @@ class CorpusUseJob(Job[None]):
 
 
 def joined_use(parts: Joined) -> CorpusUse:
-    """Return the results of a corpus that shards have scored.
-
-    Raises CotextError if a file was moved or changed, or no sentence has context.
-    """
+    """Return the results of a corpus that shards have scored; raise CotextError if a file has changed."""
     job, facts = parts.header.identity, parts.header.facts
     source, *targets = (Path(name) for name in facts["files"])
     target, format = targets[0] if targets else None, job["format"] or None

@@ -48,10 +48,7 @@ class SentenceUse:
 
 @dataclass(frozen=True, slots=True)
 class ConditionMean:
-    """CXMI of a condition, averaged over the sentences that have context.
-
-    `share_above` is the share of these sentences whose CXMI is above zero.
-    """
+    """CXMI of a condition: means over the sentences with context, and the share of them above zero."""
 
     condition: str
     sentences: int
@@ -85,8 +82,7 @@ def excerpts(
 ) -> list[Excerpt]:
     """Return for each (selected) sentence the part of the document that is visible to it, as a document.
 
-    The whole document is used instead if windows would divide the part differently than the document. This
-    is the case for several parts, and for groups of windows with context.
+    If windows would divide this part differently than the document, it is the whole document.
     """
     visible = scorer.visible_sentences(Document(document.id, document.source))
     by_window = {range(len(visible)): visible}
@@ -151,10 +147,7 @@ def measure_group(
     conditions: Sequence[str],
     seed: int,
 ) -> list[SentenceUse]:
-    """Score every sentence of some documents of a corpus under every condition, always with `none`.
-
-    `pool` has the sentences of all documents.
-    """
+    """Score every sentence of some documents under every condition, always with `none`."""
     ordered = tuple(c for c in CONDITIONS if c in conditions or c == "none")
     edits = [
         conditions_of(excerpts(scorer, documents[number]), ordered, pool.without(number), seed)

@@ -1,8 +1,4 @@
-"""The page of `cotext context`: one self-contained HTML file with light and dark mode, without scripts.
-
-Shades show how much a word gains (or loses) by context; numbers next to strong ones, so that no information
-depends on colour.
-"""
+"""The page of `cotext context`, without scripts: shades show how much a word gains or loses by context."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -47,10 +43,8 @@ def report_context(
 ) -> DocumentContextUse:
     """Measure the influence of each context sentence of a document; write the page `out` and a .json file.
 
-    `on_start` is called with the number of sentences to translate, `on_sentences` with the number of newly
-    translated sentences. Raises CotextError if the run, device or document does not exist, the translation
-    does not fit, files are in the wrong order of languages, there are no words, or an output cannot be
-    written.
+    `on_start` is called with the number of sentences to translate. Raises CotextError if run, device,
+    document or translation do not exist or fit, there are no words, or an output cannot be written.
     """
     source, target, out = request.document, request.target, request.out
     if out.suffix == ".json":

@@ -1,10 +1,8 @@
 """Contrastive suites with a run: the preferred candidates, and the generated forms.
 
-The controls of `run_suite` score examples without their context, and in the context of other documents.
 Controls score each sentence in which the candidates differ twice: alone, and in its excerpt of the document
-(see `cotext.data.context_edits`), where sentences of the suite's other documents replace the context. The
-candidates of an example have the same context. Examples with the same sentence and candidates also have the
-same context, so they are one choice, which is scored once.
+(see `cotext.data.context_edits`), where sentences of the suite's other documents replace the context.
+Examples with the same sentence and candidates have the same context: one choice, which is scored once.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -66,10 +64,7 @@ class ForeignSentences:
 
     @classmethod
     def of(cls, suite: ContrastiveSuite) -> "ForeignSentences":
-        """Collect the sentences, each once per document.
-
-        Raises CotextError if all examples are from one document.
-        """
+        """Collect the sentences, each once per document; raise CotextError if there is only one document."""
         numbers = documents_of(suite.examples)
         pairs: list[dict[tuple[str, str], None]] = [{} for _ in set(numbers)]
         if len(pairs) < 2:
@@ -185,11 +180,10 @@ def run_suite(
 ) -> ContrastiveReport:
     """Score every candidate of a suite in its context and count how often the right one wins.
 
-    The sentences in which the candidates differ are scored, each as current sentence of its window. With
-    `controls`, they are also scored without context and in the context of other documents. Raises CotextError
-    for a sentence longer than the system accepts, before any work is done; for controls or another context if
-    all examples are from one document; and for `global` if sequences of the system do not attend to each
-    other, or the examples are no longer than a window.
+    The sentences in which the candidates differ are scored, each as current sentence of its window. Raises
+    CotextError for a sentence that is too long, before any work; for other context if all examples are from
+    one document; and for `global` if rows do not attend to each other, or examples are no longer than a
+    window.
     """
     rules = rules or SuiteRules()
     scorer = suite_scorer(translator, suite, rules)
@@ -202,10 +196,7 @@ def run_suite(
 
 
 def suite_scorer(translator: DocumentTranslator, suite: ContrastiveSuite, rules: SuiteRules) -> ChunkScorer:
-    """Return a function that scores the examples of a chunk (see `chunks_of`), by context.
-
-    Raises the errors of `run_suite`.
-    """
+    """Return a function that scores a chunk (see `chunks_of`) by context; raise the errors of `run_suite`."""
     if rules.context == "global" and translator.plan.group_windows == 1:
         raise CotextError(
             "--context global replaces the context from other sequences of a batch, which this system does "
@@ -262,10 +253,9 @@ def write_suite_forms(
     recipe: dict[str, str] | None = None,
     on_sentences: Callable[[int], None] = lambda count: None,
 ) -> GenerativeReport:
-    """Translate every source of a suite and count how often the right form is in the translation.
+    """Translate every different source of a suite and count how often the right form is in the translation.
 
-    The target context is the system's own translation. Equal sources are translated once. Raises CotextError
-    for a sentence longer than the system accepts, and for a suite whose candidates do not differ in words.
+    Raises CotextError for a sentence that is too long, or candidates that do not differ in words.
     """
     translator.check(Document(e.id, e.source) for e in suite.examples)
     documents = translated_once(translator, [e.source for e in suite.examples], on_sentences)
@@ -278,11 +268,9 @@ def write_endpoint_forms(
     on_start: Callable[[int], None] = lambda total: None,
     on_sentences: Callable[[int], None] = lambda count: None,
 ) -> GenerativeReport:
-    """Run `write_suite_forms` with a language model behind an API.
+    """Run `write_suite_forms` with a language model; the signature counts untranslated sentences.
 
-    The signature counts sentences that were left untranslated; the output has their source. Raises
-    CotextError for a suite whose candidates do not differ in words; also the errors of
-    `EndpointTranslator.translate`.
+    Raises CotextError for candidates that do not differ in words; also as `EndpointTranslator.translate`.
     """
     sources = list(dict.fromkeys(example.source for example in suite.examples))
     on_start(sum(map(len, sources)))
@@ -326,8 +314,7 @@ def suite_recipe(opened: OpenedRun) -> dict[str, str]:
 class SuitesJob(Job[None]):
     """The scoring of a shard of some suites; with `generate`, the sources are also translated.
 
-    Examples that share batches are never divided, so that scores stay equal. Raises the errors of
-    `run_suite`.
+    Examples that share batches are never divided. Raises the errors of `run_suite`.
     """
 
     command, unit = "contrastive", "groups of examples"
@@ -379,10 +366,7 @@ class SuitesJob(Job[None]):
 
 
 class JoinedSuites:
-    """The suites of a job, with the results of its shards.
-
-    Raises CotextError if a suite was moved or changed.
-    """
+    """The suites of a job, with the results of its shards; raises CotextError if a suite has changed."""
 
     def __init__(self, parts: Joined) -> None:
         job, facts = parts.header.identity, parts.header.facts

@@ -1,8 +1,7 @@
 """Contrastive decisions of several systems: accuracies, and tests of their differences.
 
-Decisions are read from files written by `cotext contrastive --out`, or by other tools in the same format (see
-docs/contrastive-format.md). Several suites can be pooled: Disc. of Lupo et al. (2022), appendix B.1. Examples
-whose clue is in the sentence itself (distance 0) are excluded, as they are in `disc` of a single suite.
+Decisions are read from files of `cotext contrastive --out` (docs/contrastive-format.md). Several suites can
+be pooled: Disc. of Lupo et al. (2022), appendix B.1, without clues in the sentence itself (distance 0).
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,8 +23,7 @@ from cotext.runtime.version import __version__
 class Decisions:
     """The decisions of one system on one suite: right or not, by example id.
 
-    `documents` has the document numbers of the examples if some share a document. `readings` has the
-    decisions without context and in foreign context, if available.
+    `documents`: document numbers, if examples share one. `readings`: decisions in no and foreign context.
     """
 
     suite: str
@@ -43,10 +41,7 @@ class Decisions:
 
 @dataclass(frozen=True, slots=True)
 class SuiteDifference:
-    """Accuracies of all systems on one suite, in per cent.
-
-    `tests`: by (baseline, system), the test of their difference, and `p_mid` after Holm's correction.
-    """
+    """Accuracies on one suite, in per cent; tests by (baseline, system), with corrected `p_mid`."""
 
     suite: str
     examples: int
@@ -143,9 +138,9 @@ def _parse_readings(where: str, entry: dict[str, Any], right: dict[str, bool]) -
 def compare_decisions(
     systems: Mapping[str, Mapping[str, Decisions]], baseline: str | None = None
 ) -> list[SuiteDifference]:
-    """Compare systems on every suite that all of them decided: with `baseline`, or, if None, all pairs.
+    """Compare systems on every suite that all decided, with `baseline` or, if None, all pairs.
 
-    Raises CotextError if there is no such suite, or its examples or the rules of the decision differ.
+    Raises CotextError if there is no such suite, or examples or rules differ.
     """
     pairs = compared_pairs(list(systems), baseline)
     first, *others = systems.values()
@@ -200,10 +195,7 @@ ALL_SUITES: Final = "all suites"  # name of the pooled suites in tables
 
 
 def pooled_aggregates(right: Mapping[str, Sequence[float]]) -> dict[str, float]:
-    """Return accuracies in per cent over suites, from decisions or from shares of seeds that are right.
-
-    `disc`: every example counts the same. `disc_avg`: every suite counts the same.
-    """
+    """Return per cent right: `disc`, each example counts the same; `disc_avg`, each suite does."""
     shares = [100.0 * sum(decisions) / len(decisions) for decisions in right.values()]
     disc = 100.0 * sum(map(sum, right.values())) / sum(map(len, right.values()))
     return {"disc": disc, "disc_avg": sum(shares) / len(shares)}
@@ -212,10 +204,7 @@ def pooled_aggregates(right: Mapping[str, Sequence[float]]) -> dict[str, float]:
 def pool(
     suites: Mapping[str, ContrastiveSuite], reports: Mapping[str, ContrastiveReport]
 ) -> ContrastiveReport | None:
-    """Combine the reports of one system on several suites; the groups are the suites.
-
-    Examples whose clue is in the sentence itself are excluded; returns None if fewer than two suites remain.
-    """
+    """Combine the reports of a system on several suites into groups; None for fewer than two suites."""
     examples: list[ContrastiveExample] = []
     decisions: list[Decision] = []
     documents: list[int] = []

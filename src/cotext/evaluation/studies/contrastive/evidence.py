@@ -89,11 +89,7 @@ class ContextWindow:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """The examples of a suite of one phenomenon at one distance.
-
-    `documents`: the document number of every example. `weights`: the weight of every
-    example in balanced accuracy.
-    """
+    """The examples of a suite of one phenomenon at one distance, their documents and balanced weights."""
 
     suite: str
     phenomenon: str
@@ -129,10 +125,9 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """One of CONDITIONS on one group: accuracies in per cent, or nats per token added by context.
+    """One of CONDITIONS on one group: the value in true context, and the value to exceed.
 
-    `own` is the value in the true context, `other` the value to exceed; `p_corrected` is corrected for all
-    groups.
+    They are accuracies in per cent, or nats per token. `p_corrected` is corrected for all groups.
     """
 
     own: float
@@ -148,10 +143,7 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """The tests of all conditions on one group; `groups`: the number of groups p was corrected for.
-
-    `by_seed`: the evidence of every seed, for a system of several seeds, see `least_sure`.
-    """
+    """The tests on one group, corrected for `groups`; `by_seed`: of every seed, see `least_sure`."""
 
     group: Group
     conditions: Mapping[str, Condition]
@@ -297,10 +289,7 @@ def _guessed(group: Group, right: Sequence[bool], weightings: Sequence[Sequence[
 def _outcomes(
     examples: Sequence[tuple[float, tuple[float, ...]]],
 ) -> tuple[tuple[float, tuple[float, ...]], ...]:
-    """Return the outcomes of guessing the examples of a document: probabilities, and sums of weights.
-
-    `examples`: chance and weights of each example.
-    """
+    """Return probabilities, and sums of weights, for guessing examples with these chances and weights."""
     outcomes = []
     for low, high in pairwise([0.0, *sorted({chance for chance, _ in examples}), 1.0]):
         right = [weights for chance, weights in examples if chance > low]

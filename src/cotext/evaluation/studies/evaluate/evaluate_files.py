@@ -23,10 +23,7 @@ from cotext.translation.terms.glossary import Glossary
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """Scores of systems by their names; paired tests by protocol, empty if not requested.
-
-    `realign`: how documents of each system were realigned, if requested.
-    """
+    """Scores by system, paired tests by protocol, and alignments by system, if requested."""
 
     hypotheses: dict[str, Path]
     references: tuple[Path, ...]
@@ -103,10 +100,9 @@ class Evaluation:
 def evaluate_files(request: EvaluationRequest, on_comet: Progress | None = None) -> Evaluation:
     """Score files of translations against reference files and, if requested, compare them.
 
-    Documents correspond by their order; ids are compared if files have them. With `words`, protocols on
-    tokenised text use the words of this tokenizer, other protocols these words joined. `on_comet` is called
-    with the number of sentences that COMET has scored, and with their total. Raises CotextError if files do
-    not correspond document by document and sentence by sentence.
+    Documents correspond by their order; ids are compared if files have them. `on_comet` is called with the
+    number of sentences that COMET has scored, and with their total. Raises CotextError if files do not
+    correspond.
     """
     protocols, language = request.protocols, request.target_language
     comet = request.comet_model(request.comet_context)

@@ -22,10 +22,9 @@ from cotext.runtime.version import __version__
 
 @dataclass(frozen=True, slots=True)
 class MbrReport:
-    """The result of the selection; `utility` is the mean over sentences.
+    """The result of the selection, with means of utilities and of different `translations` over sentences.
 
-    `changed` counts the sentences whose translation is not the first one of the first file; `translations` is
-    the mean number of different translations of a sentence.
+    `changed`: sentences whose translation is not the first one of the first file.
     """
 
     documents: int
@@ -49,9 +48,8 @@ def choose_translations(
 ) -> tuple[list[Document], MbrReport]:
     """Return the translations of least risk, as documents, and a report.
 
-    Files are lists of translations (`cotext.data.nbest_lists`) and outputs in any corpus format, one per
-    system. The source is used for COMET, and to check the number of sentences. Raises CotextError if a file
-    is given twice, cannot be read, or has other documents than the first file.
+    Files are lists (`cotext.data.nbest_lists`) or outputs in any corpus format, one per system. Raises
+    CotextError if a file is given twice, cannot be read, or has other documents than the first file.
     """
     paths, source, comet = request.files, request.source, request.comet_model()
     require_different(paths)
@@ -119,10 +117,7 @@ def _pools(documents: Sequence[ListedDocument], request: MbrRequest) -> list[Poo
 def _by_comet(
     pools: Sequence[Pool], comet: Comet, sentences: Sequence[str], progress: Progress | None
 ) -> tuple[list[Decision], str]:
-    """Return the decisions by COMET, which scores all pairs of translations, and its signature.
-
-    Raises the errors of `measure_comet`.
-    """
+    """Return the decisions by COMET, which scores all pairs, and its signature; raise as `measure_comet`."""
     # One document for each sentence, with all pairs of its translations as hypothesis and reference.
     source, hypotheses, references = [], [], []
     for number, (sentence, pool) in enumerate(zip(sentences, pools, strict=True)):

@@ -1,7 +1,6 @@
 """Summary of a folder that Cotext has made, or of a corpus file: `cotext info`.
 
-The summary is made without torch and with size limits. Missing or damaged files are listed as problems.
-Weights are not read.
+It is made without torch, without reading weights, and with size limits. Damage is listed as problems.
 """
 
 import math
@@ -51,8 +50,7 @@ Rows = list[tuple[str, str]]
 class Summary:
     """The content of a folder: `facts` for programs (JSON), `rows` of label and text for people.
 
-    Unknown facts are None or empty. `problems`: missing or damaged files. `parts`: the runs of a folder of
-    several seeds.
+    Unknown facts are None or empty. `parts`: the runs of a folder of several seeds.
     """
 
     kind: str
@@ -80,10 +78,7 @@ class Summary:
 
 
 def folder_info(folder: Path) -> Summary:
-    """Summarise a run folder, a folder with runs of several seeds, an engine or prepared data.
-
-    Raises CotextError if the folder is none of these.
-    """
+    """Summarise a run, several seeds, an engine or prepared data; raise CotextError for others."""
     if not folder.is_dir():
         raise CotextError(f"{folder}: no such folder; give a run folder, or one made by `cotext prepare`")
     if is_engine(folder):
@@ -194,11 +189,7 @@ def seeds_info(folder: Path) -> Summary:
 
 
 def corpus_info(path: Path) -> Summary:
-    """Summarise a corpus file in any format.
-
-    Raises CotextError for a file that is not a corpus or damaged, and for a WMT file of several language
-    pairs.
-    """
+    """Summarise a corpus file; raise CotextError for others, and for several language pairs."""
     format = detect_format(path)
     documents, sentences, languages = 0, 0, 1
     for record in checked_records(path, find_format(format)):

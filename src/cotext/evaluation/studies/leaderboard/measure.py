@@ -21,11 +21,9 @@ from cotext.runtime.version import __version__
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The rank of a system.
+    """The rank of a system, from `first` to `last`, by its significant differences from others.
 
-    It is significantly worse than `first` - 1 systems, and significantly better than all but `last`: its rank
-    is between `first` and `last`. Every system of a `cluster`, counted from 1, is significantly better than
-    every system of later clusters.
+    Every system of a `cluster`, from 1, is significantly better than every system of later clusters.
     """
 
     system: str
@@ -144,8 +142,7 @@ class Leaderboard:
 def make_leaderboard(request: LeaderboardRequest, on_comet: Progress | None = None) -> Leaderboard:
     """Read, realign, measure and rank the outputs of systems; `on_comet` receives the progress of COMET.
 
-    Raises CotextError if there is no system, the documents of files do not correspond, or a protocol is
-    unknown.
+    Raises CotextError if documents do not correspond, or a protocol is unknown.
     """
     paths = name_systems(output_files(request))
     comet = request.comet_model(request.comet_context)
@@ -181,9 +178,8 @@ def make_leaderboard(request: LeaderboardRequest, on_comet: Progress | None = No
 def output_files(request: LeaderboardRequest) -> list[Path]:
     """Return the files of systems: those named, and those in folders.
 
-    These are skipped in folders: hidden files; lists of document ids; files that `translate` writes next to
-    its output; the source, the references and the page to write. Raises CotextError for a folder without
-    outputs.
+    Not in folders: hidden files, document ids, what `translate` writes next to its output; source, references
+    and page. Raises CotextError for a folder without outputs.
     """
     page = request.out if request.out.suffix.lower() in _PAGES else None
     others = (*request.reference, request.source, page)
