@@ -10,7 +10,6 @@ import torch
 from cotext.config.recipe import Config
 from cotext.data.context_edits import Excerpt, alone, excerpt, replaced, shuffled, without
 from cotext.data.documents import Document, ParallelDocument
-from cotext.evaluation.studies.context.context_of_document import document_context_use
 from cotext.evaluation.studies.context.context_use import (
     CONDITIONS,
     Pool,
@@ -24,7 +23,7 @@ from cotext.evaluation.studies.context.context_use import (
     score_excerpts,
     word_lengths,
 )
-from cotext.evaluation.studies.context.page import marked
+from cotext.evaluation.studies.context.page import document_context_use, marked
 from cotext.translation.translator import DocumentTranslator
 from tests.loops import loop_over
 from tests.refusals import must_raise

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from sacrebleu.metrics.chrf import CHRF
 
 from cotext.data.nbest_lists import Candidate, Candidates
-from cotext.evaluation.metrics.mbr import Pool, chrf_utilities, decide, pooled
+from cotext.evaluation.metrics.bleu import chrf_utilities
 from cotext.evaluation.statistics.sufficient_statistics import chrf_pairs, shared
+from cotext.evaluation.studies.evaluate.mbr_files import Pool, decide, pooled
 from tests.refusals import must_raise
 
 WORDS = ["der", "die", "Katze", "Katzen", "sieht", "sieht,", "Hund", ".", "ä", "1,5"]

@@ -14,8 +14,14 @@ from sacrebleu.metrics.ter import TER
 from cotext.data.documents import Document
 from cotext.data.languages import primary_language
 from cotext.evaluation.metrics.interface import Measurement, Metric, Texts, Utility
-from cotext.evaluation.metrics.mbr import chrf_utilities
-from cotext.evaluation.statistics.sufficient_statistics import CorpusMetric, Statistics, sum_scorer
+from cotext.evaluation.statistics.sufficient_statistics import (
+    CorpusMetric,
+    Floats,
+    Statistics,
+    chrf_from_sums,
+    chrf_pairs,
+    sum_scorer,
+)
 from cotext.runtime.errors import CotextError
 
 
@@ -48,6 +54,12 @@ class Protocol(Metric):
         assert isinstance(metric, CHRF)
         metric.num_refs = 1  # for the signature
         return partial(chrf_utilities, metric), str(metric.get_signature())
+
+
+def chrf_utilities(metric: CHRF, texts: Sequence[str]) -> Floats:
+    """Return chrF of all pairs of texts, each scored as a sentence, [K, K], hypotheses first."""
+    counts = chrf_pairs(metric, texts)
+    return chrf_from_sums(counts.reshape(-1, counts.shape[2]), metric.beta).reshape(counts.shape[:2])
 
 
 def build_metric(

@@ -1,16 +1,10 @@
 """Generative evaluation of a contrastive suite: is the right form in the system's own translation?
 
-The words in which the candidates differ are found by counting, ignoring case. Between the right candidate and
-a wrong one, in a sentence in which they differ,
-
-    right forms    the words that the right candidate has more often than the wrong one
-    wrong forms    the words that the wrong candidate has more often than the right one
-
-The translation of that sentence *has the right form* if one of the right forms is more frequent in it than in
-the wrong candidate. It *has the wrong form* if one of the wrong forms is more frequent in it than in the
-right candidate. If there are no right forms, having no wrong form counts as having the right one. A
-translation is right if it has the right form and not the wrong one, in every such sentence and against every
-wrong candidate:
+In a sentence in which the right candidate and a wrong one differ, words are counted, ignoring case. Right
+(wrong) forms are those that the right (wrong) candidate has more often. The translation *has the right form*
+if one of the right forms is more frequent in it than in the wrong candidate, and *has the wrong form* in the
+same way. If there are no right forms, having no wrong form counts as having the right one. A translation is
+right if it has the right form and not the wrong one, in all these sentences and against all wrong candidates:
 
     right     Er ist alt, sagt sie.        sie: once in the right candidate, so that one `sie` is not wrong
     wrong     Sie ist alt, sagt sie.

@@ -1,19 +1,12 @@
 """Tokens of a document, the positions where its text may be cut, and omissions and additions.
 
-Omissions and additions are found by the words shared with a reference. A reference sentence is *omitted* if
-both conditions hold for the piece of the translation that is aligned with it:
-
-* the piece has fewer than half as many words as the sentence;
-* it contains fewer than a quarter of the words of the sentence.
-
-A line of the translation is *added* if both conditions hold for the sentences that it is aligned with:
-
-* fewer than a quarter of the words of the line are in these sentences;
-* the pieces aligned with these sentences have more words than the sentences. The difference is at least half
-  the number of words in the line.
+    omitted   a reference sentence whose piece of the translation has fewer than half as many words, and fewer
+              than a quarter of its words
+    added     a line with fewer than a quarter of its words in the sentences that it is aligned with. Their
+              pieces are longer than these sentences, by at least half the number of words in the line
 
 Words are tokens with a letter or a digit, in lower case. Repeated words are matched one to one. With several
-references, the conditions must hold for each of them.
+references, this must hold for each of them.
 """
 
 import re

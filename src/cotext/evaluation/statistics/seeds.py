@@ -1,8 +1,5 @@
 """Paired tests of scores and accuracies, over documents, and over seeds if systems have several.
 
-The difference of two means is uncertain for two reasons: other documents would give another difference, and
-so would other seeds. Both are tested:
-
     documents   Would these models differ on other documents? A paired test over documents, in which a
                 document counts by its mean over the seeds of a system
     seeds       Would models of other seeds differ, on other documents? Student's t. The squared standard
@@ -10,11 +7,10 @@ so would other seeds. Both are tested:
                 where s is the standard deviation over its n seeds (Welch 1947). Degrees of freedom are those
                 of Satterthwaite (1946)
 
-p is the larger of the two p-values. With enough documents, the first test alone would find that a system
-differs from itself under other seeds, since its models do differ. Variance that seeds and documents share is
-in both parts of the error, so p is conservative (too large rather than too small). Seeds of two systems are
-not paired: seed 1 of one system has nothing in common with seed 1 of another. A system with a single seed is
-assumed to vary as much as the other system. For two systems of a single seed, only documents are tested.
+p is the larger of the two p-values. The first test alone would find that a system differs from itself under
+other seeds, since its models do differ. Variance that seeds and documents share is in both parts of the
+error, so p is conservative. Seeds of two systems are not paired. A system with a single seed is assumed to
+vary as much as the other system. For two systems of a single seed, only documents are tested.
 """
 
 import math

@@ -1,15 +1,13 @@
 """Paired significance tests between systems, over documents.
 
-Sentences of a document are not independent of each other, and the errors of a document-level system are even
-less independent. The unit that is drawn or swapped is therefore the document; sentences are supported for
-comparison with other tools. All systems and scores use the same draws. Every p-value is two-sided and counts
-the observed corpus among the samples (the +1 rule), so that it is never 0 and never too small.
+Sentences of a document are not independent of each other. The unit that is drawn or swapped is therefore the
+document; sentences are supported for comparison with other tools. All systems and scores use the same draws.
+Every p-value is two-sided and counts the observed corpus among the samples, so that it is never 0.
 
 Tests that flip the signs of documents: if two systems are equally good, the difference of a document could as
-well have the opposite sign. There are 2^n patterns of signs for the differences of n documents. p is the
-share of patterns whose sum is at least the observed sum in absolute value (Fisher's randomisation test;
-Riezler and Maxwell, 2005). Examples of one document are flipped together, because they are not independent.
-With one example per document this is McNemar's test.
+well have the opposite sign. p is the share of all 2^n patterns of signs of n documents whose sum is at least
+the observed sum in absolute value (Fisher's randomisation test; Riezler and Maxwell, 2005). With one example
+per document this is McNemar's test.
 """
 
 from collections import Counter

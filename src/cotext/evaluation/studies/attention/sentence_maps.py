@@ -7,11 +7,9 @@ Attention of tokens is summed by sentence:
     share           the attention of a query of sentence i to sentence j; a row sums to one, except for the
                     share of keys that are not tokens of a sentence (`beside`)
 
-A sentence counts as query only in the sequence in which it is current. Every row of a map therefore comes
-from one window, and the maps of overlapping windows form one map of their document.
-
-Entropy shows how attention is spread. Bao et al. 2021 and Li et al. 2022 recognise that a Doc2Doc model fails
-to train if its cross-attention is flat: the entropy stays near that of a uniform distribution.
+A sentence counts as query only in the sequence in which it is current, so that the maps of overlapping
+windows form one map of their document. The cross-attention of a Doc2Doc model that fails to train has an
+entropy near that of a uniform distribution (Bao et al. 2021; Li et al. 2022).
 
 The openness of a DocFlat gate is the mean of its values over the hidden dimension (Wu et al. 2023, section
 3.3). With 1, the complete output of the attention across the batch passes; with 0, nothing. A gate to other

@@ -178,7 +178,7 @@ def require_alike(path: Path, folders: Mapping[int, Path]) -> None:
 
 
 def _from_any_seed(config: Config) -> Config:
-    """Set `train.init` to the folder of all seeds if it is the run of the same seed: runs are alike."""
+    """Replace a run of the same seed in `train.init` by the folder of all seeds."""
     start = Path(config.train.init)
     if start != seed_folder(start.parent, config.train.seed):
         return config

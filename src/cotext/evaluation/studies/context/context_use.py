@@ -5,9 +5,8 @@ CXMI (conditional cross-mutual information; Fernandes et al. 2021, section 3) of
     log p(y | x, C) - log p(y | x)
 
 of a target sentence y, given its source sentence x, in nats; for a corpus it is the mean over sentences or
-tokens. Above zero, the system benefits from C; below, C misleads it. Both probabilities are from one system:
-it scores the sentence in its excerpt, and alone (see `cotext.data.context_edits`). With other contexts
-(shuffled, from other documents) the same difference shows the effect of context of any kind.
+tokens. A system scores the sentence in its excerpt, and alone (see `cotext.data.context_edits`). With other
+contexts (shuffled, from other documents) the difference shows the effect of context of any kind.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,8 +1,7 @@
 """Tests of context use on a contrastive suite.
 
-Accuracy alone does not show that context is used. A system that prefers one form is often right where that
-form is frequent. Besides, context from any document may change its preference. Therefore five conditions are
-tested on the examples of one phenomenon at one distance, and all of them must hold:
+A system that prefers one form is often right where that form is frequent, and context from any document may
+change its preference. On examples of one phenomenon at one distance, five conditions must therefore hold:
 
     chance      accuracy above chance
     balanced    the same condition, with every correct form weighted equally
