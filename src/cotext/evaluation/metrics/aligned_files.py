@@ -56,10 +56,7 @@ def read_aligned(
     if not any(kind.carries_ids for _, _, kind in every[:-count]):
         for path, _, kind in read[:count]:
             if kind.name == "wmt":
-                raise CotextError(
-                    f"{path}: WMT files may have their lines in any order, but no reference or source has "
-                    "document ids; give the file of the WMT task with --source"
-                )
+                raise CotextError(f"{path}: WMT lines may be in any order; give the task with --source")
     sides = [_as_others(*side, like) for side in read]
     sources = _as_others(*original, like) if original else []
     written, right = dict(zip(paths[:count], sides[:count], strict=True)), sides[count:]

@@ -103,8 +103,7 @@ class Scorer:
         """Raise RefusalError for a model that cannot average over the current sentence only."""
         if self.kind not in ("regression_metric", "referenceless_regression_metric"):
             raise RefusalError(
-                f"a {self.kind} model cannot score only the current sentence; for document COMET "
-                "use a regression model, such as Unbabel/wmt22-comet-da, or omit --comet-context"
+                f"a {self.kind} model cannot score only the current sentence; use a regression model"
             )
         if self.model.hparams["pool"] != "avg":
             raise RefusalError(
@@ -159,10 +158,8 @@ def _download(model: str) -> Path:
         return Path(download_model(model))
     except Exception as error:
         raise RefusalError(
-            "no weights at hand: neither a file nor a folder, not in the cache, and not to be downloaded "
-            f"({_first_line(_root(error))}). Where there is a network, this fetches them and says where to: "
-            f"{sys.executable} -c \"import comet; print(comet.download_model('{model}'))\". Bring that "
-            "folder here (checkpoints/ and hparams.yaml) and give its path"
+            f"no weights at hand ({_first_line(_root(error))}). Where there is a network, this fetches them: "
+            f"{sys.executable} -c \"import comet; print(comet.download_model('{model}'))\"; give its path"
         ) from None
 
 
@@ -177,10 +174,8 @@ def _load(checkpoint: Path) -> Any:
         return load_from_checkpoint(str(checkpoint))
     except OSError as error:
         raise RefusalError(
-            "the checkpoint is there, but not the tokenizer and configuration of its encoder, which "
-            f"hparams.yaml names as pretrained_model ({_first_line(error)}). Fetch them where there is a "
-            "network and set HF_HOME to the folder of that cache, or write their folder into hparams.yaml "
-            "and the checkpoint's hyper-parameters"
+            "the checkpoint is there, but not the tokenizer and configuration of its encoder "
+            f"({_first_line(error)}). Fetch them where there is a network, and set HF_HOME to that cache"
         ) from None
 
 

@@ -165,8 +165,7 @@ def _tokens_of_reference(
         shares.append(f"{100 * fitting / total:.0f} %")
     raise CotextError(
         f"discourse marks: only {shares[0]} of the {total} marked words are at their positions in the "
-        f"reference, {shares[1]} after tokenisation; give the marked reference, with its documents in the "
-        "order of the marks"
+        f"reference, {shares[1]} after tokenisation; give the marked reference, in the order of the marks"
     )
 
 

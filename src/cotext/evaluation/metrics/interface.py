@@ -221,14 +221,12 @@ def check_correspondence(
     for position, (ours, theirs) in enumerate(zip(hypothesis, references, strict=False), start=1):
         if same_ids and ours.id != theirs.id:
             raise CotextError(
-                f"document number {position} is {ours.id!r} in {one} but {theirs.id!r} in {other}; give both "
-                "the same documents in the same order"
+                f"document number {position} is {ours.id!r} in {one} but {theirs.id!r} in {other}; order them"
             )
         if same_sentences and len(ours.sentences) != len(theirs.sentences):
             raise CotextError(
                 f"document {theirs.id!r}: {len(ours.sentences)} sentences in {one}, {len(theirs.sentences)} "
-                f"in {other}; a sentence without translation must be an empty line (or use `evaluate "
-                "--realign`)"
+                f"in {other}; write an empty line where one is missing (or use `evaluate --realign`)"
             )
     if len(hypothesis) != len(references):
         longer, name = (hypothesis, one) if len(hypothesis) > len(references) else (references, other)

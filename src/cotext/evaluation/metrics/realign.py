@@ -122,17 +122,15 @@ def render_alignment(reports: Mapping[str, AlignmentReport]) -> str:
 
 
 def document_lines(report: AlignmentReport) -> list[str]:
-    """Return a line for every document with omissions or additions, at most the worst `_SHOWN`."""
+    """Return a line for every document with omissions or additions, at most `_SHOWN`."""
     documents = [document for document in report.documents if document.omitted or document.added]
-    worst = sorted(documents, key=lambda d: -len(d.omitted) - len(d.added))[:_SHOWN]
     lines = []
-    for document in documents:
+    for document in documents[:_SHOWN]:
         gaps = (("sentences", document.omitted, "omitted"), ("lines", document.added, "added"))
         parts = [f"{what} {', '.join(map(str, numbers))} {verb}" for what, numbers, verb in gaps if numbers]
-        if document in worst:
-            lines.append(f"document {document.id}: {'; '.join(parts)}")
-    if len(documents) > len(worst):
-        lines.append(f"{len(documents) - len(worst)} more documents with omissions or additions (see --json)")
+        lines.append(f"document {document.id}: {'; '.join(parts)}")
+    if more := len(documents[_SHOWN:]):
+        lines.append(f"{more} more documents with omissions or additions (see --json)")
     return lines
 
 

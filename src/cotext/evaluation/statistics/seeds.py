@@ -176,10 +176,7 @@ def paired_test(
     flat = [seed for seeds in systems.values() for seed in seeds]
     counts, unit = flat[0].by(settings.unit)
     if (units := len(counts)) < 2:
-        raise CotextError(
-            f"a paired test needs at least two units to draw from, but the corpus has {units} ({unit}); "
-            "give more documents, or resample sentences"
-        )
+        raise CotextError(f"a paired test needs at least two units, but the corpus has {units} ({unit})")
     rows = iter(bootstrap_scores(flat, settings))
     drawn = {name: np.mean([next(rows) for _ in seeds], axis=0) for name, seeds in systems.items()}
     spreads = {name: Spread(tuple(seed.score for seed in seeds)) for name, seeds in systems.items()}

@@ -388,10 +388,7 @@ def _notes(runs: Sequence[MeasuredSystem]) -> list[str]:
         notes.append("The runs were trained for different numbers of updates.")
     for run in runs:
         if run.not_learned:
-            notes.append(
-                f"{run.label}: on the development set, no checkpoint is better than the initial model, so "
-                "the final model is the initial model."
-            )
+            notes.append(f"{run.label}: no checkpoint is better than the initial model, which remains.")
     return notes + _notes_on_seeds(runs)
 
 

@@ -9,7 +9,7 @@ from cotext.data.languages import Languages, check_pair, check_sides
 from cotext.data.prepared import TRAIN
 from cotext.data.suite_files import read_suite
 from cotext.evaluation.metrics.aligned_files import name_systems, require_different
-from cotext.evaluation.metrics.tokenised import Words
+from cotext.evaluation.metrics.tokenised import load_words
 from cotext.evaluation.requests import ComparisonRequest
 from cotext.evaluation.statistics.significance import Resampling
 from cotext.evaluation.studies.compare.comparison import RunComparison, compare_runs
@@ -52,7 +52,7 @@ def compare_folders(
         )
     if test is None and request.words is not None:
         raise CotextError(f"--words {request.words} needs a test set; add --source and --reference")
-    words = Words.of(request.words)
+    words = load_words(request.words)
     require_page_name(request.out)
     for path in request.outputs:
         check_output(path, [*suites, *([test.source, test.reference] if test else [])])
@@ -95,10 +95,7 @@ def find_systems(paths: Sequence[Path]) -> list[SystemFolders]:
     systems = []
     for title, path in name_systems(paths).items():
         if path.is_file():
-            raise CotextError(
-                f"{path}: is a file, and compare measures runs; compare translations with `cotext "
-                "leaderboard` or `cotext evaluate --paired`"
-            )
+            raise CotextError(f"{path}: compare measures runs; for translations, use `cotext leaderboard`")
         seeds = run_folders(path)
         systems.append(SystemFolders(title, tuple(seeds.values()) or (path,), tuple(seeds)))
     require_different([run for system in systems for run in system.runs])
@@ -176,10 +173,7 @@ def _test_set(request: ComparisonRequest) -> EvaluationSet | None:
         )
     if request.suite or _suite_files(request.data):
         return None
-    raise CotextError(
-        f"{request.data}: contains no test set; give --source and --reference, or prepare it with "
-        "--test-source and --test-target"
-    )
+    raise CotextError(f"{request.data}: contains no test set; give --source and --reference")
 
 
 def _suites(request: ComparisonRequest) -> dict[Path, ContrastiveSuite]:

@@ -163,18 +163,15 @@ def require_alike(path: Path, folders: Mapping[int, Path]) -> None:
         ]
         if changed:
             raise CotextError(
-                f"{path}: seed-{first} and seed-{seed} have different settings and cannot be averaged; move "
-                f"one of them elsewhere:{''.join(changed)}"
+                f"{path}: seed-{first} and seed-{seed} have different settings and cannot be averaged:"
+                f"{''.join(changed)}"
             )
     noted = ((seed, noted_data(run).get("checksums")) for seed, run in folders.items())
     digests = {seed: checksums for seed, checksums in noted if checksums is not None}
     for seed, checksums in digests.items():
         reference = next(iter(digests))
         if checksums != digests[reference]:
-            raise CotextError(
-                f"{path}: seed-{reference} and seed-{seed} were trained on different data and cannot be "
-                "averaged; move one of them elsewhere"
-            )
+            raise CotextError(f"{path}: seed-{reference} and seed-{seed} were trained on different data")
 
 
 def _from_any_seed(config: Config) -> Config:

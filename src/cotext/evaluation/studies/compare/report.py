@@ -138,13 +138,12 @@ def _quality(result: RunComparison) -> Section:
         for run, scores in zip(result.runs, result.quality.scores, strict=True)
     ]
     caption = f"{result.quality.documents:,} documents, {result.quality.sentences:,} sentences."
+    notes = [score.score.signature for score in result.quality.scores[0]]
     if tested:
         caption += (
             " With 95 % intervals; below, the difference from the first system, its interval, and p after "
             "correction."
         )
-    notes = [score.score.signature for score in result.quality.scores[0]]
-    if tested:
         signatures = dict.fromkeys(test.signature for test in result.quality.tests.values())
         notes = [
             "* differs significantly from the first system, p < 0.05 after correction",

@@ -167,10 +167,7 @@ def _added(title: str, use: ContextGain) -> str:
 def _real(result: RunComparison) -> Iterable[str]:
     if not result.contrastive_tests:
         if len(result.runs) == 1 and result.rows:
-            yield (
-                "Only one run was given. To measure the gain from context, compare it with a run that has "
-                "less context."
-            )
+            yield "Only one run was given: compare it with a run that has less context, to measure the gain."
         return
     count, first = len(result.contrastive_tests), result.runs[0].title
     real = sum(t.test.significant for t in result.contrastive_tests)

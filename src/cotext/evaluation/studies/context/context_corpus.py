@@ -97,7 +97,7 @@ def measure_corpus(
         uses += measure_group(translator, documents, group, pool, request.conditions, request.seed)
         on_sentences(sum(len(documents[number]) for number in group))
     signature = f"{opened.signature}|seed:{request.seed}|unit:nats"
-    return _corpus_use(documents, uses, request, signature)
+    return _corpus_use(documents, uses, request.conditions, signature)
 
 
 def read_checked(opened: OpenedRun, request: CxmiRequest) -> list[ParallelDocument]:
@@ -126,21 +126,16 @@ def read_checked(opened: OpenedRun, request: CxmiRequest) -> list[ParallelDocume
 def _corpus_use(
     documents: Sequence[ParallelDocument],
     uses: Sequence[SentenceUse],
-    request: CxmiRequest,
+    conditions: Sequence[str],
     signature: str,
 ) -> CorpusUse:
-    means = tuple(mean_use(uses, condition) for condition in request.conditions if condition != "none")
+    means = tuple(mean_use(uses, condition) for condition in conditions if condition != "none")
     pairs = ((s, t) for d in documents for s, t in zip(d.source, d.target, strict=True))
     without_path = sum(
         bool(s.strip() and t.strip()) and not use.tokens["none"]
         for use, (s, t) in zip(uses, pairs, strict=True)
     )
     return CorpusUse(signature, tuple(uses), means, without_path)
-
-
-def _files_of(source: Path, target: Path | None) -> list[Path]:
-    second = second_file(source, target)
-    return [source] if second is None else [source, second]
 
 
 class CorpusUseJob(Job[None]):
@@ -156,7 +151,7 @@ class CorpusUseJob(Job[None]):
         assert request.out is not None
         self.out, self.shard = request.out, request.part()
         self._translator, self._request = opened.translator, request
-        files = _files_of(request.source, request.target)
+        files = [request.source, *filter(None, [second_file(request.source, request.target)])]
         digests = checksums_of(files, request.format)
         self._documents = read_checked(opened, request)
         self._groups = groups_of(len(self._documents))
@@ -186,17 +181,14 @@ class CorpusUseJob(Job[None]):
 def joined_use(parts: Joined) -> CorpusUse:
     """Return the results of a corpus that shards have scored; raise CotextError if a file has changed."""
     job, facts = parts.header.identity, parts.header.facts
-    source, *targets = (Path(name) for name in facts["files"])
-    target, format = targets[0] if targets else None, job["format"] or None
-    if checksums_of(_files_of(source, target), format) != job["inputs"]:
-        names = " and ".join(map(str, (source, *targets)))
+    files, format = [Path(name) for name in facts["files"]], job["format"] or None
+    if checksums_of(files, format) != job["inputs"]:
+        names = " and ".join(map(str, files))
         raise CotextError(f"{names}: changed since the shards scored it; restore it")
-    # The run is no longer needed.
-    request = CxmiRequest(run=Path(), source=source, target=target, format=format, **job["asked"])
-    documents = list(read_parallel(source, target, format))
+    documents = list(read_parallel(files[0], files[1] if files[1:] else None, format))
     uses: list[SentenceUse] = []
     for unit in range(len(groups_of(len(documents)))):
         for use in parts[unit]["sentences"]:
             tokens = {condition: tuple(values) for condition, values in use["tokens"].items()}
             uses.append(SentenceUse(use["document"], use["number"], use["context"], tokens))
-    return _corpus_use(documents, uses, request, facts["signature"])
+    return _corpus_use(documents, uses, job["asked"]["context"], facts["signature"])

@@ -168,10 +168,7 @@ def check_conditions(conditions: Sequence[str], documents: int) -> None:
     if "true" not in conditions:
         raise CotextError("the other contexts are compared with the true context: choose true, too")
     if "random" in conditions and documents < 2:
-        raise CotextError(
-            "random context is drawn from other documents, but there is only one; give a file with several, "
-            "or choose true, shuffled and none"
-        )
+        raise CotextError("random context needs other documents, but there is only one; choose true context")
 
 
 def score_excerpts(scorer: DocumentTranslator, excerpts_scored: Sequence[Excerpt]) -> list[tuple[float, ...]]:

@@ -198,16 +198,12 @@ def run_suite(
 def suite_scorer(translator: DocumentTranslator, suite: ContrastiveSuite, rules: SuiteRules) -> ChunkScorer:
     """Return a function that scores a chunk (see `chunks_of`) by context; raise the errors of `run_suite`."""
     if rules.context == "global" and translator.plan.group_windows == 1:
-        raise CotextError(
-            "--context global replaces the context from other sequences of a batch, which this system does "
-            "not use; choose shuffled, foreign or none"
-        )
+        raise CotextError("--context global replaces context in other rows, which this system does not use")
     translator.check_pairs(_texts(suite))
     if rules.context == "global" and not any(reaches_beyond_rows(translator, e) for e in suite.examples):
         raise CotextError(
-            f"--context global replaces sentences outside the window, and contrastive suite "
-            f"{suite.name!r} has no such sentences; give it more context (`cotext convert-suite "
-            "--context 15`), or choose another context"
+            f"--context global replaces sentences outside the window, and contrastive suite {suite.name!r} "
+            "has no such sentences; give it more context (`cotext convert-suite --context 15`)"
         )
     edits = CONTEXTS[1:] if rules.controls else (rules.context,) if rules.context != "true" else ()
     foreign = ForeignSentences.of(suite) if edits else None

@@ -128,10 +128,7 @@ def _parse_readings(where: str, entry: dict[str, Any], right: dict[str, bool]) -
     except (KeyError, TypeError, ValueError, AttributeError):
         complete = False
     if not complete:
-        raise CotextError(
-            f"{where}: 'contexts' are damaged; write the file again with "
-            "`cotext contrastive --controls --out`"
-        )
+        raise CotextError(f"{where}: 'contexts' are damaged; repeat `cotext contrastive --controls --out`")
     return readings
 
 
@@ -146,10 +143,7 @@ def compare_decisions(
     first, *others = systems.values()
     shared = [suite for suite in first if all(suite in other for other in others)]
     if not shared:
-        raise CotextError(
-            f"no suite is decided by all systems; the first has {', '.join(first)}; decide the same suites "
-            "with `cotext contrastive --out`"
-        )
+        raise CotextError(f"no suite is decided by all systems; the first has {', '.join(first)}")
     return [
         _compare({name: decisions[suite] for name, decisions in systems.items()}, pairs) for suite in shared
     ]
@@ -161,8 +155,7 @@ def require_comparable(systems: Mapping[str, Decisions]) -> None:
     for other, decisions in others:
         if decisions.right.keys() != first.right.keys():
             raise CotextError(
-                f"suite {first.suite!r}: {name} and {other} did not decide the same examples "
-                f"({len(first.right)} and {len(decisions.right)}); use one version of the suite"
+                f"suite {first.suite!r}: {name} and {other} did not decide the same examples; repeat one"
             )
         for key in first.rules.keys() & decisions.rules.keys():
             if first.rules[key] != decisions.rules[key]:

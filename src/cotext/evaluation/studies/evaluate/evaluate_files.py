@@ -12,7 +12,7 @@ from cotext.evaluation.metrics.discourse import measure_discourse, read_marks
 from cotext.evaluation.metrics.interface import Measurement, Score, Texts, render_scores
 from cotext.evaluation.metrics.realign import AlignmentReport, realign_systems, render_alignment
 from cotext.evaluation.metrics.terminology import measure_terms
-from cotext.evaluation.metrics.tokenised import Words, measure_words
+from cotext.evaluation.metrics.tokenised import load_words, measure_words
 from cotext.evaluation.requests import EvaluationRequest, LeaderboardRequest
 from cotext.evaluation.statistics.seeds import PairedTest, paired_test
 from cotext.evaluation.statistics.significance import compared_pairs
@@ -112,7 +112,7 @@ def evaluate_files(request: EvaluationRequest, on_comet: Progress | None = None)
         compared_pairs(list(named), baseline)  # before any work
     marks = None if request.discourse is None else read_marks(request.discourse)
     whole, alignment = read_texts(named, request)
-    measured = measure_words(Words.of(request.words), whole, protocols, language)
+    measured = measure_words(load_words(request.words), whole, protocols, language)
     right = whole.references[0]
     if marks is not None:
         with located(f"{request.discourse}"):

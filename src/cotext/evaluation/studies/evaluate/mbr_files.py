@@ -115,8 +115,7 @@ def pooled(lists: Sequence[Candidates], weighting: Weighting) -> Pool:
             scores = np.array([candidate.log_probability for candidate in candidates])
             if not np.isfinite(scores).all():
                 raise CotextError(
-                    f"the translation {candidates[0].text!r} and others have no log-probabilities; weigh "
-                    "them with --probabilities uniform"
+                    f"the translation {candidates[0].text!r} has no log-probability; --probabilities uniform"
                 )
             shares = np.exp(scores - scores.max())
         for candidate, share in zip(candidates, shares / shares.sum(), strict=True):

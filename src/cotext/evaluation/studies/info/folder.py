@@ -115,9 +115,7 @@ def engine_info(folder: Path) -> Summary:
             ("signature", described.signature),
         ]
         require_whole(folder, checksums, REMEDY)
-    with summary.collecting():
-        summary.facts["tokenizer"] = tokenizer = describe_tokenizer(folder / "tokenizer")
-        summary.rows.append(tokenizer_row(tokenizer))
+    _read_tokenizer(summary, folder, None)
     files = "some are missing or damaged" if summary.problems else "all whole"
     size = in_bytes(summary.facts["bytes"])
     summary.rows.append(("files", f"{size}, {files}; all are needed to translate on another machine"))

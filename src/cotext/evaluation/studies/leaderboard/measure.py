@@ -156,8 +156,11 @@ def make_leaderboard(request: LeaderboardRequest, on_comet: Progress | None = No
     values = {name: measured[name][ranking].score.value for name in paths}
     protocol = measured[next(iter(paths))][ranking].score.protocol
     order = ranked(values, protocol)
-    test = _test({name: measured[name][ranking] for name in order}, resampling)
-    intervals = _intervals(measured, resampling)
+    test, several = None, len(texts.references[0]) > 1
+    if several and len(order) > 1:
+        counts = {name: [measured[name][ranking].statistics] for name in order}
+        test = paired_test(counts, resampling=resampling)
+    intervals = _intervals(measured, resampling, several)
 
     def entry(name: str) -> Entry:
         scores = tuple(measurement.score for measurement in measured[name])
@@ -218,24 +221,14 @@ def _ranking(request: LeaderboardRequest) -> int:
     return measured.index(request.rank_by)
 
 
-def _test(systems: Mapping[str, Measurement], resampling: Resampling) -> PairedTest | None:
-    """Test all pairs, if there are at least two systems and two documents."""
-    statistics = {name: [measurement.statistics] for name, measurement in systems.items()}
-    [first], *_ = statistics.values()
-    if len(systems) < 2 or len(first.by("document")[0]) < 2:
-        return None
-    return paired_test(statistics, resampling=resampling)
-
-
 def _intervals(
-    measured: Mapping[str, Sequence[Measurement]], resampling: Resampling
+    measured: Mapping[str, Sequence[Measurement]], resampling: Resampling, several: bool
 ) -> dict[str, tuple[tuple[float, float] | None, ...]]:
-    """Return the interval of every score of every system; None if there is only one document."""
+    """Return the interval of every score of every system; None unless there are several documents."""
     drawing = replace(resampling, samples=min(resampling.samples, SAMPLES))
     columns: list[list[tuple[float, float] | None]] = []
     for of_score in zip(*measured.values(), strict=True):
         statistics = [measurement.statistics for measurement in of_score]
-        several = len(statistics[0].by("document")[0]) > 1
         drawn = bootstrap_scores(statistics, drawing) if several else []
         columns.append([percentiles(scores) for scores in drawn] or [None] * len(statistics))
     return dict(zip(measured, zip(*columns, strict=True), strict=True))
