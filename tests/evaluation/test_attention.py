@@ -32,10 +32,6 @@ SMALL = ["model.dimension=16", "model.feed_forward=32", "model.heads=2", "model.
 SMALL += ["model.encoder_layers=2", "model.decoder_layers=1"]
 FILLED = {
     "nothing": ["model.attention.score=content"],
-    "positions": ["model.attention.score=positions"],
-    "gated": [
-        "model.attention={score: content, span: sentence, top: {layers: 1, span: row, mix: gated}}",
-    ],
     "current on top": ["model.attention.score=content", "model.encoder.top={layers: 1, span: current}"],
     "flat": ["model.attention.score=content", "model.batch_context=flat"],
     **{

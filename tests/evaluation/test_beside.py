@@ -51,12 +51,6 @@ def beside(
     return {(each.published.table_title, each.published.column): each for each in found}
 
 
-def test_english_german_examples_do_not_stand_beside_english_russian_ones() -> None:
-    found = beside("focused-concatenation/s4to4", suite("controlled/pronoun", "pronoun", [1, 1]))
-    assert {each.published.test.direction for each in found.values()} == {"en-de"}
-    assert all(each.measured is None for each in found.values())
-
-
 def test_contrapro_stands_beside_contrapro() -> None:
     found = beside("focused-concatenation/s4to4", suite("contrapro", "pronoun", [0, 1, 1, 1, 2]))
     table = "Lupo et al. 2022, table 2"

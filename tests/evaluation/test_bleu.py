@@ -5,13 +5,7 @@ import sacrebleu
 
 from cotext.data.documents import Document
 from cotext.evaluation.metrics.bleu import PROTOCOLS, build_metric, piece_sizes
-from cotext.evaluation.metrics.interface import (
-    DEFAULT_PROTOCOLS,
-    Score,
-    find_protocol,
-    measure,
-    render_scores,
-)
+from cotext.evaluation.metrics.interface import DEFAULT_PROTOCOLS, Score, find_protocol, measure
 from tests.loops import loop_over
 from tests.refusals import must_raise
 
@@ -164,16 +158,6 @@ def test_several_references() -> None:
     assert "nrefs:2" in score.signature
     message = "document number 1 is 'talk' in the hypothesis but 'letter'"
     must_raise(message, measure, {"": HYPOTHESIS}, [other, REFERENCE[::-1]], ["d-bleu"])
-
-
-def test_default_set_counts_and_rendering() -> None:
-    scores = evaluate(HYPOTHESIS, REFERENCE)
-    assert tuple(score.protocol for score in scores) == DEFAULT_PROTOCOLS == ("s-bleu", "d-bleu", "chrf")
-    assert {(score.documents, score.sentences, score.empty_hypotheses) for score in scores} == {(2, 5, 1)}
-    lines = render_scores(scores).splitlines()
-    assert lines[1].split()[:2] == ["d-BLEU", f"{scores[1].value:.2f}"]
-    assert lines[1].endswith(scores[1].signature)
-    assert lines[3] == "2 documents, 5 sentences, 1 empty hypothesis sentences"
 
 
 @loop_over(

@@ -103,9 +103,7 @@ def test_groups_are_corrected_for_each_other_and_told(of_reader: Evidence, of_da
             assert condition.p_corrected == min(1.0, 3 * of_reader.conditions[name].p)
     shown = f"{render_evidence([of_reader, of_dashes])}\n{legend([of_reader])}"
     assert max(map(len, shown.splitlines())) <= 100
-    table, stars = shown.splitlines()[1:3], ("right", "balanced", "none", "foreign", "CXMI")
-    assert [line.count("*") for line in table] == [len(stars), 2]
-    assert "corrected for 1 group." in shown
+    assert [line.count("*") for line in shown.splitlines()[1:3]] == [5, 2]
     assert "no clue is within the context window of the system" in conclusion([])
 
 

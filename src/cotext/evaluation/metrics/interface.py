@@ -226,7 +226,8 @@ def check_correspondence(
         if same_sentences and len(ours.sentences) != len(theirs.sentences):
             raise CotextError(
                 f"document {theirs.id!r}: {len(ours.sentences)} sentences in {one}, {len(theirs.sentences)} "
-                f"in {other}; write an empty line where one is missing (or use `evaluate --realign`)"
+                f"in {other}; a sentence without translation must be an empty line (or use `evaluate "
+                "--realign`)"
             )
     if len(hypothesis) != len(references):
         longer, name = (hypothesis, one) if len(hypothesis) > len(references) else (references, other)
