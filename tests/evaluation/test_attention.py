@@ -15,7 +15,6 @@ from cotext.data.documents import ParallelDocument
 from cotext.data.views import WindowView
 from cotext.evaluation.studies.attention.report import document_attention
 from cotext.evaluation.studies.attention.sentence_maps import GateOpenness, average_by_kind, sentence_maps
-from cotext.layers.kernels.gated_others import FAR
 from cotext.layers.kernels.relative import attend_relative
 from cotext.layers.kernels.sdpa import attend, watch_weights
 from cotext.layers.layout import Layout
@@ -153,10 +152,6 @@ WATCHED: dict[str, tuple[dict[str, Any], dict[str, tuple[int, int]]]] = {
     },
     "sentences": ({"attention": {"span": "sentence"}}, {}),
     "gated": ({"attention": {"span": "sentence", "top": {"layers": 1, "mix": "gated"}}}, {}),
-    "gated positions": (
-        {"attention": {"span": "sentence", "score": "positions", "top": {"layers": 1, "mix": "gated"}}},
-        {},
-    ),
     "current on top": (
         {"encoder_layers": 2, "encoder": {"top": {"layers": 1, "span": "current"}}},
         {"cross": (0, 0)},
@@ -256,23 +251,6 @@ def test_gates_to_other_sentences(score: str, factors: tuple[float, float], targ
         share = found.maps[name].share
         assert share[0, 0] == pytest.approx(1)
         assert share[2, :2].nansum() == pytest.approx(sum(abs(f) / (1 + abs(f)) for f in factors) / 2)
-
-
-def test_even_weights_pass_gates_by_the_number_of_tokens() -> None:
-    """Of 3, 2 and 4 source tokens, the last sentence gives 2/3 of its second softmax to the one before.
-
-    Its two tokens count three times, by the bias of their distance.
-    """
-    made = even("others, content")
-    for module in made.modules():
-        if isinstance(module, GatedOthersSpan):
-            nn.init.constant_(module.gate, math.atanh(0.5))
-            nn.init.constant_(module.bias[:, FAR], math.log(3))
-    found = sentence_maps(made, document(before=2), 3).head_gates["encoder.1.attention"]
-    assert (found.kind, found.overall) == ("encoder", pytest.approx(0.5))
-    one_back = 0.5 * (2 * 1 + 4 * 2 / 3) / 6  # 2 queries of sentence 1, 4 of sentence 2
-    assert found.by_distance[1].tolist() == pytest.approx([one_back, one_back])
-    assert found.by_distance[2].tolist() == pytest.approx([0.5 / 3] * 2)
 
 
 def test_averages_over_layers_count_what_is_out_of_sight_as_nothing() -> None:

@@ -89,18 +89,6 @@ def test_every_protocol_equals_sacrebleu_called_directly() -> None:
     assert len({round(score.value, 6) for score in scores}) == len(PROTOCOLS)
 
 
-def test_signatures_tell_the_protocols_apart() -> None:
-    scores = evaluate(HYPOTHESIS, REFERENCE, list(PROTOCOLS))
-    signatures = {score.protocol: score.signature for score in scores}
-    usual = f"nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:{sacrebleu.__version__}"
-    assert signatures["s-bleu"] == f"protocol:s-bleu|unit:sentence|{usual}"
-    assert signatures["d-bleu"] == f"protocol:d-bleu|unit:document|{usual}"
-    assert "unit:document|nrefs:1|case:lc|eff:no|tok:13a" in signatures["d-bleu-ci"]
-    assert "unit:document|nrefs:1|case:lc|eff:no|tok:none|smooth:none" in signatures["d-bleu-lc"]
-    assert signatures["chrf"].startswith("protocol:chrf|unit:sentence|nrefs:1|case:mixed")
-    assert signatures["ter"].startswith("protocol:ter|unit:sentence|nrefs:1|case:lc")
-
-
 def test_pieces_by_hand() -> None:
     # Tokens of the reference by 13a: 3, 4 (the full stop is one), 1, 6, 2.
     reference = single("a b c", "d e f.", "g", "h i j k l m", "n o")

@@ -343,8 +343,6 @@ def command(files: Path, *more: str | Path) -> list[str | Path]:
 def test_evaluate(python: Path, files: Path) -> None:
     model = checkpoint(files / "tiny")
     options = ["--source", files / "source", "--comet", model, "--comet-python", python]
-    shown = succeed(*command(files, *options)).out.splitlines()
-    assert [line.split()[:2] for line in shown[1:2]] == [["COMET", "63.33"]]
     both = [*options, "--comet-context", "2", "--hypothesis", files / "same"]
     table = succeed(*command(files, *both, "--paired", "--samples", "100")).out.splitlines()
     assert table[0].split() == ["d-BLEU", "COMET", "doc-COMET", "empty"]

@@ -194,10 +194,7 @@ def test_the_command(world: World, folders: Path, tmp_path: Path) -> None:
     options = [*given, "--samples", "200", "--out", tmp_path / "page.html"]
     outcome = succeed("compare", folders / "one", folders / "other", *options, "--json")
     found = json.loads(outcome.out)
-    assert [(each["system"], each["seeds"]) for each in found["systems"]] == [
-        ("one", [1, 2]),
-        ("other", [3, 4]),
-    ]
+    assert [each["seeds"] for each in found["systems"]] == [[1, 2], [3, 4]]
     against = found["systems"][1]["over_seeds"][0]["against_first"]
     assert against["p"] == max(against["p_documents"], against["p_seeds"])
     tests = [line for line in found["figures"] if line["kind"] in ("score", "contrastive test")]

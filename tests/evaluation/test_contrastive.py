@@ -19,7 +19,7 @@ from cotext.evaluation.metrics.contrastive import (
     distance_bucket,
     render_table,
 )
-from cotext.evaluation.studies.contrastive.decisions import pool, pooled_aggregates
+from cotext.evaluation.studies.contrastive.decisions import pool
 from cotext.runtime.version import __version__
 from tests.command_line import World, succeed
 from tests.refusals import must_raise
@@ -181,17 +181,6 @@ def test_aggregates_of_published_distances_and_of_unknown_ones() -> None:
     assert distance_aggregates({"0": (75.0, 10), "ahead": (50.0, 10)}) == {}
     # A clue ahead neither counts nor hinders.
     assert distance_aggregates({"1": (50.0, 10), "ahead": (0.0, 10)}) == {"disc": 50.0}
-
-
-# Right decisions of s4to4 + CD on deixis, lexical cohesion, ellipsis (inflection), ellipsis (verb phrase).
-PAPER = {"deixis": (2179, 2500), "lex": (696, 1500), "infl": (405, 500), "vp": (391, 500)}
-
-
-def test_disc_is_that_of_the_paper() -> None:
-    """Lupo et al. 2022, table 8: 73.42 and 73.19."""
-    right = {name: [n < won for n in range(total)] for name, (won, total) in PAPER.items()}
-    found = pooled_aggregates(right)
-    assert found == pytest.approx({"disc": 73.42, "disc_avg": 73.19})
 
 
 def suite(name: str, distances: list[int | None], candidates: int = 2) -> ContrastiveSuite:

@@ -72,11 +72,8 @@ def test_a_run_tells_its_system_its_data_and_its_scores(world: World) -> None:
     assert training["best"] == {"value": chosen["undiscounted"], "update": chosen["update"]}
     assert training["best_bleu"]["value"] == max(report["bleu"] for report in validations)
     assert training["final"]["loss"] == reports[-1]["nll_current"]
-    sizes = found["bytes"]
     files = [path for path in world.run.rglob("*") if path.is_file()]
-    assert sizes["all"] == sum(path.stat().st_size for path in files)
-    assert sizes["model"] == (world.run / "model.safetensors").stat().st_size
-    assert sizes["checkpoints"] == sum(p.stat().st_size for p in files if "checkpoints" in p.parts)
+    assert found["bytes"]["all"] == sum(path.stat().st_size for path in files)
 
 
 def test_what_must_travel_is_enough_and_needed(world: World, tmp_path: Path) -> None:

@@ -144,8 +144,6 @@ def test_lists_are_not_replaced_by_what_is_chosen_from_them(tmp_path: Path) -> N
     [
         (["--utility", "ter"], "--utility 'ter': choose one of chrf, comet"),
         (["--utility", "comet"], "--utility comet and --comet MODEL belong together"),
-        (["--probabilities", "even"], "choose one of scores, uniform"),
-        (["--comet-python", "x"], "--comet-python needs --comet"),
         (["--to", "pdf"], "unknown corpus format"),
     ],
 )
