@@ -31,8 +31,7 @@ TESTS_OF = {
     "data/alignment.py": "data/test_document_alignment.py data/test_length_alignment.py "
     "evaluation/test_audit.py",
     "evaluation/statistics/significance.py": "evaluation/test_significance.py evaluation/test_evidence.py "
-    "evaluation/test_evaluate_files.py evaluation/test_leaderboard.py",
-    "evaluation/statistics/seeds.py": "evaluation/test_significance.py evaluation/test_compare_seeds.py",
+    "evaluation/test_evaluate_files.py evaluation/test_leaderboard.py evaluation/test_compare_seeds.py",
     "runtime/jobs/engine.py": _JOBS,
     "runtime/jobs/journal.py": _JOBS,
 }

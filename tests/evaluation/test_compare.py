@@ -17,7 +17,6 @@ from cotext.data.suite_files import read_suite
 from cotext.evaluation.metrics.contrastive import Reading, Readings
 from cotext.evaluation.statistics.significance import Resampling
 from cotext.evaluation.studies.compare.comparison import RunComparison, compare_runs
-from cotext.evaluation.studies.compare.figures import as_dict
 from cotext.evaluation.studies.compare.measured import (
     CorpusCxmi,
     EvaluationSet,
@@ -26,7 +25,7 @@ from cotext.evaluation.studies.compare.measured import (
     context_gains,
 )
 from cotext.evaluation.studies.compare.recipe import MatchedRecipe
-from cotext.evaluation.studies.compare.report import as_text, example, render_comparison
+from cotext.evaluation.studies.compare.report import as_dict, as_text, example, render_comparison
 from cotext.evaluation.studies.compare.verdict import uses_context, verdict
 from cotext.evaluation.studies.contrastive.decisions import Decisions
 from cotext.evaluation.studies.contrastive.evidence import ContextWindow

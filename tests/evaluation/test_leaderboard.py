@@ -10,7 +10,7 @@ import pytest
 from cotext.data.documents import Document
 from cotext.data.formats import write_documents
 from cotext.evaluation.requests import LeaderboardRequest
-from cotext.evaluation.statistics.seeds import Difference, PairedTest
+from cotext.evaluation.statistics.significance import Difference, PairedTest
 from cotext.evaluation.studies.leaderboard.measure import (
     Place,
     make_leaderboard,

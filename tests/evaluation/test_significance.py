@@ -17,25 +17,23 @@ from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
 from sacrebleu.significance import PairedTest as SacrebleuTest
 
-from cotext.evaluation.statistics.seeds import (
-    Difference,
-    PairedTest,
-    compare_accuracies,
-    paired_test,
-    student_p,
-    student_quantile,
-)
 from cotext.evaluation.statistics.significance import (
     ALL_PATTERNS,
+    Difference,
     McNemar,
+    PairedTest,
     Resampling,
     are_too_few,
     bootstrap_scores,
+    compare_accuracies,
     compared_pairs,
     flipped_counts,
     flipped_sums,
     holm,
     mcnemar,
+    paired_test,
+    student_p,
+    student_quantile,
     swapped_differences,
     swapped_p,
 )

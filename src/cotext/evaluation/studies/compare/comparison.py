@@ -12,16 +12,17 @@ from cotext.evaluation.metrics.aligned_files import read_aligned
 from cotext.evaluation.metrics.contrastive import Accuracy
 from cotext.evaluation.metrics.interface import Measurement, Score, Texts, find_protocol, is_lower_better
 from cotext.evaluation.metrics.tokenised import Words, measure_words
-from cotext.evaluation.statistics.seeds import (
+from cotext.evaluation.statistics.significance import (
     Difference,
     PairedTest,
+    Resampling,
     Spread,
+    are_too_few,
     compare_accuracies,
     mean_score,
     paired_test,
 )
-from cotext.evaluation.statistics.seeds import corrected as corrected_differences
-from cotext.evaluation.statistics.significance import Resampling, are_too_few
+from cotext.evaluation.statistics.significance import corrected as corrected_differences
 from cotext.evaluation.studies.compare.against_papers import (
     PublishedComparison,
     compare_with_papers,

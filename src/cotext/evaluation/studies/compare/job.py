@@ -13,7 +13,6 @@ from cotext.evaluation.metrics.tokenised import load_words
 from cotext.evaluation.requests import ComparisonRequest
 from cotext.evaluation.statistics.significance import Resampling
 from cotext.evaluation.studies.compare.comparison import RunComparison, compare_runs
-from cotext.evaluation.studies.compare.figures import as_csv
 from cotext.evaluation.studies.compare.measured import (
     EvaluationSet,
     MeasuredSystem,
@@ -21,7 +20,7 @@ from cotext.evaluation.studies.compare.measured import (
     measure_run,
 )
 from cotext.evaluation.studies.compare.recipe import missing_seeds, require_alike
-from cotext.evaluation.studies.compare.report import render_comparison
+from cotext.evaluation.studies.compare.report import as_csv, render_comparison
 from cotext.files.table import require_page_name
 from cotext.models.engine_folder import config_of
 from cotext.models.run_folder import checkpoint_folder, checkpoints, seed_folder, seeds_in

@@ -314,7 +314,7 @@ def _probabilities(group: Group, readings: Readings, ids: Sequence[str]) -> Cond
     by_document: dict[int, float] = defaultdict(float)
     for index in finite:
         by_document[group.documents[index]] += nats["true"][ids[index]] - nats["foreign"][ids[index]]
-    p = flipped_sums(list(by_document.values()), SAMPLES, _SEED)
+    p = flipped_sums(list(by_document.values()))
     return Condition(added["true"], added["foreign"], p, p)
 
 

@@ -14,8 +14,7 @@ from cotext.evaluation.metrics.realign import AlignmentReport, realign_systems, 
 from cotext.evaluation.metrics.terminology import measure_terms
 from cotext.evaluation.metrics.tokenised import load_words, measure_words
 from cotext.evaluation.requests import EvaluationRequest, LeaderboardRequest
-from cotext.evaluation.statistics.seeds import PairedTest, paired_test
-from cotext.evaluation.statistics.significance import compared_pairs
+from cotext.evaluation.statistics.significance import PairedTest, compared_pairs, paired_test
 from cotext.runtime.tables import render_p, render_rows
 from cotext.runtime.version import __version__
 from cotext.translation.terms.glossary import Glossary

@@ -11,8 +11,14 @@ from cotext.evaluation.metrics.interface import Measurement, Score, is_lower_bet
 from cotext.evaluation.metrics.realign import AlignmentReport
 from cotext.evaluation.metrics.tokenised import measure_words
 from cotext.evaluation.requests import LeaderboardRequest
-from cotext.evaluation.statistics.seeds import PairedTest, paired_test
-from cotext.evaluation.statistics.significance import SIGNIFICANT, Resampling, bootstrap_scores, percentiles
+from cotext.evaluation.statistics.significance import (
+    SIGNIFICANT,
+    PairedTest,
+    Resampling,
+    bootstrap_scores,
+    paired_test,
+    percentiles,
+)
 from cotext.evaluation.studies.evaluate.evaluate_files import read_texts, with_comet
 from cotext.runtime.errors import CotextError
 from cotext.runtime.tables import render_rows

@@ -5,8 +5,7 @@ from html import escape
 
 from cotext.evaluation.metrics.interface import is_lower_better
 from cotext.evaluation.metrics.realign import document_lines
-from cotext.evaluation.statistics.seeds import Difference, PairedTest
-from cotext.evaluation.statistics.significance import SIGNIFICANT
+from cotext.evaluation.statistics.significance import SIGNIFICANT, Difference, PairedTest
 from cotext.evaluation.studies.leaderboard.measure import Entry, Leaderboard
 from cotext.evaluation.studies.tables import Cell, Row, Table, interval, versions
 from cotext.runtime.html import facts, folded, whole_page
