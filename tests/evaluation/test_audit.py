@@ -14,8 +14,7 @@ from cotext.data.alignment import Vocabulary
 from cotext.evaluation.requests import AuditRequest
 from cotext.evaluation.studies.audit.align import _Judge, align
 from cotext.evaluation.studies.audit.details import _stems, drifts
-from cotext.evaluation.studies.audit.measure import audit
-from cotext.evaluation.studies.audit.report import Finding, SystemAudit
+from cotext.evaluation.studies.audit.measure import Finding, SystemAudit, audit
 from tests.command_line import cotext
 from tests.refusals import must_raise
 

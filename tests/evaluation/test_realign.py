@@ -9,8 +9,7 @@ import pytest
 from cotext.data.documents import Document
 from cotext.data.formats import write_documents
 from cotext.evaluation.metrics.aligned_files import read_aligned
-from cotext.evaluation.metrics.realign import AlignmentReport, realign, realign_systems
-from cotext.evaluation.metrics.token_cuts import Cutter
+from cotext.evaluation.metrics.realign import AlignmentReport, Cutter, realign, realign_systems
 from cotext.evaluation.requests import EvaluationRequest
 from cotext.evaluation.studies.evaluate.evaluate_files import evaluate_files
 from tests.command_line import must_refuse, succeed

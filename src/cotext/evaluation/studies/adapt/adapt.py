@@ -55,13 +55,8 @@ FEWEST_UPDATES: Final = 20
 SHARE: Final = 5
 MOST_HELD_OUT: Final = 20
 FEWEST_DOCUMENTS: Final = 10  # of aligned files; fewer ones are cut into sections
-OF_SEARCH: Final = (
-    "beam",
-    "length_penalty",
-    "length_penalty_form",
-    "max_ratio",
-    "max_extra",
-)  # from the model
+# Settings that the run takes from the model.
+OF_SEARCH: Final = ("beam", "length_penalty", "length_penalty_form", "max_ratio", "max_extra")
 DROPOUT: Final = ("dropout", "activation_dropout", "attention_dropout")
 # Changes to the recipe: small batches because time is short, and a low learning rate.
 SETTINGS: Final = (
