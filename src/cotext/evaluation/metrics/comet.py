@@ -170,9 +170,7 @@ def _read(comet: Comet, process: subprocess.Popen[bytes], log: IO[bytes]) -> Ite
         if not isinstance(answer, dict):
             raise CotextError(f"{comet.python}: does not answer as expected: {line[:80]!r}")
         if "error" in answer:
-            advice = (
-                "" if loaded or "imported" not in answer["error"] else f"; make an environment: {INSTALL}"
-            )
+            advice = f"; make an environment: {INSTALL}" if "imported" in answer["error"] else ""
             raise CotextError(f"COMET ({comet.python}, {comet.model}): {answer['error']}{advice}")
         if not all(map(math.isfinite, answer.get("scores", ()))):
             raise CotextError(f"COMET ({comet.model}) returns scores that are not numbers; check the model")
@@ -181,11 +179,7 @@ def _read(comet: Comet, process: subprocess.Popen[bytes], log: IO[bytes]) -> Ite
     code = process.wait()
     if code == 0 and loaded:
         return
-    killed = (
-        f"was killed by signal {-code}, perhaps because memory was exhausted"
-        if code < 0
-        else f"ended with {code}"
-    )
+    killed = f"was killed by signal {-code} (no memory?)" if code < 0 else f"ended with {code}"
     log.seek(0)
     lines = log.read().decode("utf-8", errors="replace").splitlines()[-_TAIL_LINES:]
     raise CotextError(

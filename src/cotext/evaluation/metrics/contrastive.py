@@ -323,19 +323,19 @@ def summarise(
         for example, decision in zip(examples, decisions, strict=True)
     ]
     overall, by_phenomenon, by_distance, by_tag = grouped(judged, _accuracy)
+    # Not balanced: a tag may be the form itself.
+    by_tag = {
+        tag: {value: replace(item, balanced=None) for value, item in values.items()}
+        for tag, values in by_tag.items()
+    }
+    buckets = {bucket: (item.percent, item.total) for bucket, item in by_distance.items()}
     return ContrastiveReport(
-        signature=signature,
-        overall=overall,
-        by_phenomenon=by_phenomenon,
-        by_distance=by_distance,
-        # Not balanced: a tag may be the form itself.
-        by_tag={
-            tag: {value: replace(item, balanced=None) for value, item in values.items()}
-            for tag, values in by_tag.items()
-        },
-        aggregates=distance_aggregates(
-            {bucket: (item.percent, item.total) for bucket, item in by_distance.items()}
-        ),
+        signature,
+        overall,
+        by_phenomenon,
+        by_distance,
+        by_tag,
+        aggregates=distance_aggregates(buckets),
         undecidable=sum(bool(example.identical_to_correct) for example in examples),
         examples=tuple(example.id for example in examples),
         documents=tuple(documents),

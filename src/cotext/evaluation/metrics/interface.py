@@ -195,9 +195,7 @@ def measure(
         for documents in references:
             check_correspondence(hypothesis, documents)
         if not any(document.sentences for document in hypothesis):
-            raise CotextError(
-                "nothing to score: the hypothesis contains no sentence; check the file and its format"
-            )
+            raise CotextError("nothing to score: the hypothesis has no sentence; check the file")
     measurements: dict[str, list[Measurement]] = {name: [] for name in hypotheses}
     for metric in selected:
         for name, measurement in metric.measure(texts, target_language).items():

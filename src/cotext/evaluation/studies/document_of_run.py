@@ -45,11 +45,11 @@ def open_document(request: DocumentRequest, translates: bool = True) -> tuple[Op
     """
     source, target = request.document, request.target
     document = choose_document(source, target, request.id, request.format)
-    own = target is None
-    open_one = open_run if own or translates else open_scorer
+    translates = translates or target is None
+    open_one = open_run if translates else open_scorer
     opened = open_one(request.run, request.device, dict(request.decode), request.checkpoint)
     translator = opened.translator
-    if own or translates:
+    if translates:
         translator.check([Document(document.id, document.source)])
     else:
         translator.check_pairs([document])

@@ -46,9 +46,7 @@ def compare_folders(
     test = _test_set(request)
     suites = _suites(request)
     if test is None and not suites:
-        raise CotextError(
-            "there is nothing to compare on: give --data FOLDER, or --source and --reference, or --suite FILE"
-        )
+        raise CotextError("there is nothing to compare on: give --data, --source and --reference, or --suite")
     if test is None and request.words is not None:
         raise CotextError(f"--words {request.words} needs a test set; add --source and --reference")
     words = load_words(request.words)
@@ -167,9 +165,7 @@ def _test_set(request: ComparisonRequest) -> EvaluationSet | None:
     if path.is_file():
         return EvaluationSet(path, path, "jsonl")
     if not (request.data / TRAIN).is_file():
-        raise CotextError(
-            f"{request.data}: no prepared data there; make it with `cotext prepare ... --out {request.data}`"
-        )
+        raise CotextError(f"{request.data}: no prepared data there; make it with `cotext prepare`")
     if request.suite or _suite_files(request.data):
         return None
     raise CotextError(f"{request.data}: contains no test set; give --source and --reference")
@@ -184,9 +180,7 @@ def _suites(request: ComparisonRequest) -> dict[Path, ContrastiveSuite]:
     names: dict[str, Path] = {}
     for path, suite in suites.items():
         if suite.name in names:
-            raise CotextError(
-                f"{path}: a suite of the same name ({suite.name}) as {names[suite.name]}; give each once"
-            )
+            raise CotextError(f"{path}: a suite of the same name ({suite.name}) as {names[suite.name]}")
         names[suite.name] = path
     return suites
 

@@ -152,9 +152,7 @@ def require_alike(path: Path, folders: Mapping[int, Path]) -> None:
     first = next(iter(folders))
     for seed, config in configs.items():
         if config.train.seed != seed:
-            raise CotextError(
-                f"{folders[seed]}: contains a run of seed {config.train.seed}; rename the folder"
-            )
+            raise CotextError(f"{folders[seed]}: contains a run of seed {config.train.seed}; rename it")
         changed = [
             f"\n  {key}: {'nothing' if before == '' else before} in seed-{first}, "
             f"{'nothing' if after == '' else after} in seed-{seed}"

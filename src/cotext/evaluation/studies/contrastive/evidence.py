@@ -320,8 +320,7 @@ def _probabilities(group: Group, readings: Readings, ids: Sequence[str]) -> Cond
 
 LEGEND = (
     "*: accuracy and balanced accuracy above chance, the others below that in the true context;\n"
-    f"p < {SIGNIFICANT:g} over "
-    "documents, corrected for {groups}. Context is used where all five\n"
+    f"p < {SIGNIFICANT:g} over documents, corrected for {{groups}}. Context is used where all five\n"
     "have a star. CXMI: log-probability that context adds to the correct candidates, nats per token;\n"
     "none: without context; foreign: with context from other documents"
 )

@@ -167,17 +167,13 @@ def make_leaderboard(request: LeaderboardRequest, on_comet: Progress | None = No
         counts = {name: [measured[name][ranking].statistics] for name in order}
         test = paired_test(counts, resampling=resampling)
     intervals = _intervals(measured, resampling, several)
-
-    def entry(name: str) -> Entry:
-        scores = tuple(measurement.score for measurement in measured[name])
-        return Entry(name, scores, intervals[name], paths[name], reports[name])
-
+    scores = {name: tuple(each.score for each in found) for name, found in measured.items()}
     return Leaderboard(
         request=request,
         documents=len(texts.references[0]),
         sentences=sum(map(len, texts.references[0])),
         ranking=ranking,
-        systems=tuple(map(entry, order)),
+        systems=tuple(Entry(n, scores[n], intervals[n], paths[n], reports[n]) for n in order),
         places=tuple(places(order, test, protocol)),
         test=test,
         notes=tuple(_notes(reports, test, resampling.samples)),
