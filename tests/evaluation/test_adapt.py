@@ -48,7 +48,6 @@ def test_a_sentence_model_becomes_a_document_system(here: Path, adapted: Outcome
     assert run.model.attention.others == "gated"
     assert (run.model.dimension, run.decode.max_extra) == (16, 2)  # as the model's
     assert "times through the corpus" in adapted.err
-    assert f"cotext translate {here / 'mine'} " in adapted.out
     succeed("translate", here / "mine", here / "all.en", "--out", here / "out.de", "--device", "cpu")
 
 

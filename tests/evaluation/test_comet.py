@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -157,7 +156,6 @@ def test_windows_put_earlier_sentences_first_those_of_the_reference_before_the_h
     ]
     # Without a reference the hypothesis has its own context.
     assert window_texts(1, **sides)[:2] == [("a", "W"), ("a | b", "W | X")]
-    assert window_texts(0, **sides, reference=["A", "B", "C", "D"])[3] == ("d", "Z", "D")
 
 
 def test_a_window_shrinks_on_all_sides_until_the_longest_fits() -> None:
@@ -195,10 +193,9 @@ def test_scores_are_means_over_sentences(python: Path, tmp_path: Path) -> None:
     seen: list[tuple[int, int]] = []
     systems = {"ours": OURS, "same": REFERENCE}
     measured = measure_comet(comet, systems, SOURCE, [REFERENCE], lambda *now: seen.append(now))
-    (ours,), (same,) = measured["ours"], measured["same"]
+    [ours] = measured["ours"]
     # Words found: 1/2, 1, 2/3; 1, 0.
     assert ours.score.value == pytest.approx(100 * (1 / 2 + 1 + 2 / 3 + 1 + 0) / 5)
-    assert same.score.value == pytest.approx(100)
     assert (ours.score.documents, ours.score.sentences, ours.score.empty_hypotheses) == (2, 5, 1)
     assert ours.score.signature.startswith("protocol:comet|unit:sentence|model:tiny|sha256:")
     assert "|refs:1|context:0|max-tokens:20|cut:0|scale:100|comet:2.9.9|version:" in ours.score.signature
@@ -352,18 +349,6 @@ def test_evaluate(python: Path, files: Path) -> None:
     scores = report["systems"]["ours"]["scores"]
     assert list(scores) == ["d-bleu", "comet", "doc-comet"]
     assert scores["doc-comet"]["value"] == pytest.approx(63.3333, abs=1e-4)
-
-
-def test_signatures_that_differ_stand_under_their_systems(python: Path, files: Path) -> None:
-    long = [replace(d, sentences=(f"{d.sentences[0]} {'x ' * 20}", *d.sentences[1:])) for d in OURS]
-    write_documents(files / "long", long, "jsonl")
-    model = checkpoint(files / "tiny")
-    options = ["--source", files / "source", "--comet", model, "--comet-python", python]
-    shown = succeed(*command(files, *options, "--hypothesis", files / "long")).out.splitlines()
-    signatures = [line.split() for line in shown if "|unit:" in line]
-    assert [line[:-1] for line in signatures] == [["d-BLEU"], ["COMET", "ours"], ["COMET", "long"]]
-    assert "|cut:0|" in signatures[1][-1]
-    assert "|cut:2|" in signatures[2][-1]
 
 
 @pytest.fixture(scope="module")

@@ -132,11 +132,8 @@ def test_first_losses_and_a_run_that_ended_as_its_start() -> None:
     losses = [line["value"] for line in as_dict(found)["figures"] if line["name"] == "first loss"]
     assert losses == [0.25, 3.5]
     assert "first loss" not in as_text(compared([run("base", SUITE, HALF)], SUITE))
-    tables = as_text(found).partition("recipe")[2]
-    assert all("old (not learned)" in line for line in tables.splitlines() if "old" in line)
     assert render_comparison(found).count("old (not learned)") >= 4
     assert any("no checkpoint is better than the initial model" in note for note in found.notes)
-    assert [each["not_learned"] for each in as_dict(found)["systems"]] == [0, 0, 1]
     both = MeasuredSystem("both", (learned, stayed), (1, 2))
     assert both.label == "both (not learned in 1 of 2 seeds)"
     assert both.first_loss == (1.875, 0.125)
@@ -203,11 +200,9 @@ def test_the_case_of_the_dashes() -> None:
     group = "contrapro-ctx1 pronoun (1 back)"
     unused = f"dashes has context, but its use is not significant: in {group}: balanced accuracy not above"
     assert said(found).startswith(f"{unused} chance")
-    assert "uses context" not in said(found)
     higher = f"dashes has a higher accuracy than base in {group}, but it is not shown that context is the"
     assert f"{higher} reason." in said(found)
     assert [row.verdict for row in found.rows] == ["use not significant"]
-    assert "<td>use not significant</td>" in render_comparison(found)
     using = replace(drifting, title="reader", decisions={UNBALANCED.name: decided(UNBALANCED, reader)})
     found = compared([drifting, using], UNBALANCED)
     assert (uses_context(found, 0), uses_context(found, 1)) == (False, True)
@@ -225,9 +220,8 @@ def test_without_controls_or_use_context_is_not_said_to_be_used() -> None:
     found = compared([run("base", far, {5: 10}), run("s2to2", far, {5: 10}, before=1)], far)
     untested = "in all suites, the disambiguating sentence is outside its context window."
     assert f"Context use of s2to2 cannot be tested: {untested}" in said(found)
-    blind = run("base", SUITE, HALF)
     idle = run("idle", SUITE, {0: 20, 1: 22, 2: 2, 5: 20}, before=3, alone=HALF, foreign=HALF)
-    found = compared([blind, idle], SUITE)
+    found = compared([run("base", SUITE, HALF), idle], SUITE)
     assert uses_context(found, 1) is False
     assert "idle has context, but its use is not significant: at best, in pronoun (1 back)" in said(found)
 
@@ -404,7 +398,6 @@ def test_runs_and_suites_of_other_languages_are_refused(world: World, runs: Runs
         ({"--suite": None, "--source": None, "--reference": None}, "nothing to compare on"),
         ({"--reference": None}, "belong together"),
         ({"--source": "none.en"}, "no such file"),
-        ({"--suite": "none.json"}, "none.json"),
         ({"--protocol": "x-bleu"}, "x-bleu"),
         ({"--csv": "page.html"}, "one file"),
         ({"--samples": "3"}, "the minimum is 100"),

@@ -113,16 +113,15 @@ def test_a_system_uses_context_where_each_of_its_seeds_does() -> None:
     assert "a: context use is significant for each of its 3 seeds." in said(found)
     (evidence,) = found.evidence[0]
     assert len(evidence.by_seed) == 3
-    owns = [each.conditions["none"].own for each in evidence.by_seed]
-    assert evidence.conditions["none"].own == pytest.approx(sum(owns) / 3)
-    assert evidence.conditions["none"].p == max(each.conditions["none"].p for each in evidence.by_seed)
+    of_seeds_none = [each.conditions["none"] for each in evidence.by_seed]
+    assert evidence.conditions["none"].own == pytest.approx(sum(each.own for each in of_seeds_none) / 3)
+    assert evidence.conditions["none"].p == max(each.p for each in of_seeds_none)
     # Of the test set: the mean of 1, 2 and 3 nats and a little, over 10 tokens.
     assert found.gains[0][0].nats == pytest.approx(0.2 + 0.035)
     found = compared([reading([reader, guesser, reader])], UNBALANCED)
     assert uses_context(found, 0) is False
     unsure = "a has context, but its use is not significant for the system (only for 2 of its 3 seeds): "
     assert unsure in said(found)
-    assert as_dict(found)["systems"][0]["use_of_context"][0]["uses_context_by_seed"] == [True, False, True]
 
 
 def test_a_seed_that_is_significantly_worse_does_not_count_as_evidence() -> None:

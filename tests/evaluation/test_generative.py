@@ -26,31 +26,25 @@ REGISTER = ("Du arbeitest.", "Sie arbeiten.")
     [
         (IT, "Er ist alt.", "right"),
         (IT, "Ja, er ist schon alt", "right"),
-        (IT, "er ist alt, ER", "right"),
         (IT, "Es ist alt.", "wrong"),
         (IT, "Er oder sie ist alt.", "both"),
         (IT, "Der Tisch ist alt.", "neither"),
-        (IT, "", "neither"),
         (IT, "Erst ist alt", "neither"),  # whole words alone
         # `sie` once is what the right candidate has too; twice is one too many.
         (QUOTED, "Er sei alt, sagt sie.", "right"),
-        (QUOTED, "Sie sei alt, sagt sie.", "wrong"),
         (QUOTED, "Sie sei alt, sagt er.", "right"),  # the price of counting
         (QUOTED[::-1], "Sie sei alt, sagt sie.", "right"),
         (QUOTED[::-1], "Alt, sagt sie.", "neither"),  # it needs `sie` more often than the wrong one has it
         # Of several forms, one is enough.
         (REGISTER, "Du schuftest.", "right"),
-        (REGISTER, "Ihr arbeitest.", "right"),
         (REGISTER, "Du arbeiten.", "both"),
         # The right candidate lacks a word, or has one more.
         (("Er kam.", "Er kam nicht."), "Er kam an.", "right"),
         (("Er kam.", "Er kam nicht."), "Er kam nicht an.", "wrong"),
-        (("Er kam nicht.", "Er kam."), "Er kam nicht an.", "right"),
         (("Er kam nicht.", "Er kam."), "Er kam an.", "neither"),
         # Case and spaces tell nothing apart.
         (("Sie kam.", "sie  kam."), "Sie kam.", None),
         (("Er kam.", "Er kam.", "Sie kam."), "Er kam.", None),
-        (("他来了", "她来了"), "他来", "right"),
         (("他来了", "她来了"), "她来", "wrong"),
     ],
 )

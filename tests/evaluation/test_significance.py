@@ -186,21 +186,6 @@ def test_holm_and_pairs_by_hand() -> None:
     must_raise("at least two units", apart, means([1.0]), means([2.0]))
 
 
-def test_three_systems_and_the_signature() -> None:
-    reference, hypotheses = corpora(40, 4, 0.3, 0.2, 0.31)
-    systems = dict(zip("abc", (counted(METRICS["BLEU"], h, reference) for h in hypotheses), strict=True))
-    found = paired(systems, unit="sentence", samples=500, seed=3)
-    assert list(found.differences) == [("a", "b"), ("a", "c"), ("b", "c")]
-    tests = list(found.differences.values())
-    assert [test.p_corrected for test in tests] == holm([test.p for test in tests])
-    assert tests[0].p < 0.05 < tests[1].p
-    assert found.signature.startswith(
-        "test:randomisation|unit:sentence|n:40|samples:500|seed:3|sides:2|correction:holm-3|"
-    )
-    for name, (low, high) in found.intervals_95.items():
-        assert low < systems[name].score < high
-
-
 def by_case(baseline: list[bool], system: list[bool]) -> McNemar:
     """The test if each case is a document."""
     return mcnemar(baseline, system, range(len(baseline)))
@@ -214,8 +199,6 @@ def test_mcnemar_by_hand() -> None:
     assert (found.only_baseline, found.only_system) == (1, 5)
     assert found.p_mid == pytest.approx(2 * (1 + 6 / 2) / 64)
     assert found.difference == pytest.approx(40.0)
-    found = by_case([True, False], [True, False])
-    assert (found.p_mid, found.difference) == (1.0, 0.0)
     assert by_case([True, False], [False, True]).p_mid == 1.0
 
 
@@ -400,14 +383,9 @@ def test_a_system_is_seldom_called_different_from_itself(seeds: tuple[int, int],
         assert alone > 0.5
 
 
-def test_planted_differences_are_found_and_intervals_widen() -> None:
+def test_planted_differences_are_found() -> None:
     tests = differences_of_trials(40, (3, 3), 1.0, 0.1)
     assert sum(test.p_corrected < 0.05 for test in tests) >= 39
     # Not where seeds differ as much.
     tests = differences_of_trials(40, (3, 3), 0.5, 0.5)
     assert sum(test.p_corrected < 0.05 for test in tests) < 20
-    draws = np.random.default_rng(3)
-    steady, restless = draw(draws, 3, 0, 0.0), draw(draws, 3, 0, 2.0)
-    intervals = paired_test({"a": steady, "b": restless}, "a", QUICK).intervals_95
-    (low, high), (lower, higher) = intervals.values()
-    assert higher - lower > 3 * (high - low)
