@@ -38,6 +38,15 @@ from cotext.runtime.tables import listed, render_rows
 _UNSPACED: Final = ("zh", "ja")
 # Chinese characters, kana, Thai, Lao, Burmese, Khmer.
 _WITHOUT_SPACES: Final = re.compile("[\u3040-\u30ff\u3400-\u9fff\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff]")
+MOST_SHARED: Final = 0.25  # share of the words of an omitted sentence or added line that may be shared
+LEAST_GAP: Final = 0.5  # minimum difference in words, as a share of the words of the sentence or line
+# A document that keeps its lines is doubtful if they share less than this fraction of the words that the best
+# cuts share. Lines that correspond were never below it, even in poor translations (docs/results/scores.md).
+LEAST_SHARED: Final = 0.95
+Realigned = Literal["unequal", "all"]  # documents whose numbers of sentences differ, or all
+_SHOWN: Final = 20  # number of documents listed for a system
+
+Tokens = Sequence[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,11 +142,6 @@ def _words(line: str) -> Iterator[tuple[str, int]]:
         at += len(word)
 
 
-Tokens = Sequence[str]
-MOST_SHARED: Final = 0.25  # share of the words of an omitted sentence or added line that may be shared
-LEAST_GAP: Final = 0.5  # minimum difference in words, as a share of the words of the sentence or line
-
-
 def omitted_sentences(
     text: CutText, cuts: Sequence[int], references: Sequence[Sequence[Tokens]]
 ) -> tuple[int, ...]:
@@ -204,13 +208,6 @@ def _adds(
 
 def _shared(one: Tokens, other: Tokens) -> int:
     return (Counter(one) & Counter(other)).total()
-
-
-# A document that keeps its lines is doubtful if they share less than this fraction of the words that the best
-# cuts share. Lines that correspond were never below it, even in poor translations (docs/results/scores.md).
-LEAST_SHARED: Final = 0.95
-Realigned = Literal["unequal", "all"]  # documents whose numbers of sentences differ, or all
-_SHOWN: Final = 20  # number of documents listed for a system
 
 
 @dataclass(frozen=True, slots=True)

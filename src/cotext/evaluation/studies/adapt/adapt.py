@@ -57,6 +57,9 @@ MOST_HELD_OUT: Final = 20
 FEWEST_DOCUMENTS: Final = 10  # of aligned files; fewer ones are cut into sections
 # Settings that the run takes from the model.
 OF_SEARCH: Final = ("beam", "length_penalty", "length_penalty_form", "max_ratio", "max_extra")
+BEFORE: Final = "before.jsonl"
+AFTER: Final = "after.jsonl"
+SHOWN: Final = 20  # number of changed sentences on the page
 DROPOUT: Final = ("dropout", "activation_dropout", "attention_dropout")
 # Changes to the recipe: small batches because time is short, and a low learning rate.
 SETTINGS: Final = (
@@ -240,11 +243,6 @@ class Adaptation:
 
 def _chrf(translation: str, reference: str) -> float:
     return float(sacrebleu.sentence_chrf(translation, [reference]).score)
-
-
-BEFORE: Final = "before.jsonl"
-AFTER: Final = "after.jsonl"
-SHOWN: Final = 20  # number of changed sentences on the page
 
 
 def summary(report: AdaptReport) -> Table:

@@ -1,4 +1,4 @@
-"""The page of `cotext context`, without scripts: shades show how much a word gains or loses by context."""
+"""The influence of each context sentence on the words of a document, and the page of `cotext context`."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
