@@ -113,7 +113,6 @@ def test_ids_that_some_files_carry(tmp_path: Path) -> None:
 @loop_over(
     ("options", "words"),
     [
-        ("--hypothesis {0}/good.de", "Missing option"),
         ("--hypothesis {0}/good.de --reference {0}/reference.de --paired", "give at least two"),
         (
             "{two} --paired --baseline best.de",

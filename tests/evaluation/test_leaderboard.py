@@ -162,7 +162,6 @@ def test_what_is_refused_and_outputs_that_stay(board: Path, tmp_path: Path) -> N
     for more, words in (
         (["--rank-by", "comet"], measured),
         (["--protocol", "bleurt"], "unknown protocol 'bleurt'"),
-        (["--comet-context", "2"], "--comet-context needs --comet"),
     ):
         assert must_refuse(words, *command(board, *more)).out == ""
     (tmp_path / "empty").mkdir()

@@ -96,7 +96,6 @@ def test_bad_input(runs: dict[str, Path], tmp_path: Path) -> None:
     (tmp_path / "blank.jsonl").write_text('{"id": "b", "sentences": ["", ""]}\n')
     for words, *options in (
         ("--clock 'sun': choose one of cpu, wall", source, "--clock", "sun"),
-        ("--setting 'all': choose one of one, many", source, "--setting", "all"),
         ("with its configured beam", source, "--set", "beam=2"),
         ("would overwrite", source, "--out", source),
         ("no words", tmp_path / "blank.jsonl"),
