@@ -32,8 +32,7 @@ TESTS_OF = {
     "search/sentence_recovery.py": _SEARCH,
     "data/alignment.py": "data/test_document_alignment.py evaluation/test_audit.py",
     "evaluation/statistics/significance.py": "evaluation/test_significance.py evaluation/test_evidence.py "
-    "evaluation/test_evaluate_files.py evaluation/test_leaderboard.py",
-    "evaluation/statistics/seeds.py": "evaluation/test_over_seeds.py evaluation/test_compare_seeds.py",
+    "evaluation/test_evaluate_files.py evaluation/test_leaderboard.py evaluation/test_compare_seeds.py",
     "runtime/jobs/engine.py": _JOBS,
     "runtime/jobs/journal.py": _JOBS,
 }

@@ -1,7 +1,7 @@
 """Compare the systems of an experiment: figures over seeds, and tests over documents and seeds.
 
 The folder of an experiment has translations and references (`own`, `ted`, `pdc`), decisions (`real`,
-`contrapro`, `consistency`, `generated`, `written`) and CXMI. The tests: `cotext.evaluation.statistics.seeds`.
+`contrapro`, `consistency`, `generated`, `written`) and CXMI; tests: `evaluation/statistics/significance.py`.
 """
 
 from collections import defaultdict
@@ -12,14 +12,15 @@ from typing import Any
 
 from cotext.data.formats import read_documents
 from cotext.evaluation.metrics.interface import measure
-from cotext.evaluation.statistics.seeds import (
+from cotext.evaluation.statistics.significance import (
     Difference,
+    Resampling,
     Spread,
     compare_accuracies,
     corrected,
+    flipped_sums,
     paired_test,
 )
-from cotext.evaluation.statistics.significance import Resampling, flipped_sums
 from cotext.evaluation.statistics.sufficient_statistics import Statistics
 from cotext.evaluation.studies.contrastive.decisions import ALL_SUITES, Decisions, read_decisions
 from cotext.runtime.errors import CotextError

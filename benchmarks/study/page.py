@@ -16,8 +16,7 @@ from matplotlib.figure import Figure
 
 from benchmarks.study.comparison import Comparison, ContextAdds
 from cotext.data.convert import SUFFIX
-from cotext.evaluation.statistics.seeds import Difference, Spread
-from cotext.evaluation.statistics.significance import SIGNIFICANT, holm
+from cotext.evaluation.statistics.significance import SIGNIFICANT, Difference, Spread, holm
 from cotext.runtime.files import replacing
 from cotext.runtime.tables import listed
 

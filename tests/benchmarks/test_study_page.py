@@ -24,7 +24,7 @@ from benchmarks.study.page import (
 from benchmarks.study.parts import drawn
 from cotext.data.documents import Document
 from cotext.data.formats import write_documents
-from cotext.evaluation.statistics.seeds import Difference, SeedTest
+from cotext.evaluation.statistics.significance import Difference, SeedTest
 from tests.loops import loop_over
 from tests.refusals import must_raise
 

@@ -48,7 +48,6 @@ def test_a_sentence_model_becomes_a_document_system(here: Path, adapted: Outcome
     assert run.model.attention.others == "gated"
     assert (run.model.dimension, run.decode.max_extra) == (16, 2)  # as the model's
     assert "times through the corpus" in adapted.err
-    assert f"cotext translate {here / 'mine'} " in adapted.out
     succeed("translate", here / "mine", here / "all.en", "--out", here / "out.de", "--device", "cpu")
 
 
@@ -66,9 +65,7 @@ def test_the_report_has_scores_tests_and_what_changed(here: Path, adapted: Outco
     changed = sum(old != new for old, new in pairs)
     assert page.count("<article>") == min(20, changed)
     assert f"{changed} translations changed" in page
-    assert "What to run next" in page
-    assert f"{comparison['difference']:+.2f}" in page
-    assert f"{comparison['difference']:+.2f}" in adapted.out
+    assert all(f"{comparison['difference']:+.2f}" in shown for shown in (page, adapted.out))
 
 
 def test_the_same_command_goes_on_and_another_one_is_refused(here: Path, adapted: Outcome) -> None:

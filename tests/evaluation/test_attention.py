@@ -15,7 +15,6 @@ from cotext.data.documents import ParallelDocument
 from cotext.data.views import WindowView
 from cotext.evaluation.studies.attention.report import document_attention
 from cotext.evaluation.studies.attention.sentence_maps import GateOpenness, average_by_kind, sentence_maps
-from cotext.layers.kernels.gated_others import FAR
 from cotext.layers.kernels.relative import attend_relative
 from cotext.layers.kernels.sdpa import attend, watch_weights
 from cotext.layers.layout import Layout
@@ -32,10 +31,6 @@ SMALL = ["model.dimension=16", "model.feed_forward=32", "model.heads=2", "model.
 SMALL += ["model.encoder_layers=2", "model.decoder_layers=1"]
 FILLED = {
     "nothing": ["model.attention.score=content"],
-    "positions": ["model.attention.score=positions"],
-    "gated": [
-        "model.attention={score: content, span: sentence, top: {layers: 1, span: row, mix: gated}}",
-    ],
     "current on top": ["model.attention.score=content", "model.encoder.top={layers: 1, span: current}"],
     "flat": ["model.attention.score=content", "model.batch_context=flat"],
     **{
@@ -100,8 +95,7 @@ def test_even_weights_give_shares_that_count_tokens(batches: int) -> None:
     watched = even()
     found = sentence_maps(watched, document(batches=batches), 3)
     maps = found.maps
-    assert not found.gates
-    assert not found.head_gates
+    assert found.gates == found.head_gates == {}
     assert {name: each.kind for name, each in maps.items()} == {
         "encoder.0.attention": "encoder",
         "encoder.1.attention": "encoder",
@@ -136,9 +130,9 @@ def test_even_weights_give_shares_that_count_tokens(batches: int) -> None:
         assert maps[name].beside.abs().max() < 1e-12
     # Of current queries alone, 3 + 2 + 4 of them, that see 3, 5 and 6 tokens.
     assert all(not m._forward_hooks and not m._forward_pre_hooks for m in watched.modules())
-    spread = maps["encoder.1.attention"].spread
-    assert spread.nats == pytest.approx((3 * math.log(3) + 2 * math.log(5) + 4 * math.log(6)) / 9)
-    assert spread.normalised_entropy == pytest.approx(1)
+    top = maps["encoder.1.attention"]
+    assert top.nats == pytest.approx((3 * math.log(3) + 2 * math.log(5) + 4 * math.log(6)) / 9)
+    assert top.normalised_entropy == pytest.approx(1)
 
 
 MEMORY = {"span": "memory", "score": "transformer_xl"}
@@ -157,10 +151,6 @@ WATCHED: dict[str, tuple[dict[str, Any], dict[str, tuple[int, int]]]] = {
     },
     "sentences": ({"attention": {"span": "sentence"}}, {}),
     "gated": ({"attention": {"span": "sentence", "top": {"layers": 1, "mix": "gated"}}}, {}),
-    "gated positions": (
-        {"attention": {"span": "sentence", "score": "positions", "top": {"layers": 1, "mix": "gated"}}},
-        {},
-    ),
     "current on top": (
         {"encoder_layers": 2, "encoder": {"top": {"layers": 1, "span": "current"}}},
         {"cross": (0, 0)},
@@ -230,8 +220,6 @@ def test_shares_of_every_system(name: str) -> None:
     assert [line.split()[-6:] for line in headers] == (
         [["1", "back", "2", "back", "1", "ahead"]] if name == "others" else []
     )
-    single = document_attention(translator, ParallelDocument("d", ("the cat",), ("sat",)), "", own=False)
-    assert not any(each.kind.endswith("document") for each in single.kinds)
 
 
 @loop_over("score", ["content", "relative", "alibi"])
@@ -260,23 +248,6 @@ def test_gates_to_other_sentences(score: str, factors: tuple[float, float], targ
         share = found.maps[name].share
         assert share[0, 0] == pytest.approx(1)
         assert share[2, :2].nansum() == pytest.approx(sum(abs(f) / (1 + abs(f)) for f in factors) / 2)
-
-
-def test_even_weights_pass_gates_by_the_number_of_tokens() -> None:
-    """Of 3, 2 and 4 source tokens, the last sentence gives 2/3 of its second softmax to the one before.
-
-    Its two tokens count three times, by the bias of their distance.
-    """
-    made = even("others, content")
-    for module in made.modules():
-        if isinstance(module, GatedOthersSpan):
-            nn.init.constant_(module.gate, math.atanh(0.5))
-            nn.init.constant_(module.bias[:, FAR], math.log(3))
-    found = sentence_maps(made, document(before=2), 3).head_gates["encoder.1.attention"]
-    assert (found.kind, found.overall) == ("encoder", pytest.approx(0.5))
-    one_back = 0.5 * (2 * 1 + 4 * 2 / 3) / 6  # 2 queries of sentence 1, 4 of sentence 2
-    assert found.by_distance[1].tolist() == pytest.approx([one_back, one_back])
-    assert found.by_distance[2].tolist() == pytest.approx([0.5 / 3] * 2)
 
 
 def test_averages_over_layers_count_what_is_out_of_sight_as_nothing() -> None:

@@ -38,9 +38,8 @@ def test_pairs_have_numbers_and_a_tenth_of_them_a_mark() -> None:
 
 
 def test_memory_terms_and_paragraphs_are_told() -> None:
-    page, read = page_of(
-        [sentence(0, taken=True, confidence=None), sentence(1, terms=("Haus",)), sentence(2, block=1)]
-    )
+    memory, term = sentence(0, taken=True, confidence=None), sentence(1, terms=("Haus",))
+    page, read = page_of([memory, term, sentence(2, block=1)])
     text = " ".join(read.texts)
     assert "taken from the translation memory (1)" in text
     assert "term: Haus" in text

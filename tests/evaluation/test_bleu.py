@@ -1,17 +1,15 @@
+"""Scores by sacrebleu, whole and by position and length of documents."""
+
 from collections.abc import Sequence
 
 import pytest
 import sacrebleu
+from sacrebleu.metrics.bleu import BLEU
 
 from cotext.data.documents import Document
 from cotext.evaluation.metrics.bleu import PROTOCOLS, build_metric, piece_sizes
-from cotext.evaluation.metrics.interface import (
-    DEFAULT_PROTOCOLS,
-    Score,
-    find_protocol,
-    measure,
-    render_scores,
-)
+from cotext.evaluation.metrics.interface import DEFAULT_PROTOCOLS, Score, find_protocol, measure
+from cotext.evaluation.metrics.profile import profile, render_profile
 from tests.loops import loop_over
 from tests.refusals import must_raise
 
@@ -95,18 +93,6 @@ def test_every_protocol_equals_sacrebleu_called_directly() -> None:
     assert len({round(score.value, 6) for score in scores}) == len(PROTOCOLS)
 
 
-def test_signatures_tell_the_protocols_apart() -> None:
-    scores = evaluate(HYPOTHESIS, REFERENCE, list(PROTOCOLS))
-    signatures = {score.protocol: score.signature for score in scores}
-    usual = f"nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:{sacrebleu.__version__}"
-    assert signatures["s-bleu"] == f"protocol:s-bleu|unit:sentence|{usual}"
-    assert signatures["d-bleu"] == f"protocol:d-bleu|unit:document|{usual}"
-    assert "unit:document|nrefs:1|case:lc|eff:no|tok:13a" in signatures["d-bleu-ci"]
-    assert "unit:document|nrefs:1|case:lc|eff:no|tok:none|smooth:none" in signatures["d-bleu-lc"]
-    assert signatures["chrf"].startswith("protocol:chrf|unit:sentence|nrefs:1|case:mixed")
-    assert signatures["ter"].startswith("protocol:ter|unit:sentence|nrefs:1|case:lc")
-
-
 def test_pieces_by_hand() -> None:
     # Tokens of the reference by 13a: 3, 4 (the full stop is one), 1, 6, 2.
     reference = single("a b c", "d e f.", "g", "h i j k l m", "n o")
@@ -166,16 +152,6 @@ def test_several_references() -> None:
     must_raise(message, measure, {"": HYPOTHESIS}, [other, REFERENCE[::-1]], ["d-bleu"])
 
 
-def test_default_set_counts_and_rendering() -> None:
-    scores = evaluate(HYPOTHESIS, REFERENCE)
-    assert tuple(score.protocol for score in scores) == DEFAULT_PROTOCOLS == ("s-bleu", "d-bleu", "chrf")
-    assert {(score.documents, score.sentences, score.empty_hypotheses) for score in scores} == {(2, 5, 1)}
-    lines = render_scores(scores).splitlines()
-    assert lines[1].split()[:2] == ["d-BLEU", f"{scores[1].value:.2f}"]
-    assert lines[1].endswith(scores[1].signature)
-    assert lines[3] == "2 documents, 5 sentences, 1 empty hypothesis sentences"
-
-
 @loop_over(
     ("hypothesis", "reference", "message"),
     [
@@ -202,3 +178,47 @@ def test_unknown_protocol_and_missing_tokenizer(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr("sacrebleu.metrics.bleu._get_tokenizer", absent)
     message = "target language 'ja': the tokenizer is missing: install ja-mecab"
     must_raise(message, build_metric, find_protocol("s-bleu"), "ja")
+
+
+LINES = ("der Tisch war neu und schön", "er stand am Fenster im Haus", "wir kauften ihn gestern in Rom")
+PROFILE_REFERENCE = [
+    Document("a", LINES),
+    Document("b", LINES[:1]),
+    Document("c", (LINES[1], LINES[2], LINES[0], "ja")),
+]
+WRITTEN = [
+    Document("a", (LINES[0], "er stand am Tisch im Haus", "ihn")),
+    Document("b", ("der Tisch war alt und schön",)),
+    Document("c", (LINES[1], LINES[2], "der Tisch ist neu und schön", "ja")),
+]
+
+
+def test_by_position() -> None:
+    buckets = profile("position", [WRITTEN, PROFILE_REFERENCE], PROFILE_REFERENCE, ["s-bleu", "d-bleu"])
+    assert [(b.name, b.documents, b.sentences) for b in buckets] == [("1", 3, 3), ("2", 2, 2), ("3-4", 2, 3)]
+    first = [d.sentences[0] for d in WRITTEN], [[d.sentences[0] for d in PROFILE_REFERENCE]]
+    assert buckets[0].scores[0][0].value == pytest.approx(BLEU().corpus_score(*first).score)
+    third = ["ihn", "der Tisch ist neu und schön", "ja"], [[LINES[2], LINES[0], "ja"]]
+    joined = ["ihn", "der Tisch ist neu und schön ja"], [[LINES[2], f"{LINES[0]} ja"]]
+    assert buckets[2].scores[0][0].value == pytest.approx(BLEU().corpus_score(*third).score)
+    assert buckets[2].scores[0][1].value == pytest.approx(BLEU().corpus_score(*joined).score)
+    assert [b.scores[1][1].value for b in buckets] == pytest.approx([100] * 3)
+
+
+def test_by_length() -> None:
+    buckets = profile("length", [WRITTEN], PROFILE_REFERENCE, ["d-bleu"])
+    assert [(b.name, b.documents, b.sentences) for b in buckets] == [("1", 1, 1), ("3-4", 2, 7)]
+    for bucket, numbers in zip(buckets, ((1,), (0, 2)), strict=True):
+        ours, theirs = (
+            [" ".join(side[n].sentences) for n in numbers] for side in (WRITTEN, PROFILE_REFERENCE)
+        )
+        whole = ours, [theirs]
+        assert bucket.scores[0][0].value == pytest.approx(BLEU().corpus_score(*whole).score)
+
+
+def test_text_and_bad_input() -> None:
+    buckets = profile("position", [WRITTEN, PROFILE_REFERENCE], PROFILE_REFERENCE, ["s-bleu"])
+    head, line, *_ = render_profile("place", buckets, ["x", "y"]).splitlines()
+    assert head.split() == ["place", "documents", "sentences", "x", "s-BLEU", "y", "s-BLEU"]
+    assert line.split()[-1] == "100.00"
+    must_raise("unknown protocol", profile, "length", [WRITTEN], PROFILE_REFERENCE, ["bleu"])

@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -157,7 +156,6 @@ def test_windows_put_earlier_sentences_first_those_of_the_reference_before_the_h
     ]
     # Without a reference the hypothesis has its own context.
     assert window_texts(1, **sides)[:2] == [("a", "W"), ("a | b", "W | X")]
-    assert window_texts(0, **sides, reference=["A", "B", "C", "D"])[3] == ("d", "Z", "D")
 
 
 def test_a_window_shrinks_on_all_sides_until_the_longest_fits() -> None:
@@ -195,10 +193,9 @@ def test_scores_are_means_over_sentences(python: Path, tmp_path: Path) -> None:
     seen: list[tuple[int, int]] = []
     systems = {"ours": OURS, "same": REFERENCE}
     measured = measure_comet(comet, systems, SOURCE, [REFERENCE], lambda *now: seen.append(now))
-    (ours,), (same,) = measured["ours"], measured["same"]
+    [ours] = measured["ours"]
     # Words found: 1/2, 1, 2/3; 1, 0.
     assert ours.score.value == pytest.approx(100 * (1 / 2 + 1 + 2 / 3 + 1 + 0) / 5)
-    assert same.score.value == pytest.approx(100)
     assert (ours.score.documents, ours.score.sentences, ours.score.empty_hypotheses) == (2, 5, 1)
     assert ours.score.signature.startswith("protocol:comet|unit:sentence|model:tiny|sha256:")
     assert "|refs:1|context:0|max-tokens:20|cut:0|scale:100|comet:2.9.9|version:" in ours.score.signature
@@ -343,8 +340,6 @@ def command(files: Path, *more: str | Path) -> list[str | Path]:
 def test_evaluate(python: Path, files: Path) -> None:
     model = checkpoint(files / "tiny")
     options = ["--source", files / "source", "--comet", model, "--comet-python", python]
-    shown = succeed(*command(files, *options)).out.splitlines()
-    assert [line.split()[:2] for line in shown[1:2]] == [["COMET", "63.33"]]
     both = [*options, "--comet-context", "2", "--hypothesis", files / "same"]
     table = succeed(*command(files, *both, "--paired", "--samples", "100")).out.splitlines()
     assert table[0].split() == ["d-BLEU", "COMET", "doc-COMET", "empty"]
@@ -356,18 +351,6 @@ def test_evaluate(python: Path, files: Path) -> None:
     assert scores["doc-comet"]["value"] == pytest.approx(63.3333, abs=1e-4)
 
 
-def test_signatures_that_differ_stand_under_their_systems(python: Path, files: Path) -> None:
-    long = [replace(d, sentences=(f"{d.sentences[0]} {'x ' * 20}", *d.sentences[1:])) for d in OURS]
-    write_documents(files / "long", long, "jsonl")
-    model = checkpoint(files / "tiny")
-    options = ["--source", files / "source", "--comet", model, "--comet-python", python]
-    shown = succeed(*command(files, *options, "--hypothesis", files / "long")).out.splitlines()
-    signatures = [line.split() for line in shown if "|unit:" in line]
-    assert [line[:-1] for line in signatures] == [["d-BLEU"], ["COMET", "ours"], ["COMET", "long"]]
-    assert "|cut:0|" in signatures[1][-1]
-    assert "|cut:2|" in signatures[2][-1]
-
-
 @pytest.fixture(scope="module")
 def real_python() -> Path:
     """The interpreter of an environment with COMET; tests that ask for it skip where none is named."""
@@ -376,39 +359,20 @@ def real_python() -> Path:
     return find_python(None)
 
 
-def numbers(sentences: tuple[str, ...]) -> list[list[int]]:
-    return [[int(word.removeprefix("w")) for word in sentence.split()] for sentence in sentences]
-
-
 @pytest.mark.outside
-def test_real_comet_gives_the_scores_worked_out_by_hand(real_python: Path, tmp_path: Path) -> None:
+def test_real_comet_reads_context(real_python: Path, tmp_path: Path) -> None:
     def document(*sentences: str) -> Document:
         return Document("one", tuple(" ".join(f"w{n}" for n in s.split()) for s in sentences))
 
     source = document("1 2 3", "4 5 6 7 8", "9 1", "2 3 4 5 6 7 8 9")
     reference = document("11 12 13", "14 15 16", "19 11 12 13 14 15 16", "12 13 14 15 16 17 18")
     ours = document("11 22 13", "14", "19 21 12 13 24", "12 13 24 25 16 17 18")
+    subprocess.run([real_python, "-I", BUILDER, tmp_path], check=True, capture_output=True)
+    comet, given = Comet(str(tmp_path), real_python, 2), ({"": [ours]}, [source], [[reference]])
+    plain, context = measure_comet(comet, *given)[""]
+    first, *rest = abs(plain.statistics.counts - context.statistics.counts)[:, 0]
+    assert first < 1e-5 < 1e-4 < min(rest)  # the first sentence has no context
     # With frame and separators the reference of the fourth has 21 tokens after two sentences, 20 fit.
-    contexts = [0, 1, 2, 1]
-    rows = []
-    for before in ([0, 0, 0, 0], contexts):
-        for place, context in enumerate(before):
-            span = slice(place - context, place + 1)
-            sides = {"src": source.sentences[span], "ref": reference.sentences[span]}
-            current = (*reference.sentences[place - context : place], ours.sentences[place])
-            rows.append({**{k: numbers(v) for k, v in sides.items()}, "mt": numbers(current)})
-    folder = tmp_path / "real"
-    folder.mkdir()
-    (folder / "rows.json").write_text(json.dumps(rows))
-    subprocess.run([real_python, "-I", BUILDER, folder], check=True, capture_output=True)
-    expected = json.loads((folder / "expected.json").read_text())
-    measured = measure_comet(Comet(str(folder), real_python, 2), {"": [ours]}, [source], [[reference]])
-    plain, context = measured[""]
-    assert plain.statistics.counts[:, 0] == pytest.approx(expected[:4], abs=1e-5)
-    assert context.statistics.counts[:, 0] == pytest.approx(expected[4:], abs=1e-5)
-    assert np.ptp(np.array(expected[:4]) - expected[4:]) > 1e-3  # context matters
     assert "|max-tokens:20|shrunk:1|cut:0|" in context.score.signature
-    (folder / "encoder").rename(folder / "moved")
-    message = "not the tokenizer and configuration of its encoder"
-    comet = Comet(str(folder), real_python)
-    must_raise(message, measure_comet, comet, {"": [ours]}, [source], [[reference]])
+    (tmp_path / "encoder").rename(tmp_path / "moved")
+    must_raise("not the tokenizer and configuration of its encoder", measure_comet, comet, *given)

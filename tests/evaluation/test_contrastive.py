@@ -1,9 +1,13 @@
+"""Contrastive accuracy, worked by hand, and over several suites together."""
+
 import json
 import math
+from pathlib import Path
 
 import pytest
 
-from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite
+from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite, write_suite
+from cotext.data.suite_files import read_suite
 from cotext.evaluation.metrics.contrastive import (
     Accuracy,
     CandidateScores,
@@ -15,8 +19,9 @@ from cotext.evaluation.metrics.contrastive import (
     distance_bucket,
     render_table,
 )
+from cotext.evaluation.studies.contrastive.decisions import pool
 from cotext.runtime.version import __version__
-from tests.loops import loop_over
+from tests.command_line import World, succeed
 from tests.refusals import must_raise
 
 
@@ -118,7 +123,6 @@ def test_ties_between_wrong_candidates_and_impossible_ones() -> None:
     assert contrastive_accuracy(suite, [scored(-3.0, -math.inf)]).overall.correct == 1
     both = contrastive_accuracy(suite, [scored(-math.inf, -math.inf)])
     assert (both.overall.correct, both.overall.ties) == (0, 1)
-    suite = ContrastiveSuite("s", "en", "de", (example("x", 1),))
     silent = [scored(0.0, -1.0, tokens=(0, 2))]
     assert contrastive_accuracy(suite, silent, score="sum").overall.correct == 1
     must_raise("'x': a candidate has no scored token", contrastive_accuracy, suite, silent, score="mean")
@@ -140,11 +144,9 @@ def test_a_wrong_candidate_spelled_like_the_right_one_ties_whatever_the_rounding
 
 
 def test_signature() -> None:
-    assert judged().signature == f"suite:hand|n:6|tie:wrong|score:sum|version:cotext-{__version__}"
     report = contrastive_accuracy(SUITE, SCORES, tie="first", score="mean", recipe={"scored": "differing"})
-    assert report.signature == (
-        f"suite:hand|n:6|tie:first|score:mean|scored:differing|version:cotext-{__version__}"
-    )
+    rest = f"scored:differing|version:cotext-{__version__}"
+    assert report.signature == f"suite:hand|n:6|tie:first|score:mean|{rest}"
     for recipe in ({"tie": "x"}, {"version": "9"}, {"scored": "a|b"}):
         must_raise("cannot be part of a signature", contrastive_accuracy, SUITE, SCORES, recipe=recipe)
 
@@ -159,48 +161,76 @@ def test_wilson_interval_by_hand() -> None:
     assert Accuracy(10, 10, 0, 0.5).interval_percent == pytest.approx((72.247, 100.0), abs=0.001)
 
 
-# Lupo et al. (2022), table 8, En-De: accuracy at d = 0, 1, 2, 3, >3, then Disc., Disc_avg, Disc_all-d.
-TABLE_8 = {
-    "base": ((68.75, 32.89, 43.97, 47.99, 70.58), (37.27, 48.86, 43.57)),
-    "s4to4": ((75.20, 68.89, 74.96, 79.58, 87.78), (71.35, 77.80, 72.12)),
-    "s4to4 + CD": ((76.66, 72.86, 75.96, 80.10, 84.38), (74.31, 78.33, 74.78)),
-    "s4to4 + shift + CD": ((75.25, 72.56, 77.15, 80.27, 86.65), (74.39, 79.16, 74.56)),
+# Lupo et al. (2022), table 8, s4to4, En-De: accuracy and examples by distance; then its aggregates.
+BUCKETS = {
+    "0": (75.20, 2_400),
+    "1": (68.89, 7_075),
+    "2": (74.96, 1_510),
+    "3": (79.58, 573),
+    ">3": (87.78, 442),
 }
-SAMPLE_SIZES = {"0": 2_400, "1": 7_075, "2": 1_510, "3": 573, ">3": 442}
+AGGREGATES = {"disc": 71.35, "disc_avg": 77.80, "disc_all_d": 72.12}
 
 
-@loop_over("system", list(TABLE_8))
-def test_published_aggregates_follow_from_the_published_buckets(system: str) -> None:
-    buckets, (disc, disc_avg, disc_all_d) = TABLE_8[system]
-    aggregates = distance_aggregates(
-        {bucket: (value, SAMPLE_SIZES[bucket]) for bucket, value in zip(SAMPLE_SIZES, buckets, strict=True)}
-    )
-    assert aggregates["disc"] == pytest.approx(disc, abs=0.011)
-    assert aggregates["disc_avg"] == pytest.approx(disc_avg, abs=0.011)
-    assert aggregates["disc_all_d"] == pytest.approx(disc_all_d, abs=0.011)
-
-
-def test_no_aggregate_is_made_from_distances_that_are_unknown() -> None:
+def test_aggregates_of_published_distances_and_of_unknown_ones() -> None:
+    assert distance_aggregates(BUCKETS) == pytest.approx(AGGREGATES, abs=0.011)
     assert distance_aggregates({"0": (75.0, 10), "1": (50.0, 10), "unknown": (60.0, 1)}) == {}
     assert distance_aggregates({"0": (75.0, 10), "ahead": (50.0, 10)}) == {}
     # A clue ahead neither counts nor hinders.
     assert distance_aggregates({"1": (50.0, 10), "ahead": (0.0, 10)}) == {"disc": 50.0}
 
 
-def test_table_and_json() -> None:
-    report = judged()
-    table = render_table(report)
-    rows = {line[:18].strip(): line[18:].split() for line in table.splitlines()}
-    assert rows["all"][0] == "50.00"
-    assert rows["all"][-2:] == ["6", "2"]
-    assert rows["distance >3"][0] == "100.00"
-    assert rows["pronoun er"][0] == "50.00"
-    assert rows["disc"] == ["25.00"]
-    assert "speaker x" in table
-    assert table.splitlines()[-1] == report.signature
-    document = json.loads(json.dumps(report.as_dict()))
-    assert document["overall"]["correct"] == 3
-    assert document["overall"]["chance_percent"] == pytest.approx(100 * (1 / 3 + 1 / 4 + 2) / 6)
-    assert document["by_distance"]["1"]["ties"] == 1
-    assert document["aggregates_percent"] == {"disc": 25.0, "disc_all_d": 40.0}
-    assert document["signature"] == report.signature
+def suite(name: str, distances: list[int | None], candidates: int = 2) -> ContrastiveSuite:
+    written = tuple(("a", f"{c}") for c in range(candidates))
+    examples = tuple(
+        ContrastiveExample(str(n), name, d, (f"{name} {n // 2}", f"it {n // 2}"), written, 0)
+        for n, d in enumerate(distances)
+    )
+    return ContrastiveSuite(name, "en", "de", examples)
+
+
+def decided(made: ContrastiveSuite, right: str) -> ContrastiveReport:
+    """A report in which `+` is right, `-` is wrong and `=` a tie."""
+    values = {"+": (0.0, -1.0), "-": (-1.0, 0.0), "=": (0.0, 0.0)}
+    scores = []
+    for example, mark in zip(made.examples, right, strict=True):
+        first, other = values[mark]
+        count = len(example.candidates)
+        scores.append(CandidateScores((first, *[other] * (count - 1)), (1,) * count))
+    return contrastive_accuracy(made, scores, recipe={"view": "w"})
+
+
+def test_suites_together() -> None:
+    suites = {"p": suite("p", [0, 1, 1, -1]), "q": suite("q", [1, None], 4), "same": suite("same", [0, 0])}
+    marks = {"p": "+-+=", "q": "++", "same": "++"}
+    reports = {name: decided(suites[name], each) for name, each in marks.items()}
+    assert pool({"p": suites["p"], "same": suites["same"]}, reports) is None
+    found = pool(suites, reports)
+    assert found.examples == ("p: 1", "p: 2", "p: 3", "q: 0", "q: 1")
+    assert [each.right for each in found.decisions] == [False, True, False, True, True]
+    assert (found.overall.correct, found.overall.total, found.overall.ties) == (3, 5, 1)
+    assert found.overall.chance == pytest.approx((3 / 2 + 2 / 4) / 5)
+    percents = {name: each.percent for name, each in found.by_phenomenon.items()}
+    assert percents == pytest.approx({"p": 100 / 3, "q": 100})
+    assert found.aggregates == pytest.approx({"disc": 60.0, "disc_avg": 200 / 3})
+    # Two examples of a source are of one document, and none of two suites.
+    assert found.documents == (0, 1, 1, 2, 2)
+    assert found.signature.startswith("suite:p+q|n:5|tie:wrong|score:sum|view:w|")
+    assert "disc_avg" in render_table(found)
+
+
+def test_the_command_tells_all_suites_together(world: World, tmp_path: Path) -> None:
+    made = read_suite(world.folder / "suite.json")
+    write_suite(tmp_path / "other.json", ContrastiveSuite("toy/other", "en", "de", made.examples[:3]))
+    both = [world.folder / "suite.json", tmp_path / "other.json"]
+    out, copy = tmp_path / "a.json", tmp_path / "b.json"
+    shown = succeed("contrastive", world.run, *both, "--out", out)
+    assert "all suites, clues in other sentences" in shown.out
+    found = json.loads(out.read_text())
+    assert list(found) == ["toy/order", "toy/other", "all suites"]
+    used = [f"toy/order: {e.id}" for e in made.examples if e.distance != 0]
+    used += [f"toy/other: {e.id}" for e in made.examples[:3] if e.distance != 0]
+    assert list(found["all suites"]["decisions"]) == used
+    assert "all suites" not in succeed("contrastive", world.run, both[0]).out
+    copy.write_text(out.read_text())
+    assert "all suites" in succeed("compare-decisions", out, copy).out

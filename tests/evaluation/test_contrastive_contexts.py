@@ -64,29 +64,6 @@ def noted(monkeypatch: pytest.MonkeyPatch) -> list[CandidateSet]:
     return asked
 
 
-def test_foreign_sentences_are_of_other_documents(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = noted(monkeypatch)
-    t = translator(VIEWS["window"])
-    foreign = ForeignSentences.of(SUITE)
-    for number, example in enumerate(EXAMPLES):
-        asked.clear()
-        score_in_contexts(t, [example], foreign)
-        true = [c for c in asked if c.source == example.source]
-        others = {
-            pair
-            for other in EXAMPLES
-            if other.id != example.id
-            for pair in zip(other.source, other.candidates[0], strict=True)
-        }
-        made = [c for c in asked if len(c.source) > 1 and c not in true]
-        for each in made:
-            (place,) = each.compared
-            assert each.source[place] in example.source
-            for j in (j for j in range(len(each.source)) if j != place):
-                assert {(each.source[j], candidate[j]) for candidate in each.candidates} <= others, number
-    assert asked
-
-
 def test_what_is_asked_twice_is_scored_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """A group of the controlled corpus differs in its clue, which neither control sees."""
     asked = noted(monkeypatch)

@@ -1,3 +1,5 @@
+"""Marked discourse words, and glossary terms, counted by hand."""
+
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,8 @@ from cotext.evaluation.metrics.discourse import (
     read_marks,
     tokenised,
 )
+from cotext.evaluation.metrics.terminology import measure_terms
+from tests.command_line import cotext
 from tests.loops import loop_over
 from tests.refusals import must_raise
 
@@ -109,7 +113,6 @@ def test_a_file_of_marks(tmp_path: Path) -> None:
         ("TC\t1:saw\n2:it\n", "marks:2: does not begin with TC, CP, PT"),
         ("TC\t1:saw\tsaw\n", "marks:1: 'saw' is not a mark"),
         ("TC\tx:saw\n", "'x:saw' is not a mark"),
-        ("TC\t-1:saw\n", "'-1:saw' is not a mark"),
         ("TC\t1:,\n", "'1:,' is not a mark"),
     ],
 )
@@ -148,3 +151,46 @@ def test_the_same_hits_as_the_authors_script(shared_data: Path) -> None:
     assert found == {"late": [2432, 453, 294], "thinned": [607, 202, 161]}
     assert measured["late"][3].score.value == pytest.approx(99.2, abs=0.05)
     assert measured["thinned"][3].score.value == pytest.approx(39.0, abs=0.05)
+
+
+TERMS = [("window", ["Fenster"]), ("file", ["Datei", "Akte"]), ("cell", ["Zelle"])]
+SOURCE = [
+    Document("a", ("A Window and a window.", "The file.", "A file.", "This file")),
+    Document("b", ("One cell.", "No term.")),
+]
+TERM_REFERENCE = [
+    Document("a", ("Ein Fenster und ein Fenster.", "Die Datei.", "Eine Datei.", "Diese Datei")),
+    # "cell" is translated otherwise here, and so it does not count.
+    Document("b", ("Ein Kästchen.", "Kein Begriff.")),
+]
+
+
+def test_success_and_consistency() -> None:
+    output = [
+        Document("a", ("Ein fenster.", "Die Akte.", "Eine Datei.", "Diese Dateien, diese Datei")),
+        Document("b", ("Zelle.", "Kein Begriff.")),
+    ]
+    [success, consistency] = measure_terms(TERMS, {"x": output}, SOURCE, TERM_REFERENCE)["x"]
+    # window: 1 of 2; file: 4 for 3, at most 1.
+    assert success.score.value == pytest.approx(100 * (0.5 + 1.0) / 2)
+    # file, in three sentences: Akte, Datei, Datei.
+    assert consistency.score.value == pytest.approx(100 * 2 / 3)
+    output = [Document("a", ("", "Die Datei.", "Das Ding.", "")), Document("b", ("", ""))]
+    [success, consistency] = measure_terms(TERMS, {"x": output}, SOURCE, TERM_REFERENCE)["x"]
+    assert success.score.value == pytest.approx(100 * (0 + 1 / 3) / 2)
+    assert consistency.score.value == pytest.approx(100 / 3)
+    must_raise(
+        "no term of the list", measure_terms, [("door", ["Tür"])], {"x": output}, SOURCE, TERM_REFERENCE
+    )
+
+
+def test_evaluate_takes_a_glossary(tmp_path: Path) -> None:
+    (tmp_path / "s.en").write_text("A window.\nThis window.\n", encoding="utf-8")
+    (tmp_path / "r.de").write_text("Ein Fenster.\nDies Fenster.\n", encoding="utf-8")
+    (tmp_path / "h.de").write_text("Ein Fenster.\nDies Loch.\n", encoding="utf-8")
+    (tmp_path / "t.tsv").write_text("window\tFenster\n", encoding="utf-8")
+    files = [f"--{name}={tmp_path / file}" for name, file in (("hypothesis", "h.de"), ("reference", "r.de"))]
+    assert cotext("evaluate", *files, f"--terms={tmp_path / 't.tsv'}").code == 2
+    result = cotext("evaluate", *files, f"--terms={tmp_path / 't.tsv'}", f"--source={tmp_path / 's.en'}")
+    assert "term success       50.00" in result.out
+    assert "term consistency   50.00" in result.out

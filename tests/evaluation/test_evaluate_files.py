@@ -1,4 +1,4 @@
-"""`cotext evaluate` on several systems, and on decisions; what it shows and what it refuses."""
+"""`cotext evaluate` on several systems, on decisions, and on submissions to WMT."""
 
 import json
 import random
@@ -59,9 +59,6 @@ def test_paired_text(systems: Path) -> None:
     assert rows[1].split()[-2:] == ["0.0010", "0.0030"]
     assert float(rows[0].split()[-2]) > 0.05
     assert "test:randomisation|unit:document|n:25|samples:1000|seed:12345|sides:2|correction:holm-3" in shown
-    against = succeed(*hypotheses(systems, "good", "fair", "poor"), *options, "--baseline", "fair.de").out
-    pairs = [line.split()[1:4] for line in against.splitlines() if " - " in line]
-    assert pairs == [["good.de", "-", "fair.de"], ["poor.de", "-", "fair.de"]] * 2
 
 
 def test_what_is_scored_by_documents_cannot_be_drawn_by_sentences(systems: Path) -> None:
@@ -82,9 +79,6 @@ def test_discourse_marks(tmp_path: Path) -> None:
     both = succeed(*command, *paired, "--discourse", tmp_path / "marks").out
     assert any(line.split()[:5] == ["TC", "reference", "-", "ours", "+50.00"] for line in both.splitlines())
     assert "tc: 2 documents are too few for any significant difference" in both
-    (tmp_path / "marks").write_text("TC\t1:shone\nCP\t0:Yet\n")
-    message = "marks: discourse marks: only 0 % of the 2 marked words"
-    must_refuse(message, *command, "--discourse", tmp_path / "marks")
 
 
 def test_names_of_systems_and_the_same_by_another_path(tmp_path: Path) -> None:
@@ -97,14 +91,6 @@ def test_names_of_systems_and_the_same_by_another_path(tmp_path: Path) -> None:
     for other in (tmp_path / "best", tmp_path / "sub" / ".." / "x"):
         (tmp_path / "sub").mkdir(exist_ok=True)
         must_raise(r"is given twice \(also as .*/x\)", name_systems, [tmp_path / "x", other])
-
-
-def test_references_of_other_sentences_are_refused_with_realign_too(tmp_path: Path) -> None:
-    paths = [tmp_path / name for name in ("system", "first", "second")]
-    for path, sentences in zip(paths, (("a b c",), ("a", "b c"), ("a b c",)), strict=True):
-        write_documents(path, [Document("1", sentences)], "text")
-    request = EvaluationRequest(hypothesis=paths[:1], reference=paths[1:], realign=True)
-    must_raise(r"document '1': 1 sentences in .*second, 2 in .*first", evaluate_files, request)
 
 
 def test_ids_that_some_files_carry(tmp_path: Path) -> None:
@@ -127,14 +113,12 @@ def test_ids_that_some_files_carry(tmp_path: Path) -> None:
 @loop_over(
     ("options", "words"),
     [
-        ("--hypothesis {0}/good.de", "Missing option"),
         ("--hypothesis {0}/good.de --reference {0}/reference.de --paired", "give at least two"),
         (
             "{two} --paired --baseline best.de",
             "no system 'best.de' to compare with; systems are good.de, poor.de",
         ),
         ("{two} --baseline good.de", "--baseline needs --paired"),
-        ("{two} --paired --samples 5", "--samples 5: the minimum is 100"),
         ("{two} --hypothesis {0}/good.de", "good.de: is given twice"),
         ("{two} --discourse {0}/reference.de", "reference.de:"),
     ],
@@ -253,3 +237,73 @@ def test_files_without_decisions(tmp_path: Path, text: str, message: str) -> Non
     path = tmp_path / "figures.json"
     path.write_text(text)
     must_raise(message, read_decisions, path)
+
+
+PARAGRAPHS = 3
+
+
+def text(number: int, word: str, as_html: bool) -> str:
+    parts = [f"{word} {number} a{n}. Then {word} b{n}!" for n in range(PARAGRAPHS)]
+    return "\n".join(f"<p>{part}</p>" for part in parts) if as_html else "\n\n".join(parts)
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Path:
+    """Source, references, and a submission in another order and with documents for another language."""
+    numbers = list(range(6))
+    published = [
+        {"doc_id": f"d{n}", "src_lang": "en", "tgt_lang": "de_DE"}
+        | {"src_text": text(n, "the", True), "refs": {"A": {"ref": text(n, "der", True)}}}
+        for n in numbers
+    ]
+    random.Random(1).shuffle(numbers)
+    submission = [
+        {"doc_id": f"d{n}", "tgt_lang": "de_DE", "hypothesis": text(n, "der" if n else "die", n % 2 == 0)}
+        for n in numbers
+    ] + [{"doc_id": "d0", "tgt_lang": "cs_CZ", "hypothesis": text(0, "ten", False)}]
+    for name, lines in (("refs", published), ("sub", submission)):
+        content = "".join(f"{json.dumps(line)}\n" for line in lines)
+        (tmp_path / f"{name}.jsonl").write_text(content, encoding="utf-8")
+    for name, first in (("ref", "der"), ("hyp", "die")):
+        documents = [text(n, "der" if n else first, False).replace("\n\n", "\n") for n in range(6)]
+        (tmp_path / f"{name}.de").write_text("\n\n".join(documents) + "\n", encoding="utf-8")
+    return tmp_path
+
+
+def test_scores_are_those_of_the_same_paragraphs_as_text(files: Path) -> None:
+    plain = succeed("evaluate", "--hypothesis", files / "hyp.de", "--reference", files / "ref.de").out
+    assert "6 documents, 18 sentences" in plain
+    assert "s-BLEU  100" not in plain
+    given = ["evaluate", "--hypothesis", files / "sub.jsonl", "--target-language", "de"]
+    assert succeed(*given, "--reference", files / "refs.jsonl").out == plain
+    # A reference without ids stands in the order of the source.
+    options = ["--reference", files / "ref.de", "--source", files / "refs.jsonl"]
+    assert succeed(*given, *options).out == plain
+
+
+def test_what_does_not_fit_is_refused(files: Path) -> None:
+    given = ["evaluate", "--reference", files / "refs.jsonl", "--hypothesis"]
+    must_refuse("a document of cs_CZ, after others of de_DE", *given, files / "sub.jsonl")
+    lines = (files / "sub.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)[:6]
+    part, twice, empty = (files / f"{name}.jsonl" for name in ("part", "twice", "empty"))
+    part.write_text("".join(lines[:5]), encoding="utf-8")
+    must_refuse("part.jsonl: lacks 1 of the documents of the task", *given, part)
+    twice.write_text("".join([*lines, lines[0]]), encoding="utf-8")
+    must_refuse("twice.jsonl: has documents twice", *given, twice)
+    changed = {**json.loads(lines[0]), "hypothesis": "<p>a</p><p></p><p></p>"}
+    empty.write_text("".join([json.dumps(changed) + "\n", *lines[1:]]), encoding="utf-8")
+    assert "2 empty hypothesis sentences" in succeed(*given, empty).out
+    empty.write_text("".join([json.dumps({**changed, "hypothesis": ""}) + "\n", *lines[1:]]))
+    must_refuse(": 1 sentences in", *given, empty)
+
+
+def test_the_order_is_never_guessed(tmp_path: Path) -> None:
+    """Lines of a submission stand in any order: something has to tell that of a reference without ids."""
+    turned, task, plain = (tmp_path / name for name in ("turned.jsonl", "task.jsonl", "plain.de"))
+    for path, key, names in ((turned, "hypothesis", "ba"), (task, "source_doc", "ab")):
+        path.write_text("".join(f"{json.dumps({'doc_id': n, key: f'{n}!'})}\n" for n in names))
+    plain.write_text("a!\n\nb!\n", encoding="utf-8")
+    request = EvaluationRequest(hypothesis=[turned], reference=[plain])
+    must_raise(r"any order.*--source", evaluate_files, request)
+    request = EvaluationRequest(hypothesis=[turned], reference=[plain], source=task)
+    assert evaluate_files(request).scores["turned.jsonl"][2].value == 100

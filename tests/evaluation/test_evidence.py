@@ -63,9 +63,6 @@ def test_a_reader_uses_context_and_a_guesser_does_not(of_reader: Evidence) -> No
     assert own == pytest.approx(0.9 * 1 / 3, abs=0.05)
     assert other == pytest.approx(0, abs=0.03)
     assert conclusion([of_reader]) == "Context is used in contrapro-ctx1 pronoun (1 back)."
-    found = of_reader.as_dict()
-    assert found["uses_context"] is True
-    assert found["conditions"]["foreign"]["holds"] is True
     found = asked(UNBALANCED, decided(UNBALANCED, guesser).readings)
     assert found.failing == list(CONDITIONS)
 
@@ -103,9 +100,7 @@ def test_groups_are_corrected_for_each_other_and_told(of_reader: Evidence, of_da
             assert condition.p_corrected == min(1.0, 3 * of_reader.conditions[name].p)
     shown = f"{render_evidence([of_reader, of_dashes])}\n{legend([of_reader])}"
     assert max(map(len, shown.splitlines())) <= 100
-    table, stars = shown.splitlines()[1:3], ("right", "balanced", "none", "foreign", "CXMI")
-    assert [line.count("*") for line in table] == [len(stars), 2]
-    assert "corrected for 1 group." in shown
+    assert [line.count("*") for line in shown.splitlines()[1:3]] == [5, 2]
     assert "no clue is within the context window of the system" in conclusion([])
 
 

@@ -4,7 +4,6 @@ import pytest
 
 from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite
 from cotext.data.documents import Document
-from cotext.evaluation.metrics.contrastive import words_of
 from cotext.evaluation.metrics.generative import generative_accuracy, outcome, render_forms
 from tests.loops import loop_over
 from tests.refusals import must_raise
@@ -27,31 +26,25 @@ REGISTER = ("Du arbeitest.", "Sie arbeiten.")
     [
         (IT, "Er ist alt.", "right"),
         (IT, "Ja, er ist schon alt", "right"),
-        (IT, "er ist alt, ER", "right"),
         (IT, "Es ist alt.", "wrong"),
         (IT, "Er oder sie ist alt.", "both"),
         (IT, "Der Tisch ist alt.", "neither"),
-        (IT, "", "neither"),
         (IT, "Erst ist alt", "neither"),  # whole words alone
         # `sie` once is what the right candidate has too; twice is one too many.
         (QUOTED, "Er sei alt, sagt sie.", "right"),
-        (QUOTED, "Sie sei alt, sagt sie.", "wrong"),
         (QUOTED, "Sie sei alt, sagt er.", "right"),  # the price of counting
         (QUOTED[::-1], "Sie sei alt, sagt sie.", "right"),
         (QUOTED[::-1], "Alt, sagt sie.", "neither"),  # it needs `sie` more often than the wrong one has it
         # Of several forms, one is enough.
         (REGISTER, "Du schuftest.", "right"),
-        (REGISTER, "Ihr arbeitest.", "right"),
         (REGISTER, "Du arbeiten.", "both"),
         # The right candidate lacks a word, or has one more.
         (("Er kam.", "Er kam nicht."), "Er kam an.", "right"),
         (("Er kam.", "Er kam nicht."), "Er kam nicht an.", "wrong"),
-        (("Er kam nicht.", "Er kam."), "Er kam nicht an.", "right"),
         (("Er kam nicht.", "Er kam."), "Er kam an.", "neither"),
         # Case and spaces tell nothing apart.
         (("Sie kam.", "sie  kam."), "Sie kam.", None),
         (("Er kam.", "Er kam.", "Sie kam."), "Er kam.", None),
-        (("他来了", "她来了"), "他来", "right"),
         (("他来了", "她来了"), "她来", "wrong"),
     ],
 )
@@ -65,16 +58,11 @@ def test_every_sentence_that_differs_must_be_right_and_no_other_counts() -> None
     assert outcome(consistent, ["Du kommst", "Ja", "Sie gehen"]) == "wrong"
     assert outcome(consistent, ["Komm", "Du", "Du gehst"]) == "neither"
     # A candidate that differs in one sentence is compared there alone.
+    assert outcome(example(*IT, correct=2), ["es"]) == "right"
     mixed = example(("er", "er"), ("sie", "er"), ("er", "es"))
     assert outcome(mixed, ["er", "er"]) == "right"
     assert outcome(mixed, ["er es", "er"]) == "right"
     assert outcome(mixed, ["er", "er es"]) == "both"
-
-
-def test_words_and_the_place_of_the_right_candidate() -> None:
-    assert words_of("Er, er & Straße!") == {"er": 2, ",": 1, "&": 1, "strasse": 1, "!": 1}
-    assert outcome(example(*IT, correct=2), ["es"]) == "right"
-    assert outcome(example(*IT, correct=2), ["er"]) == "wrong"
 
 
 def test_a_report_by_groups() -> None:
@@ -93,7 +81,6 @@ def test_a_report_by_groups() -> None:
     assert (report.by_tag["tag"]["x"].right, report.by_tag["tag"]["y"].total) == (1, 2)
     assert report.signature.startswith("suite:s|n:3|reading:generative|case:folded|model:m|version:cotext-")
     assert "1 example(s) have a wrong candidate with the same words as the right one" in render_forms(report)
-    assert report.as_dict()["by_tag"]["tag"]["y"]["both"] == 1
 
 
 def test_bad_input() -> None:

@@ -9,8 +9,7 @@ import pytest
 from cotext.data.documents import Document
 from cotext.data.formats import write_documents
 from cotext.evaluation.metrics.aligned_files import read_aligned
-from cotext.evaluation.metrics.realign import AlignmentReport, realign, realign_systems
-from cotext.evaluation.metrics.token_cuts import Cutter
+from cotext.evaluation.metrics.realign import AlignmentReport, Cutter, realign, realign_systems
 from cotext.evaluation.requests import EvaluationRequest
 from cotext.evaluation.studies.evaluate.evaluate_files import evaluate_files
 from tests.command_line import must_refuse, succeed
@@ -149,11 +148,11 @@ def test_on_the_command_line(files: Path) -> None:
     must_refuse("or use `evaluate --realign`", *command(files, "ours"))
     shown = succeed(*command(files, "ours", "theirs"), "--realign", "--paired", "--samples", "100").out
     assert "s-BLEU  theirs.jsonl - ours.jsonl       +0.00" in shown
+    assert "s-BLEU  ours.jsonl  protocol:s-bleu|" in shown  # another signature than that of theirs
     assert "|realign:least-edits-13a-lc-1-of-2" in shown
     rows = [line.split() for line in shown.splitlines()]
     assert ["ours.jsonl", "1", "of", "2", "0", "0", "1.00"] in rows
     told = json.loads(succeed(*command(files, "ours"), "--realign", "--json").out)
-    assert told["realign"]["ours.jsonl"]["documents"][0]["lines"] == 3
     scores = told["systems"]["ours.jsonl"]["scores"].values()
     assert [score["value"] for score in scores] == pytest.approx([100.0] * 3)
     # Files that fit have the same scores and signatures.

@@ -1,9 +1,9 @@
-"""Paired tests against sacrebleu's own, exact enumeration, counting by hand and closed forms."""
+"""Paired tests over documents and seeds: against sacrebleu, exact enumeration, and by hand."""
 
 import math
 import os
 import random
-import tracemalloc
+from collections.abc import Sequence
 from itertools import product
 from unittest.mock import patch
 
@@ -17,18 +17,23 @@ from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
 from sacrebleu.significance import PairedTest as SacrebleuTest
 
-from cotext.evaluation.statistics.seeds import Difference, PairedTest, paired_test
 from cotext.evaluation.statistics.significance import (
     ALL_PATTERNS,
+    Difference,
     McNemar,
+    PairedTest,
     Resampling,
     are_too_few,
     bootstrap_scores,
+    compare_accuracies,
     compared_pairs,
     flipped_counts,
     flipped_sums,
     holm,
     mcnemar,
+    paired_test,
+    student_p,
+    student_quantile,
     swapped_differences,
     swapped_p,
 )
@@ -57,12 +62,6 @@ def corpora(sentences: int, seed: int, *error_rates: float) -> tuple[list[str], 
 def counted(metric: BLEU | CHRF | TER, hypothesis: list[str], reference: list[str]) -> Statistics:
     rows = metric._extract_corpus_statistics(hypothesis, [reference])
     return Statistics(np.array(rows, dtype=float), np.arange(len(rows)), "sentence", sum_scorer(metric))
-
-
-def plain(values: list[float]) -> Statistics:
-    """A score that is a mean: everything about it is known in closed form."""
-    counts = np.stack([np.array(values, dtype=float), np.ones(len(values))], axis=1)
-    return Statistics(counts, np.arange(len(values)), "sentence", lambda sums: 100 * sums[:, 0] / sums[:, 1])
 
 
 def paired(systems: dict[str, Statistics], **settings: object) -> PairedTest:
@@ -147,13 +146,13 @@ def test_a_system_against_itself_is_not_significant() -> None:
 
 def test_randomisation_against_all_swaps() -> None:
     gains = [0.3, 0.1, 0.4, -0.2, 0.15, 0.25, 0.05, -0.1]
-    one, other = plain([0.0] * 8), plain(gains)
+    one, other = means([0.0] * 8), means(gains)
     sums = [sum(s * g for s, g in zip(signs, gains, strict=True)) for signs in product((1, -1), repeat=8)]
     exact = sum(abs(value) >= sum(gains) - 1e-12 for value in sums) / 2**8
     found = apart(one, other, samples=20_000)
     # Three standard errors of a share among 20,000.
     assert found.p == pytest.approx(exact, abs=3 * math.sqrt(exact * (1 - exact) / 20_000))
-    assert found.difference == pytest.approx(100 * sum(gains) / 8)
+    assert found.difference == pytest.approx(sum(gains) / 8)
 
 
 def test_documents_are_more_careful_than_sentences() -> None:
@@ -161,7 +160,7 @@ def test_documents_are_more_careful_than_sentences() -> None:
     gains = [1, 1, 1, 1, 1, 1, 1, 1, -1, -1]
     values = [0.5 * gain for gain in gains for _ in range(20)]
     place = np.repeat(np.arange(10), 20)
-    one, other = plain([0.0] * 200), plain(values)
+    one, other = means([0.0] * 200), means(values)
     systems = {
         name: Statistics(each.counts, place, "sentence", each.scorer)
         for name, each in (("a", one), ("b", other))
@@ -184,22 +183,7 @@ def test_holm_and_pairs_by_hand() -> None:
     assert compared_pairs(["a", "b", "c"], "b") == [("b", "a"), ("b", "c")]
     must_raise("no system 'x' to compare with; systems are a, b", compared_pairs, ["a", "b"], "x")
     must_raise("at least two", compared_pairs, ["a"], None)
-    must_raise("at least two units", apart, plain([1.0]), plain([2.0]))
-
-
-def test_three_systems_and_the_signature() -> None:
-    reference, hypotheses = corpora(40, 4, 0.3, 0.2, 0.31)
-    systems = dict(zip("abc", (counted(METRICS["BLEU"], h, reference) for h in hypotheses), strict=True))
-    found = paired(systems, unit="sentence", samples=500, seed=3)
-    assert list(found.differences) == [("a", "b"), ("a", "c"), ("b", "c")]
-    tests = list(found.differences.values())
-    assert [test.p_corrected for test in tests] == holm([test.p for test in tests])
-    assert tests[0].p < 0.05 < tests[1].p
-    assert found.signature.startswith(
-        "test:randomisation|unit:sentence|n:40|samples:500|seed:3|sides:2|correction:holm-3|"
-    )
-    for name, (low, high) in found.intervals_95.items():
-        assert low < systems[name].score < high
+    must_raise("at least two units", apart, means([1.0]), means([2.0]))
 
 
 def by_case(baseline: list[bool], system: list[bool]) -> McNemar:
@@ -215,10 +199,6 @@ def test_mcnemar_by_hand() -> None:
     assert (found.only_baseline, found.only_system) == (1, 5)
     assert found.p_mid == pytest.approx(2 * (1 + 6 / 2) / 64)
     assert found.difference == pytest.approx(40.0)
-    # (6 - 2) / 12 = 1/3 and sqrt((8/12 - 1/9) / 12) = 0.215166: 1/3 -+ 1.959964 * 0.215166.
-    assert found.interval_95 == pytest.approx((-8.8384, 75.5050), abs=1e-3)
-    found = by_case([True, False], [True, False])
-    assert (found.p_mid, found.difference) == (1.0, 0.0)
     assert by_case([True, False], [False, True]).p_mid == 1.0
 
 
@@ -270,19 +250,142 @@ def test_documents_count_more_than_examples() -> None:
     # Ten times the variance, as ten examples count as one.
     width, plain = (each.interval_95[1] - each.interval_95[0] for each in (by_document, by_example))
     assert width > 2 * plain
-    one, other = [True, False] * 20, [False, True] * 20
-    found = mcnemar(one, other, [place // 2 for place in range(40)])
-    assert (found.interval_95, found.p_mid) == (by_case(one, other).interval_95, 1.0)
 
 
-def test_memory_is_bounded_for_many_systems() -> None:
-    """Corpora are scored as they are drawn: all sums of 60 systems at once would take 200 MB."""
-    counts = np.ones((12, 18))
-    system = Statistics(counts, np.arange(12), "document", lambda sums: sums.mean(axis=1))
-    tracemalloc.start()
-    drawn = bootstrap_scores([system] * 60, Resampling(samples=20_000))
-    _, most = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    assert len(drawn) == 60
-    assert np.all(drawn[0] == 12)
-    assert most < 80e6
+def test_the_interval_is_over_documents_as_the_test_is() -> None:
+    """12 documents of five examples with 3 won and 2 lost, and one with 3 won and 1 lost.
+
+    All documents are gains, so that p is 1 / 2 ** 13. Over examples, the interval would include 0.
+    """
+    other = [*([True] * 3 + [False] * 2) * 12, True, True, True, False, False]
+    one = [*([False] * 3 + [True] * 2) * 12, False, False, False, True, False]
+    documents = [place // 5 for place in range(65)]
+    found = mcnemar(one, other, documents)
+    assert found.p_mid == pytest.approx(2**-13)
+    # 97.5 % of drawn corpora have the last document three times or less.
+    assert found.interval_95 == pytest.approx((100 * 13 / 65, 100 * (13 + 3) / 65))
+    low, high = by_case(one, other).interval_95
+    assert low < 0 < found.difference < high
+    assert mcnemar(one, other, [0] * 65).interval_95 == (-100.0, 100.0)
+
+
+QUICK = Resampling(samples=200)
+
+
+def means(values: Sequence[float] | Floats) -> Statistics:
+    """A score that is the mean of values, one a document."""
+    counts = np.stack([np.asarray(values, dtype=np.float64), np.ones(len(values))], axis=1)
+    return Statistics(counts, np.arange(len(values)), "sentence", lambda sums: sums[:, 0] / sums[:, 1])
+
+
+@loop_over(
+    ("degrees", "quantile"),
+    [(1, 12.7062), (2, 4.3027), (3, 3.1824), (4, 2.7764), (10, 2.2281), (30, 2.0423), (1000, 1.9623)],
+)
+def test_student_t_is_that_of_the_tables(degrees: float, quantile: float) -> None:
+    assert student_quantile(degrees) == pytest.approx(quantile, abs=1e-4)
+    assert student_p(quantile, degrees) == pytest.approx(0.05, abs=1e-5)
+    assert student_p(-quantile, degrees) == student_p(quantile, degrees)
+
+
+def seeds_apart(first: list[Statistics], second: list[Statistics]) -> Difference:
+    [found] = paired_test({"a": first, "b": second}, "a", QUICK).differences.values()
+    return found
+
+
+def test_the_interval_of_a_score_by_hand() -> None:
+    """Three seeds without differences between documents: Student's t with two degrees of freedom."""
+    seeds = [means([value] * 20) for value in (10.0, 12.0, 14.0)]
+    low, high = paired_test({"a": seeds, "b": seeds}, "a", QUICK).intervals_95["a"]
+    half = 4.3027 * 2 / math.sqrt(3)
+    assert (low, high) == (pytest.approx(12 - half, abs=1e-3), pytest.approx(12 + half, abs=1e-3))
+
+
+def test_single_seeds_are_compared_as_single_runs() -> None:
+    """Without a test over seeds; seeds that repeat each other have the same difference."""
+    draws = np.random.default_rng(1)
+    one, other = means(draws.normal(0, 1, 40)), means(draws.normal(0.4, 1, 40))
+    single, twice = seeds_apart([one], [other]), seeds_apart([one, one], [other, other])
+    assert single.over_seeds is None
+    assert (single.difference, single.p) == (pytest.approx(twice.difference), twice.p_documents)
+    documents = [n // 2 for n in range(40)]
+    first, second = ([bool(v > 0) for v in each.counts[:, 0]] for each in (one, other))
+    alone = mcnemar(first, second, documents)
+    found_choice = compare_accuracies([first], [second], documents)
+    assert found_choice == Difference(alone.difference, alone.interval_95, alone.p_mid)
+
+
+def test_errors_of_seeds_and_documents_by_hand() -> None:
+    """Means 0, 2, 4 against 7, 9: s^2 are 4 and 2. Documents that all differ alike have no error."""
+    first, own = ([means([level] * 10) for level in levels] for levels in ((0, 2, 4), (7, 9)))
+    test = seeds_apart(first, own)
+    over = test.over_seeds
+    assert (test.difference, over.error_documents) == (6.0, 0.0)
+    assert over.error_seeds == pytest.approx(math.sqrt(4 / 3 + 2 / 2))
+    assert over.degrees == pytest.approx((4 / 3 + 1) ** 2 / ((4 / 3) ** 2 / 2 + 1 / 1))
+    assert over.p == pytest.approx(student_p(6 / over.error_seeds, over.degrees))
+    half = student_quantile(over.degrees) * over.error_seeds
+    assert test.interval_95 == pytest.approx((6 - half, 6 + half))
+    # The ten documents agree.
+    assert test.p_documents == pytest.approx(1 / 201, abs=0.02)
+    assert test.p == over.p > test.p_documents
+
+
+def test_decisions_by_hand() -> None:
+    """Four documents of two examples; of the first system both seeds have half of them right."""
+    documents = [0, 0, 1, 1, 2, 2, 3, 3]
+    first = [[True, False] * 4, [False, True] * 4]
+    own = [[True] * 8, [True] * 6 + [False] * 2]
+    test = compare_accuracies(first, own, documents)
+    # Of each document, in examples: 1, 1, 1, 0; as means over seeds.
+    assert test.difference == pytest.approx(100 * (3 * 1 + 0) / 8)
+    assert test.p_documents == pytest.approx(2 / 8)
+    over = test.over_seeds
+    mean = 3 / 8
+    squares = 3 * (1 - 2 * mean) ** 2 + (0 - 2 * mean) ** 2
+    assert over.error_documents == pytest.approx(100 * math.sqrt(squares * 4 / 3) / 8)
+    assert over.error_seeds == pytest.approx(math.sqrt(0 + 25.0**2 / 2 / 2))
+
+
+def test_a_single_run_is_taken_to_vary_as_the_other_system() -> None:
+    first, own = [means([5.0] * 6)], [means([level] * 6) for level in (6.0, 8.0, 10.0)]
+    over = seeds_apart(first, own).over_seeds
+    assert (over.error_seeds, over.degrees) == (pytest.approx(math.sqrt(4 * (1 + 1 / 3))), 2)
+    assert seeds_apart(own, first).over_seeds.degrees == 2
+
+
+def draw(draws: np.random.Generator, seeds: int, level: float, of_seeds: float) -> list[Statistics]:
+    """Seeds of a system on 150 documents: a level of each seed, and what each document makes of it."""
+    return [means(level + draws.normal(0, of_seeds) + draws.normal(0, 1, 150)) for _ in range(seeds)]
+
+
+def differences_of_trials(
+    trials: int, seeds: tuple[int, int], gain: float, of_seeds: float
+) -> list[Difference]:
+    draws = np.random.default_rng(7)
+    return [
+        seeds_apart(draw(draws, seeds[0], 0, of_seeds), draw(draws, seeds[1], gain, of_seeds))
+        for _ in range(trials)
+    ]
+
+
+@loop_over(
+    ("seeds", "of_seeds"),
+    [((2, 2), 0.0), ((3, 3), 0.1), ((1, 4), 0.5), ((2, 2), 0.5), ((1, 4), 0.0)],
+)
+def test_a_system_is_seldom_called_different_from_itself(seeds: tuple[int, int], of_seeds: float) -> None:
+    tests = differences_of_trials(150, seeds, 0.0, of_seeds)
+    wrong = sum(test.p < 0.05 for test in tests) / len(tests)
+    alone = sum(test.p_documents < 0.05 for test in tests) / len(tests)
+    assert wrong <= 0.08
+    # Over documents alone it is, as its models do differ.
+    if of_seeds == 0.5:
+        assert alone > 0.5
+
+
+def test_planted_differences_are_found() -> None:
+    tests = differences_of_trials(40, (3, 3), 1.0, 0.1)
+    assert sum(test.p_corrected < 0.05 for test in tests) >= 39
+    # Not where seeds differ as much.
+    tests = differences_of_trials(40, (3, 3), 0.5, 0.5)
+    assert sum(test.p_corrected < 0.05 for test in tests) < 20

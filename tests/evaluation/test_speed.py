@@ -43,14 +43,10 @@ def test_the_command_times_every_run_beside_its_rivals(runs: dict[str, Path], tm
     for ways in found["settings"].values():
         assert [way["way"] for way in ways] == [*own, "casa, best path"]
         assert [way["left_to_right"] for way in ways][-1] is False
-        assert all(len(way["seconds_a_document"]) == 1 and way["median"] > 0 for way in ways)
-        assert all(way["tokens_written"] > 0 for way in ways)
-        assert ways[0]["times_as_fast_as_the_first"] == 1
-        rivals = [way for way in ways if way["left_to_right"]]
-        fastest = min(rivals, key=lambda way: way["median"])
+        assert all(way["median"] > 0 and way["tokens_written"] > 0 for way in ways)
+        fastest = min((way for way in ways if way["left_to_right"]), key=lambda way: way["median"])
         assert fastest["times_as_fast_as_the_fastest_left_to_right"] == 1
         assert "beam:5" in next(way["signature"] for way in ways if way["way"] == "doc, beam 5")
-    assert "a document at a time" in done.out
     assert "clock:processor time|device:cpu|threads:1" in done.out
 
 
@@ -100,7 +96,6 @@ def test_bad_input(runs: dict[str, Path], tmp_path: Path) -> None:
     (tmp_path / "blank.jsonl").write_text('{"id": "b", "sentences": ["", ""]}\n')
     for words, *options in (
         ("--clock 'sun': choose one of cpu, wall", source, "--clock", "sun"),
-        ("--setting 'all': choose one of one, many", source, "--setting", "all"),
         ("with its configured beam", source, "--set", "beam=2"),
         ("would overwrite", source, "--out", source),
         ("no words", tmp_path / "blank.jsonl"),

@@ -19,20 +19,16 @@ class Protocols(Request):
     """The metrics to compute."""
 
     protocol: Sequence[str] = option(
-        "Name of a metric in docs/metrics.md, such as d-bleu; may be repeated. Default: s-bleu, d-bleu and "
-        "chrf.",
-        default=(),
+        "Metric of docs/metrics.md; may be repeated. Default: s-bleu, d-bleu and chrf.", default=()
     )
 
     @property
     def protocols(self) -> tuple[str, ...]:
-        """Return the names of the requested metrics, or the default."""
         from cotext.evaluation.metrics.interface import DEFAULT_PROTOCOLS
 
         return tuple(self.protocol or DEFAULT_PROTOCOLS)
 
     def check(self) -> None:
-        """Raise CotextError for an unknown metric."""
         from cotext.evaluation.metrics.interface import find_protocol
 
         for name in self.protocol:
@@ -51,8 +47,7 @@ class Words(Request):
     """A tokenizer into whose words texts are split for scoring."""
 
     words: Path | None = option(
-        "Run or data folder with a moses-bpe tokenizer: score the texts tokenised (and truecased, if "
-        "the tokenizer does so) by it.",
+        "Run or data folder whose moses-bpe tokenizer splits the texts, and truecases if it does so.",
         default=None,
     )
 
@@ -64,9 +59,7 @@ class CometOptions(Request):
         "Path or name of a COMET model (docs/metrics.md); adds its score.", default=None, needs="source"
     )
     comet_python: Path | None = option(
-        "Python interpreter or environment in which COMET is installed. Default: $COTEXT_COMET_PYTHON.",
-        default=None,
-        needs="comet",
+        "Interpreter or environment with COMET. Default: $COTEXT_COMET_PYTHON.", default=None, needs="comet"
     )
 
     def comet_model(self, context: int = 0) -> "Comet | None":
@@ -82,10 +75,7 @@ class DocumentComet(CometOptions):
     """COMET with and without the context of the document."""
 
     comet_context: int = option(
-        "Also compute document-level COMET with this many previous sentences as context (2 in its paper).",
-        default=0,
-        needs="comet",
-        least=0,
+        "Previous sentences of document COMET (2 in its paper).", default=0, needs="comet", least=0
     )
 
 
@@ -94,20 +84,15 @@ class PairedTests(Request):
 
     paired: bool = option("Test the differences between systems for significance.", default=False)
     baseline: str | None = option(
-        "With --paired: file name of the baseline system. Default: compare all pairs.",
-        default=None,
-        needs="paired",
+        "With --paired: file name of the baseline. Default: all pairs.", default=None, needs="paired"
     )
     unit: Literal["document", "sentence"] = option(
-        "With --paired: resample documents (default) or sentences: document or sentence.",
-        default="document",
-        needs="paired",
+        "With --paired: resample by document or sentence.", default="document", needs="paired"
     )
     samples: int = option("With --paired: number of samples.", default=10_000, needs="paired", least=100)
     seed: int = option("With --paired: seed.", default=12345, needs="paired", least=0)
 
     def resampling(self) -> "Resampling | None":
-        """Return the settings of the tests, or None if not requested."""
         from cotext.evaluation.statistics.significance import Resampling
 
         if not self.paired:
@@ -122,24 +107,18 @@ class EvaluationRequest(Protocols, TargetLanguage, Words, DocumentComet, PairedT
     reference: Sequence[Path] = option("Reference translations; repeat for several references.")
     source: Path | None = option("Source, for COMET and to check the number of sentences.", default=None)
     realign: bool = option(
-        "Realign documents whose number of sentences differs from the reference, with as few edits as "
-        "possible; report omissions and additions.",
-        default=False,
+        "Align documents with other numbers of sentences; report omissions and additions.", default=False
     )
     realign_all: bool = option("Like --realign, but realign all documents.", default=False)
     discourse: Path | None = option(
-        "File of marked reference words; adds the discourse metrics TC, CP, PT and TCP (docs/metrics.md).",
-        default=None,
+        "Marked words of the reference; adds TC, CP, PT and TCP (docs/metrics.md).", default=None
     )
     terms: Path | None = option(
-        "Glossary; adds term success and document consistency, after WMT's terminology task.",
-        default=None,
-        needs="source",
+        "Glossary; adds WMT's term success and document consistency.", default=None, needs="source"
     )
 
     @property
     def realigned(self) -> "Realigned | None":
-        """Return which documents are realigned; None: no documents."""
         return "all" if self.realign_all else "unequal" if self.realign else None
 
 
@@ -159,26 +138,20 @@ class LeaderboardRequest(Protocols, TargetLanguage, DocumentComet, CorpusFormat)
     )
     reference: Sequence[Path] = option("Reference translations; repeat for several references.")
     out: Path = option("HTML page to write.")
-    source: Path | None = option(
-        "Source documents, for COMET and other metrics that need them.", default=None
-    )
+    source: Path | None = option("Source, for COMET and other metrics that need it.", default=None)
     rank_by: str | None = option(
         "Metric to rank by, also comet or doc-comet. Default: the first --protocol.", default=None
     )
     realign_all: bool = option(
-        "Realign all documents with the reference, not only those with another number of sentences.",
-        default=False,
+        "Realign all documents, not only those with other numbers of sentences.", default=False
     )
     samples: int | None = option(
-        "Number of samples for paired tests. Default: 10000, or 40 per pair of systems if that is more.",
-        default=None,
-        least=100,
+        "Samples of paired tests. Default: 10000, or 40 per pair if more.", default=None, least=100
     )
     seed: int = option("Seed of the samples.", default=12345, least=0)
 
     @property
     def realigned(self) -> "Realigned":
-        """Return which documents are realigned."""
         return "all" if self.realign_all else "unequal"
 
 
@@ -186,8 +159,7 @@ class ComparisonRequest(Protocols, Words, TargetLanguage, CorpusFormat, Decoding
     """Runs to compare on a page; see `compare_folders`."""
 
     runs: Sequence[Path] = option(
-        "Run or engine folders, names of models, or folders made by `train --seeds`. Differences are "
-        "relative to the first.",
+        "Runs, engines, models, or folders of `train --seeds`; the first is the baseline.",
         argument=True,
         is_run=True,
     )
@@ -196,9 +168,7 @@ class ComparisonRequest(Protocols, Words, TargetLanguage, CorpusFormat, Decoding
     source: Path | None = option("Test set, source side (or a file with both sides).", default=None)
     reference: Path | None = option("Test set, target side.", default=None)
     suite: Sequence[Path] = option("Contrastive suite; may be repeated.", default=())
-    samples: int = option(
-        "Number of samples for paired tests and confidence intervals.", default=10_000, least=100
-    )
+    samples: int = option("Samples of tests and intervals.", default=10_000, least=100)
     use: bool = option("Compute CXMI on the test set.", default=True)
     controls: bool = option("Also score suites without context and with foreign context.", default=True)
     csv: Path | None = option("Also write all figures to this CSV file.", default=None)
@@ -223,9 +193,7 @@ class AuditRequest(TargetLanguage, CorpusFormat):
     reference: Path | None = option("Reference, a line for each line of the source.", default=None)
     terms: Path | None = option("Glossary of the terms that translations must use.", default=None)
     out: Path | None = option("HTML page to write.", default=None)
-    fail_on: Sequence[AuditKind] = option(
-        "Kind of finding (or all) that makes the exit code 1; may be repeated.", default=()
-    )
+    fail_on: Sequence[AuditKind] = option("Findings (or all) that make the exit code 1.", default=())
 
 
 class AdaptRequest(CorpusFormat, Device):
@@ -242,19 +210,14 @@ class AdaptRequest(CorpusFormat, Device):
         "Time to train, without validation: as many updates as fit by an estimate.", default=60.0, least=0.01
     )
     dev_documents: int | None = option(
-        "Documents to set aside for development. Default: a fifth of the corpus, 20 at most.",
-        default=None,
-        least=1,
+        "Documents set aside for development. Default: a fifth, 20 at most.", default=None, least=1
     )
     test_documents: int | None = option(
-        "Documents to set aside for the test. Default: a fifth of the corpus, 20 at most.",
-        default=None,
-        least=2,
+        "Documents set aside for the test. Default: a fifth, 20 at most.", default=None, least=2
     )
     seed: int = option("Seed of the documents that are set aside, and of training.", default=1)
 
     def check(self) -> None:
-        """Raise CotextError unless there are one or two files."""
         if len(self.corpus) > 2:
             raise CotextError(f"a corpus is one file or two, but {len(self.corpus)} files are given")
 
@@ -267,23 +230,17 @@ class MbrRequest(CometOptions, CorpusFormat):
     )
     out: Path = option("File to write.")
     utility: str = option(
-        "Metric that measures agreement: chrf, comet (with --comet and --source), or another metric that "
-        "supports it (docs/metrics.md).",
-        default="chrf",
+        "Metric of agreement: chrf, comet (with --comet and --source), or one of your own.", default="chrf"
     )
     probabilities: Literal["scores", "uniform"] = option(
-        "Weights of the translations in a list: scores (their model probabilities) or uniform.",
-        default="scores",
+        "Weights of the translations in a list: model probabilities, or uniform.", default="scores"
     )
-    candidates: int | None = option(
-        "Maximum number of translations used of each list. Default: all.", default=None, least=1
-    )
+    candidates: int | None = option("Translations used of each list. Default: all.", default=None, least=1)
     source: Path | None = option("Source documents, for COMET.", default=None)
     to: str = option("Corpus format to write.", default="text")
     overwrite: bool = option("Replace a file that exists.", default=False)
 
     def check(self) -> None:
-        """Raise CotextError if options cannot be combined."""
         from cotext.evaluation.metrics.interface import metrics
 
         names = [*(name for name, metric in metrics().items() if metric.is_utility), "comet"]
@@ -319,9 +276,7 @@ class CxmiRequest(Sharded, CorpusFormat, RunOptions):
     source: Path = option("Source documents, or a file with both sides.")
     target: Path | None = option("Their reference translations, which are scored.", default=None)
     context: Sequence[Condition] = option(
-        "Kind of context to compare with no context: true, shuffled or random; may be repeated. Default: all "
-        "three.",
-        default=(),
+        "Context to compare with none: true, shuffled or random. Default: all three.", default=()
     )
     seed: int = option("Seed of shuffled and random context.", default=1)
     out: Path | None = option("JSON file for all figures.", default=None)
@@ -343,13 +298,10 @@ class SpeedRequest(CorpusFormat, Decoding):
     )
     document: Path = option("File with the documents to translate, in any format.")
     documents: int | None = option(
-        "Number of documents to translate, from the beginning of the file. Default: all.",
-        default=None,
-        least=1,
+        "How many documents to translate, from the first. Default: all.", default=None, least=1
     )
     setting: Sequence[Literal["one", "many"]] = option(
-        "one: a document at a time; many: all documents in shared batches of decode.max_tokens (--set "
-        "max_tokens=...); may be repeated. Default: both.",
+        "one: a document at a time; many: in shared batches (--set max_tokens=...). Default: both.",
         default=(),
     )
     rounds: int = option("How often each run is timed; the median counts.", default=3, least=1)
@@ -360,7 +312,6 @@ class SpeedRequest(CorpusFormat, Decoding):
     out: Path | None = option("JSON file for all figures.", default=None)
 
     def check(self) -> None:
-        """Raise CotextError if the beam is set: the measurement sets it."""
         if "beam" in self.decode:
             raise CotextError(
                 "--set beam: omit it; every run is timed with greedy search and with its configured beam"
@@ -377,13 +328,12 @@ class SuiteRules(Request):
         "How candidates are scored: by the sum or the mean of their token log-probabilities.", default="sum"
     )
     controls: bool = option(
-        "Also score without context and with context from other documents, to test whether context is used; "
-        "up to 3 times slower.",
+        "Also score in no and in foreign context, to test whether context is used; up to 3 times slower.",
         default=False,
     )
     context: Literal["true", "none", "shuffled", "foreign", "global"] = option(
-        "Context in which candidates are scored: true; none; shuffled; foreign, from other documents; or "
-        "global, for systems with batch-level context: own window, other rows foreign.",
+        "Context of candidates: true; none; shuffled; foreign, from other documents; or global, for systems "
+        "with batch-level context: own window, other rows foreign.",
         default="true",
     )
 
@@ -400,13 +350,10 @@ class ContrastiveRequest(SuiteRules, Sharded, RunOptions):
         "Contrastive suites (docs/contrastive-format.md), ContraPro or consistency sets.",
         argument=True,
     )
-    generate: bool = option(
-        "Also translate the sources, and check whether the translation has the correct form.", default=False
-    )
+    generate: bool = option("Also translate, and check for the correct form.", default=False)
     out: Path | None = option("JSON file for all figures and decisions.", default=None)
 
     def check(self) -> None:
-        """Raise CotextError if options cannot be combined."""
         from cotext.language_models.config import is_endpoint
 
         if self.context != "true" and (self.controls or self.generate):

@@ -14,10 +14,7 @@ from cotext.runtime.errors import CotextError
 
 
 def name_systems(paths: Sequence[Path]) -> dict[str, Path]:
-    """Name systems by the names of their files or folders, or by their paths if two have the same name.
-
-    Raises CotextError if a file is given twice, even under another path or through a link.
-    """
+    """Name systems by their files or folders, by their paths if names are equal; see `require_different`."""
     require_different(paths)
     plain = [path.absolute().name for path in paths]
     names = [name if plain.count(name) == 1 else str(path) for name, path in zip(plain, paths, strict=True)]
@@ -45,13 +42,10 @@ def read_aligned(
 ) -> tuple[dict[str, list[Document]], list[list[Document]], list[Document]]:
     """Read hypotheses, references and source (if any) under the document ids of the first file with ids.
 
-    The first file with ids is searched among the references, then the source, then the hypotheses: so errors
-    name the hypothesis that differs. Of WMT files, the documents in `target_language` are read, and put in
-    the order of the first file. Without `same_sentences`, the documents of hypotheses may have different
-    numbers of sentences from the references; those of the source may not.
-
-    Raises:
-        CotextError: documents do not correspond.
+    References are searched first for ids, then the source, so that errors name the hypothesis that differs.
+    Of WMT files, documents in `target_language` are read, in the order of the first file. Without
+    `same_sentences`, hypotheses may have other numbers of sentences. Raises CotextError if documents do not
+    correspond.
     """
     paths = [*hypotheses.values(), *references]
     read = [(path, *_read_side(path, format, "target", target_language)) for path in paths]
@@ -62,10 +56,7 @@ def read_aligned(
     if not any(kind.carries_ids for _, _, kind in every[:-count]):
         for path, _, kind in read[:count]:
             if kind.name == "wmt":
-                raise CotextError(
-                    f"{path}: WMT files may have their lines in any order, but no reference or source has "
-                    "document ids; give the file of the WMT task with --source"
-                )
+                raise CotextError(f"{path}: WMT lines may be in any order; give the task with --source")
     sides = [_as_others(*side, like) for side in read]
     sources = _as_others(*original, like) if original else []
     written, right = dict(zip(paths[:count], sides[:count], strict=True)), sides[count:]

@@ -14,8 +14,14 @@ from sacrebleu.metrics.ter import TER
 from cotext.data.documents import Document
 from cotext.data.languages import primary_language
 from cotext.evaluation.metrics.interface import Measurement, Metric, Texts, Utility
-from cotext.evaluation.metrics.mbr import chrf_utilities
-from cotext.evaluation.statistics.sufficient_statistics import CorpusMetric, Statistics, sum_scorer
+from cotext.evaluation.statistics.sufficient_statistics import (
+    CorpusMetric,
+    Floats,
+    Statistics,
+    chrf_from_sums,
+    chrf_pairs,
+    sum_scorer,
+)
 from cotext.runtime.errors import CotextError
 
 
@@ -23,9 +29,8 @@ from cotext.runtime.errors import CotextError
 class Protocol(Metric):
     """A metric of sacrebleu with its segments, and the settings that change the score.
 
-    BLEU of tokenised text (`reads_words`) is not smoothed; of other text, it uses the tokenizer of the target
-    language, which is 13a, zh, ja-mecab or ko-mecab. `max_tokens` (unit piece only): size of a
-    pseudo-document, see `piece_sizes`.
+    BLEU of tokenised text (`reads_words`) is not smoothed; other text is split by the tokenizer of its
+    language: 13a, zh, ja-mecab or ko-mecab. `max_tokens`: size of a pseudo-document, see `piece_sizes`.
     """
 
     kind: Literal["bleu", "chrf", "ter"] = "bleu"
@@ -45,11 +50,16 @@ class Protocol(Metric):
         return {name: _measure(self, metric, hypothesis, sizes) for name, hypothesis in texts.systems.items()}
 
     def utility(self) -> tuple[Utility, str]:
-        """Return chrF of pairs of sentences."""
         metric = build_metric(self)
         assert isinstance(metric, CHRF)
         metric.num_refs = 1  # for the signature
         return partial(chrf_utilities, metric), str(metric.get_signature())
+
+
+def chrf_utilities(metric: CHRF, texts: Sequence[str]) -> Floats:
+    """Return chrF of all pairs of texts, each scored as a sentence, [K, K], hypotheses first."""
+    counts = chrf_pairs(metric, texts)
+    return chrf_from_sums(counts.reshape(-1, counts.shape[2]), metric.beta).reshape(counts.shape[:2])
 
 
 def build_metric(
@@ -57,10 +67,7 @@ def build_metric(
     target_language: str | None = None,
     references: Sequence[Sequence[str]] | None = None,
 ) -> CorpusMetric:
-    """Return sacrebleu's metric for a protocol; raise CotextError if its tokenizer is not installed.
-
-    `references`: segments of each reference, if known already.
-    """
+    """Return sacrebleu's metric, for references if known; raise CotextError without its tokenizer."""
     language = primary_language(target_language or "")
     if protocol.kind == "chrf":
         return CHRF(lowercase=protocol.lowercase, references=references)
@@ -96,9 +103,8 @@ def piece_sizes(
 ) -> list[list[int]]:
     """Divide documents into pseudo-documents; return the number of sentences in each piece of each document.
 
-    A piece has at most `max_tokens` tokens in the reference, counted by the tokenizer of `protocol`.
-    Sentences are never split: a longer sentence is a piece by itself. Hypotheses of any length are divided at
-    the same sentences, so that all systems are scored on the same pieces.
+    A piece has at most `max_tokens` tokens of the reference, counted by the tokenizer of `protocol`. A longer
+    sentence is a piece by itself. Hypotheses are divided at the same sentences.
     """
     metric = build_metric(protocol or PROTOCOLS["d-bleu-512"], target_language)
     assert isinstance(metric, BLEU)

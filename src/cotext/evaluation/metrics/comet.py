@@ -1,8 +1,7 @@
 """COMET and document COMET (Rei et al., 2020; Vernikos et al., 2022).
 
-COMET runs in a separate environment: it pins old versions of numpy and others, and its checkpoints are
-pickles. `comet_runner.py` is started with the interpreter of an environment that has COMET. Documents are
-passed in a file of JSON lines, and scores come back as JSON lines.
+COMET runs in a separate environment, since it pins old versions of numpy and others, and its checkpoints are
+pickles. The interpreter of that environment runs `comet_runner.py`; texts and scores are JSON lines.
 """
 
 import json
@@ -40,8 +39,7 @@ class Comet:
     """COMET settings: the model, the interpreter that runs it, and the context of document COMET.
 
     `model` is a checkpoint file, a folder with `checkpoints/` and `hparams.yaml`, or a name on the Hugging
-    Face Hub. `context_sentences` above 0 adds document COMET with this many previous sentences (2 in the
-    paper).
+    Face Hub. `context_sentences`: previous sentences for document COMET (2 in the paper); 0: none.
     """
 
     model: str
@@ -50,10 +48,7 @@ class Comet:
 
     def __post_init__(self) -> None:
         if looks_like_path(self.model) and not Path(self.model).exists():
-            raise CotextError(
-                f"{self.model}: no such COMET model; give a checkpoint file, a folder with checkpoints/ and "
-                "hparams.yaml, or a name such as Unbabel/wmt22-comet-da"
-            )
+            raise CotextError(f"{self.model}: no such COMET model; give a checkpoint, its folder, or a name")
 
     @property
     def model_name(self) -> str:
@@ -71,11 +66,7 @@ def looks_like_path(model: str) -> bool:
 
 
 def find_python(given: Path | None) -> Path:
-    """Return the interpreter of an environment with COMET: the given one, or that of the variable.
-
-    `given` is the interpreter or the folder of its environment. Raises CotextError that explains how to
-    create such an environment.
-    """
+    """Return the interpreter with COMET: given, in a given environment, or in that of the variable."""
     named = given or (Path(value) if (value := os.environ.get(PYTHON_VARIABLE)) else None)
     if named is None:
         raise CotextError(
@@ -100,10 +91,8 @@ def measure_comet(
 ) -> dict[str, list[Measurement]]:
     """Measure COMET and, if requested, document COMET of several systems; the model is loaded once.
 
-    A score is the mean over sentences, times 100. Of several references, COMET reads the first.
-
-    Raises:
-        CotextError: COMET or the model is missing, the model does not support context, or COMET failed.
+    A score is the mean over sentences, times 100. Of several references, COMET reads the first. Raises
+    CotextError if COMET or the model is missing, the model does not support context, or COMET failed.
     """
     contexts = sorted({0, comet.context_sentences})
     segments = len(contexts) * len(hypotheses) * sum(map(len, source))
@@ -181,9 +170,7 @@ def _read(comet: Comet, process: subprocess.Popen[bytes], log: IO[bytes]) -> Ite
         if not isinstance(answer, dict):
             raise CotextError(f"{comet.python}: does not answer as expected: {line[:80]!r}")
         if "error" in answer:
-            advice = (
-                "" if loaded or "imported" not in answer["error"] else f"; make an environment: {INSTALL}"
-            )
+            advice = f"; make an environment: {INSTALL}" if "imported" in answer["error"] else ""
             raise CotextError(f"COMET ({comet.python}, {comet.model}): {answer['error']}{advice}")
         if not all(map(math.isfinite, answer.get("scores", ()))):
             raise CotextError(f"COMET ({comet.model}) returns scores that are not numbers; check the model")
@@ -192,11 +179,7 @@ def _read(comet: Comet, process: subprocess.Popen[bytes], log: IO[bytes]) -> Ite
     code = process.wait()
     if code == 0 and loaded:
         return
-    killed = (
-        f"was killed by signal {-code}, perhaps because memory was exhausted"
-        if code < 0
-        else f"ended with {code}"
-    )
+    killed = f"was killed by signal {-code} (no memory?)" if code < 0 else f"ended with {code}"
     log.seek(0)
     lines = log.read().decode("utf-8", errors="replace").splitlines()[-_TAIL_LINES:]
     raise CotextError(
@@ -212,7 +195,6 @@ def _measurement(
     context: int,
     references: int,
 ) -> Measurement:
-    """Return the mean of the scores of sentences."""
     scores = [score for record in records for score in record["scores"]]
     documents = [index for index, record in enumerate(records) for _ in record["scores"]]
     statistics = Statistics(

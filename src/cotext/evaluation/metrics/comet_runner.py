@@ -1,9 +1,8 @@
 """Runs COMET for `cotext.evaluation.metrics.comet`, by the interpreter of an environment with COMET.
 
-May import only the standard library, COMET and its dependencies: cotext is not installed there. Reads one
-file of JSON lines: settings (model, contexts, batch size), then one line per document of a system. Answers in
-JSON lines on standard output: first the loaded model, then for each context the scores of each document; or
-one line with an error message.
+May import only the standard library, COMET and its dependencies. Reads a file of JSON lines: settings (model,
+contexts, batch size), then one line per document of a system. Answers in JSON lines: the loaded model, then
+for each context the scores of each document; or an error message.
 """
 
 import hashlib
@@ -29,8 +28,7 @@ class RefusalError(Exception):
 class Window:
     """A sentence as COMET reads it, after context sentences on every side.
 
-    `shrunk`: more previous sentences were requested than the encoder has room for. `cut`: the sentence does
-    not fit even without context, so that COMET drops its end.
+    `shrunk`: the encoder has no room for all requested context. `cut`: COMET drops the end of the sentence.
     """
 
     texts: Texts
@@ -105,8 +103,7 @@ class Scorer:
         """Raise RefusalError for a model that cannot average over the current sentence only."""
         if self.kind not in ("regression_metric", "referenceless_regression_metric"):
             raise RefusalError(
-                f"a {self.kind} model cannot score only the current sentence; for document COMET "
-                "use a regression model, such as Unbabel/wmt22-comet-da, or omit --comet-context"
+                f"a {self.kind} model cannot score only the current sentence; use a regression model"
             )
         if self.model.hparams["pool"] != "avg":
             raise RefusalError(
@@ -114,7 +111,6 @@ class Scorer:
             )
 
     def fits(self, texts: Texts) -> bool:
-        """Return whether the encoder can read these texts completely."""
         lengths = {side: len(self.tokenizer(text)["input_ids"]) for side, text in texts.items()}
         if max(lengths.values()) > self.max_tokens:
             return False
@@ -162,10 +158,8 @@ def _download(model: str) -> Path:
         return Path(download_model(model))
     except Exception as error:
         raise RefusalError(
-            "no weights at hand: neither a file nor a folder, not in the cache, and not to be downloaded "
-            f"({_first_line(_root(error))}). Where there is a network, this fetches them and says where to: "
-            f"{sys.executable} -c \"import comet; print(comet.download_model('{model}'))\". Bring that "
-            "folder here (checkpoints/ and hparams.yaml) and give its path"
+            f"no weights at hand ({_first_line(_root(error))}). Where there is a network, this fetches them: "
+            f"{sys.executable} -c \"import comet; print(comet.download_model('{model}'))\"; give its path"
         ) from None
 
 
@@ -180,10 +174,8 @@ def _load(checkpoint: Path) -> Any:
         return load_from_checkpoint(str(checkpoint))
     except OSError as error:
         raise RefusalError(
-            "the checkpoint is there, but not the tokenizer and configuration of its encoder, which "
-            f"hparams.yaml names as pretrained_model ({_first_line(error)}). Fetch them where there is a "
-            "network and set HF_HOME to the folder of that cache, or write their folder into hparams.yaml "
-            "and the checkpoint's hyper-parameters"
+            "the checkpoint is there, but not the tokenizer and configuration of its encoder "
+            f"({_first_line(error)}). Fetch them where there is a network, and set HF_HOME to that cache"
         ) from None
 
 
@@ -202,11 +194,7 @@ def blocks(documents: list[dict[str, Any]]) -> Iterator[list[int]]:
 
 
 def serve(request: Path, answer: Callable[[dict[str, Any]], None]) -> None:
-    """Score all documents of a request.
-
-    Raises:
-        RefusalError: the environment or the model cannot be used.
-    """
+    """Score all documents of a request; raise RefusalError if the environment or the model cannot be used."""
     head, *documents = (json.loads(line) for line in request.read_text(encoding="utf-8").splitlines())
     try:
         import comet  # noqa: F401

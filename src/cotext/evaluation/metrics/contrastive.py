@@ -53,11 +53,7 @@ class Readings:
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> "Readings":
-        """Read the result of `as_dict`.
-
-        Raises:
-            KeyError, TypeError, ValueError, AttributeError: any other content.
-        """
+        """Read the result of `as_dict`; raise KeyError, TypeError, ValueError or AttributeError."""
         by_context = {
             kind: Reading(
                 {id: outcome == "right" for id, outcome in content[kind]["decisions"].items()},
@@ -76,19 +72,14 @@ Choice = tuple[frozenset[Form], Form]  # the forms to choose from, and the right
 
 
 def words_of(sentence: str) -> Counter[str]:
-    """Count the words of a sentence, case-folded.
-
-    Words are runs of letters and digits, other visible characters, and single Chinese and Japanese
-    characters.
-    """
+    """Count words (case-folded), other visible characters, and single Chinese and Japanese characters."""
     return Counter(_WORD.findall(sentence.casefold()))
 
 
 def forms_of(example: ContrastiveExample) -> list[Form]:
     """Return for each candidate the words that not all candidates have, in the sentences that differ.
 
-    The words are sorted: (er,), (sie,), (es,). Candidates that differ only in case or order have the same
-    form.
+    The words are sorted: (er,), (sie,), (es,).
     """
     differing = example.differing_sentences
     words = [sum((words_of(candidate[j]) for j in differing), Counter()) for candidate in example.candidates]
@@ -106,10 +97,9 @@ def choice_of(example: ContrastiveExample) -> Choice:
 def balanced_weights(choices: Sequence[Choice]) -> list[float]:
     """Return the weights of examples in balanced accuracy; they add up to 1.
 
-    Balanced accuracy is the mean of the recalls of the right forms (Brodersen et al. 2010). It is computed
-    among examples with the same forms to choose from: er, sie, es are one choice; ihn, sie, es another. The
-    result is the mean over choices, weighted by their examples. A system that prefers one form in any context
-    has chance accuracy, however often that form is right.
+    Balanced accuracy is the mean of the recalls of the right forms (Brodersen et al. 2010), among examples
+    with the same forms to choose from (er, sie, es; or ihn, sie, es), then the mean over these choices by
+    their examples. A system that always prefers one form has chance accuracy.
     """
     of_choice, of_form = Counter(forms for forms, _ in choices), Counter(choices)
     kinds = Counter(forms for forms, _ in of_form)
@@ -125,10 +115,7 @@ _Z_95_PERCENT = 1.959963984540054
 
 @dataclass(frozen=True, slots=True)
 class CandidateScores:
-    """Log-probabilities of the candidates of one example, in the order of the suite.
-
-    `log_probabilities` are sums over the scored target tokens (natural logarithm); `tokens` is their number.
-    """
+    """Sums of log-probabilities (nats) and numbers of the scored tokens of each candidate of an example."""
 
     log_probabilities: tuple[float, ...]
     tokens: tuple[int, ...]
@@ -146,9 +133,8 @@ class Decision:
 class Accuracy:
     """The number of right decisions in a group of examples, and the expected accuracy of guessing.
 
-    `chance` is the mean of 1 / number of candidates. `balanced` is the accuracy in which every right form has
-    the same weight (see `balanced_weights`); None if not requested. Both are fractions, other properties are
-    in per cent. `correct` is a mean if there are decisions of several seeds.
+    `chance`: mean of 1 / number of candidates. `balanced`: see `balanced_weights`; None if not requested.
+    Both are fractions; properties are in per cent. `correct` is a mean for several seeds.
     """
 
     correct: float
@@ -159,7 +145,6 @@ class Accuracy:
 
     @property
     def percent(self) -> float:
-        """Return the share of right decisions."""
         return 100.0 * self.correct / self.total
 
     @property
@@ -207,8 +192,6 @@ class GroupedReport(Generic[Figures]):
     by_tag: dict[str, dict[str, Figures]]
 
     def groups_as_dict(self) -> dict[str, Any]:
-        """Return the values of all groups, for a JSON file."""
-
         def written(groups: dict[str, Figures]) -> dict[str, Any]:
             return {name: figures.as_dict() for name, figures in groups.items()}
 
@@ -268,10 +251,9 @@ def signed(parts: Mapping[str, str], recipe: Mapping[str, str] | None) -> str:
 class ContrastiveReport(GroupedReport[Accuracy]):
     """Accuracy over a suite and over its groups.
 
-    `aggregates` contains `disc`, `disc_avg` and `disc_all_d` in per cent, if the suite has the distances that
-    they need (see `distance_aggregates`). `undecidable` counts examples with a wrong candidate that is
-    spelled like the right one: always ties. `examples` (ids), `documents` (numbers) and `decisions` are in
-    the order of the suite, for paired tests. `readings`: decisions in other contexts, if requested.
+    `aggregates`: `disc`, `disc_avg` and `disc_all_d` in per cent, see `distance_aggregates`. `undecidable`:
+    examples with a wrong candidate spelled like the right one, always ties. `examples` (ids), `documents`
+    (numbers) and `decisions` are in the order of the suite. `readings`: decisions in other contexts.
     """
 
     aggregates: dict[str, float]
@@ -282,10 +264,7 @@ class ContrastiveReport(GroupedReport[Accuracy]):
     readings: Readings | None = None
 
     def as_dict(self) -> dict[str, Any]:
-        """Return everything for a JSON file; decisions by example id.
-
-        Document numbers are included only if examples share a document.
-        """
+        """Return everything for JSON, by example id; document numbers only if examples share a document."""
         share = len(set(self.documents)) < len(self.documents)
         decided = list(zip(self.examples, self.decisions, strict=True))
         return {
@@ -310,11 +289,8 @@ def contrastive_accuracy(
 ) -> ContrastiveReport:
     """Decide every example of a suite by the scores of its candidates, in the order of the suite.
 
-    `recipe` adds entries to the signature that describe the scores: scored sentences, checkpoint, view.
-    `controls` has the scores without context (`none`) and in context of other documents (`foreign`).
-
-    Raises:
-        CotextError: the suite is empty, or scores are not numbers.
+    `recipe`: more entries of the signature. `controls`: scores without context (`none`) and in context of
+    other documents (`foreign`). Raises CotextError if the suite is empty, or scores are not numbers.
     """
     parts = {"suite": suite.name, "n": str(len(suite.examples)), "tie": tie, "score": score}
     signature = signed(parts, recipe)
@@ -347,19 +323,19 @@ def summarise(
         for example, decision in zip(examples, decisions, strict=True)
     ]
     overall, by_phenomenon, by_distance, by_tag = grouped(judged, _accuracy)
+    # Not balanced: a tag may be the form itself.
+    by_tag = {
+        tag: {value: replace(item, balanced=None) for value, item in values.items()}
+        for tag, values in by_tag.items()
+    }
+    buckets = {bucket: (item.percent, item.total) for bucket, item in by_distance.items()}
     return ContrastiveReport(
-        signature=signature,
-        overall=overall,
-        by_phenomenon=by_phenomenon,
-        by_distance=by_distance,
-        # Not balanced: a tag may be the form itself.
-        by_tag={
-            tag: {value: replace(item, balanced=None) for value, item in values.items()}
-            for tag, values in by_tag.items()
-        },
-        aggregates=distance_aggregates(
-            {bucket: (item.percent, item.total) for bucket, item in by_distance.items()}
-        ),
+        signature,
+        overall,
+        by_phenomenon,
+        by_distance,
+        by_tag,
+        aggregates=distance_aggregates(buckets),
         undecidable=sum(bool(example.identical_to_correct) for example in examples),
         examples=tuple(example.id for example in examples),
         documents=tuple(documents),
@@ -379,10 +355,7 @@ def _reading(
 def decide(
     example: ContrastiveExample, scores: CandidateScores, *, tie: TieRule, score: ScoreRule
 ) -> Decision:
-    """Decide whether the right candidate of one example wins.
-
-    A candidate spelled like the right one is tied with it, whatever the rounding of its score.
-    """
+    """Decide whether the right candidate wins; one spelled like it is tied, whatever its score."""
     values = _comparable(example, scores, score)
     right = values[example.correct]
     for index in example.identical_to_correct:

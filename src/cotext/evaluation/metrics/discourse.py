@@ -1,10 +1,9 @@
 """Discourse words marked by hand: tenses, conjunctions, pronouns (TC, CP, PT, TCP; Sun et al., 2022).
 
-The authors marked words in the English references of the Chinese-English PDC test set: the verbs of 50
-documents, the conjunctions of 46 and the pronouns of 52. Each marked word has all acceptable renderings. It
-is a hit if one of its renderings occurs near the same relative position of the hypothesis. TC, CP and PT are
-the hits in per cent of the marked words, TCP is their geometric mean. No tagger is used. The rule of the
-authors' script (tcp.py of Doc2Doc_NMT) is used, so that numbers are comparable.
+The authors marked words in the English references of the Chinese-English PDC test set: verbs of 50 documents,
+conjunctions of 46, pronouns of 52, with all acceptable renderings. A word is a hit if one of its renderings
+occurs near the same relative position of the hypothesis. TC, CP and PT are the hits in per cent, TCP is their
+geometric mean. The rule is that of the authors' script (tcp.py of Doc2Doc_NMT).
 """
 
 import re
@@ -94,12 +93,8 @@ def measure_discourse(
 ) -> dict[str, list[Measurement]]:
     """Measure TC, CP and PT, each if it has marked words, and TCP if all three have.
 
-    As in the published file, a position is the index of a token of the Moses tokenizer, with hyphens split.
-    If the marked words of the reference are at their positions without tokenisation, texts are not tokenised.
-    Hypotheses must be tokenised if and only if the reference is.
-
-    Raises:
-        CotextError: the documents do not fit the marked words.
+    Positions count tokens of the Moses tokenizer, with hyphens split; or, if the marked words of the
+    reference are there already, words. Raises CotextError if the documents do not fit the marked words.
     """
     if len(marked) != len(reference):
         raise CotextError(
@@ -170,8 +165,7 @@ def _tokens_of_reference(
         shares.append(f"{100 * fitting / total:.0f} %")
     raise CotextError(
         f"discourse marks: only {shares[0]} of the {total} marked words are at their positions in the "
-        f"reference, {shares[1]} after tokenisation; give the marked reference, with its documents in the "
-        "order of the marks"
+        f"reference, {shares[1]} after tokenisation; give the marked reference, in the order of the marks"
     )
 
 
@@ -198,11 +192,7 @@ def _measurements(
 
 
 def _geometric_mean(columns: Sequence[int]) -> SumScorer:
-    """Return a function that computes the geometric mean of the shares of hits of these phenomena, in per
-    cent.
-
-    The share of a phenomenon without marks is 0.
-    """
+    """Return a scorer: geometric mean of the shares of hits in per cent; 0 without marks."""
 
     def score(sums: Floats) -> Floats:
         shares = [sums[:, 2 * c] / np.maximum(sums[:, 2 * c + 1], 1.0) for c in columns]

@@ -44,20 +44,16 @@ def align_by_error(
 ) -> tuple[int, ...]:
     """Return the positions where a hypothesis, given as token numbers, is cut; one more than segments.
 
-    `references`: for each segment its tokens in every reference. `may_cut`, `preferred`: for the positions
-    before each token and after the last, whether a piece may end there, and whether it preferably does.
-
-    Raises:
-        CotextError: more tokens than `MAX_CELLS` allows.
+    `references`: for each segment its tokens in every reference. `may_cut`, `preferred`: whether a piece may
+    end, or preferably ends, before each token and after the last. Raises CotextError above `MAX_CELLS`.
     """
     segments = len(references)
     rows = sum(len(tokens) + 1 for segment in references for tokens in segment)
     tokens = len(hypothesis)
     if (tokens + 1) * rows > MAX_CELLS or max(tokens, rows) > _MAX_TOKENS or segments > _MAX_SEGMENTS:
         raise CotextError(
-            f"{tokens:,} tokens to be aligned with {rows:,} of the reference would take too long (at most "
-            f"{MAX_CELLS:,} for their product, and {_MAX_TOKENS:,} on a side); divide the document, on all "
-            "sides at the same place"
+            f"{tokens:,} tokens to be aligned with {rows:,} of the reference would take too long; divide the "
+            "document, on all sides at the same place"
         )
     table = _Table(hypothesis, references, may_cut, preferred)
     if not segments:

@@ -1,16 +1,10 @@
 """Generative evaluation of a contrastive suite: is the right form in the system's own translation?
 
-The words in which the candidates differ are found by counting, ignoring case. Between the right candidate and
-a wrong one, in a sentence in which they differ,
-
-    right forms    the words that the right candidate has more often than the wrong one
-    wrong forms    the words that the wrong candidate has more often than the right one
-
-The translation of that sentence *has the right form* if one of the right forms is more frequent in it than in
-the wrong candidate. It *has the wrong form* if one of the wrong forms is more frequent in it than in the
-right candidate. If there are no right forms, having no wrong form counts as having the right one. A
-translation is right if it has the right form and not the wrong one, in every such sentence and against every
-wrong candidate:
+In a sentence in which the right candidate and a wrong one differ, words are counted, ignoring case. Right
+(wrong) forms are those that the right (wrong) candidate has more often. The translation *has the right form*
+if one of the right forms is more frequent in it than in the wrong candidate, and *has the wrong form* in the
+same way. If there are no right forms, having no wrong form counts as having the right one. A translation is
+right if it has the right form and not the wrong one, in all these sentences and against all wrong candidates:
 
     right     Er ist alt, sagt sie.        sie: once in the right candidate, so that one `sie` is not wrong
     wrong     Sie ist alt, sagt sie.
@@ -63,10 +57,9 @@ class Forms:
 
 @dataclass(frozen=True, slots=True)
 class GenerativeReport(GroupedReport[Forms]):
-    """Outcomes over a suite and its groups.
+    """Outcomes over a suite and its groups, in the order of the suite; None for `undecidable` examples.
 
-    `undecidable` examples have a wrong candidate with the same words as the right one; they are ignored.
-    `outcomes` is in the order of the suite, None for these examples.
+    In these, a wrong candidate has the same words as the right one; they are ignored.
     """
 
     undecidable: int
@@ -108,12 +101,9 @@ def outcome(example: ContrastiveExample, translation: Sequence[str]) -> str | No
 def generative_accuracy(
     suite: ContrastiveSuite, translations: Sequence[Document], recipe: Mapping[str, str] | None = None
 ) -> GenerativeReport:
-    """Compute the outcomes of the translations of all examples of a suite, in its order.
+    """Compute the outcomes of the translations of a suite; `recipe` is added to the signature.
 
-    `recipe`: settings that are added to the signature, by name.
-
-    Raises:
-        CotextError: no example is decidable, or a signature cannot contain an entry of `recipe`.
+    Raises CotextError if no example is decidable, or a signature cannot contain an entry of `recipe`.
     """
     outcomes = [outcome(e, t.sentences) for e, t in zip(suite.examples, translations, strict=True)]
     decided = [(e, o) for e, o in zip(suite.examples, outcomes, strict=True) if o is not None]
@@ -135,7 +125,6 @@ def render_forms(report: GenerativeReport) -> str:
     lines = [render_rows(rows, left=1)]
     if report.undecidable:
         lines.append(
-            f"{report.undecidable} example(s) have a wrong candidate with the same words as the "
-            "right one, and are not counted"
+            f"{report.undecidable} example(s) have a wrong candidate with the same words as the right one"
         )
     return "\n".join([*lines, report.signature])

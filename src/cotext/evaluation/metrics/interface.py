@@ -28,9 +28,9 @@ DEFAULT_PROTOCOLS: Final = ("s-bleu", "d-bleu", "chrf")
 class Score:
     """A score with its signature.
 
-    `value` is on sacrebleu's scale of 0 to 100 (TER may exceed it). `empty_hypotheses` counts hypothesis
-    sentences without a visible character, for every unit. `components` has the parts of BLEU: brevity
-    penalty, token counts of hypothesis and reference, and the four precisions in per cent.
+    `value` is on sacrebleu's scale of 0 to 100 (TER may exceed it). `empty_hypotheses` counts sentences
+    without a visible character. `components`: for BLEU, brevity penalty, token counts, and precisions in per
+    cent.
     """
 
     protocol: str
@@ -97,8 +97,8 @@ Utility = Callable[[Sequence[str]], Floats]
 class Metric(ABC):
     """A metric of corpora, selected by its name (`--protocol`).
 
-    `unit`: the kind of segment that is counted. `needs_source`: the source is read too. `reads_words`: the
-    text must be tokenised already. `is_utility`: can be used for minimum Bayes risk (`mbr --utility`).
+    `unit`: the segments that are counted. `needs_source`: the source is read too. `reads_words`: the text
+    must be tokenised. `is_utility`: serves minimum Bayes risk (`mbr --utility`).
     """
 
     name: str
@@ -130,7 +130,6 @@ class CountedMetric(Metric):
     combine: SumScorer
 
     def measure(self, texts: Texts, target_language: str | None) -> dict[str, Measurement]:
-        """Count every document of every system, and score the sums."""
         signature = f"protocol:{self.name}|unit:document|version:cotext-{__version__}"
         source: Sequence[Document | None] = texts.source or [None] * len(texts.references[0])
         measurements = {}
@@ -185,11 +184,8 @@ def measure(
 ) -> dict[str, list[Measurement]]:
     """Score systems against references under each named protocol, in the given order.
 
-    `target_language` (a code such as `zh` or `zh-CN`) selects the tokenizer. Data that a metric computes from
-    the references are computed once.
-
-    Raises:
-        CotextError: a protocol is unknown, the corpus is empty, or documents do not correspond one to one.
+    `target_language` (such as `zh-CN`) selects the tokenizer. Raises CotextError if a protocol is unknown,
+    the corpus is empty, or documents do not correspond one to one.
     """
     selected, texts = [find_protocol(name) for name in protocols], Texts(hypotheses, references, source)
     for metric in selected:
@@ -199,9 +195,7 @@ def measure(
         for documents in references:
             check_correspondence(hypothesis, documents)
         if not any(document.sentences for document in hypothesis):
-            raise CotextError(
-                "nothing to score: the hypothesis contains no sentence; check the file and its format"
-            )
+            raise CotextError("nothing to score: the hypothesis has no sentence; check the file")
     measurements: dict[str, list[Measurement]] = {name: [] for name in hypotheses}
     for metric in selected:
         for name, measurement in metric.measure(texts, target_language).items():
@@ -219,15 +213,13 @@ def check_correspondence(
 ) -> None:
     """Raise CotextError unless both have the same documents in the same order, sentence by sentence.
 
-    Without `same_sentences`, the numbers of sentences may differ, without `same_ids` the ids. `names`: both
-    sides in messages.
+    Numbers of sentences and ids are only compared if requested. `names`: both sides in messages.
     """
     one, other = names
     for position, (ours, theirs) in enumerate(zip(hypothesis, references, strict=False), start=1):
         if same_ids and ours.id != theirs.id:
             raise CotextError(
-                f"document number {position} is {ours.id!r} in {one} but {theirs.id!r} in {other}; give both "
-                "the same documents in the same order"
+                f"document number {position} is {ours.id!r} in {one} but {theirs.id!r} in {other}; order them"
             )
         if same_sentences and len(ours.sentences) != len(theirs.sentences):
             raise CotextError(

@@ -1,8 +1,7 @@
 """Quality by position in the document, and by document length.
 
 Sentences at similar positions, or documents of similar length, are scored as a separate corpus, under any
-protocol. By position, a document of a document-level protocol consists of its sentences at these positions.
-Papers plot d-BLEU by length to show where long documents fail.
+protocol. By position, a document consists of its sentences at these positions.
 """
 
 from collections.abc import Sequence
@@ -23,10 +22,7 @@ POSITIONS: Final = (1, 2, 3, 5, 9, 17, 33, 65)  # where buckets begin; the last 
 
 @dataclass(frozen=True, slots=True)
 class Bucket:
-    """A part of a corpus: positions or lengths from `first` to `last` (None: no end).
-
-    `scores` has the scores of each system under every protocol.
-    """
+    """Positions or lengths from `first` to `last` (None: no end), and the scores of each system."""
 
     first: int
     last: int | None
@@ -52,8 +48,7 @@ def profile(
 ) -> list[Bucket]:
     """Score the sentences at similar positions, counted from 1, or the documents of similar length.
 
-    Buckets without a sentence are omitted.
-    Raises CotextError for an unknown protocol.
+    Buckets without a sentence are omitted. Raises CotextError for an unknown protocol.
     """
 
     def part(documents: Sequence[Document], first: int, stop: int | None) -> list[Document]:

@@ -6,12 +6,10 @@
     consistency   Computed for terms that occur in several sentences of a document: the share of these
                   sentences with the translation of the term that is most frequent in the document.
 
-Success is computed as by the task's scorer: text is lower-cased, and matches inside words count. Its scorer
-of consistency needs a language model, a word aligner and lemmatisers to find the translation of each term in
-the output. Here, only listed translations are found, and a sentence without one is inconsistent. The task
-uses the most frequent translation in a whole submission, and includes terms that occur once. Here, the most
-frequent translation in the document is used, and terms that occur once are ignored.
-https://github.com/wmt-conference/wmt25-terminology
+Success is that of the task's scorer (https://github.com/wmt-conference/wmt25-terminology): text is
+lower-cased, and matches inside words count. For consistency, it finds translations with a language model, a
+word aligner and lemmatisers, over a whole submission, also of terms that occur once. Here, only listed
+translations are found, and a sentence without one is inconsistent.
 """
 
 from collections import Counter
@@ -34,11 +32,7 @@ def measure_terms(
     source: Sequence[Document],
     reference: Sequence[Document],
 ) -> dict[str, list[Measurement]]:
-    """Measure term success and term consistency of systems, in per cent.
-
-    Raises:
-        CotextError: no term is in the source with a translation in the reference.
-    """
+    """Measure term success and consistency, in per cent; raise CotextError if no term can be counted."""
     lower = [(term.lower(), [target.lower() for target in targets]) for term, targets in terms]
     measured = {}
     for name, documents in hypotheses.items():

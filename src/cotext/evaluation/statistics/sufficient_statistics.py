@@ -1,13 +1,11 @@
 """Corpus scores as functions of sums, so that resampling scores ten thousand corpora in seconds.
 
-BLEU, chrF, TER and shares are computed from counts that add up over segments. The counts of each segment are
-computed once, by sacrebleu for its own metrics. A corpus drawn from the segments is scored from a sum of
-rows, and many such corpora by a few array operations. Tests compare the formulas with those of sacrebleu.
+The counts of each segment are computed once, by sacrebleu for its own metrics. A corpus drawn from the
+segments is scored from a sum of rows, and many such corpora by a few array operations.
 
-For minimum Bayes risk, the counts of all pairs of texts are computed at once: each text is hypothesis and
-reference. Two texts with a and b occurrences of an n-gram share min(a, b) of them, the number of t = 1, 2,
-... up to both. With a column for every n-gram and t, the matches of all pairs are the product of a matrix
-with its transpose.
+For minimum Bayes risk, the counts of all pairs of texts are computed at once. Two texts with a and b
+occurrences of an n-gram share min(a, b), the number of t = 1, 2, ... up to both. With a column for every
+n-gram and t, the matches of all pairs are the product of a matrix with its transpose.
 
 Shapes: R corpora, K texts, S counts of a metric, G columns.
 """
@@ -35,10 +33,7 @@ SumScorer = Callable[[Floats], Floats]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Statistics:
-    """Counts of every segment of one hypothesis, and the function that turns their sum into a score.
-
-    `counts` has one row per segment, `unit` is the kind of segment, and `document` the index of its document.
-    """
+    """Counts [segments, S] of a hypothesis, the document of each segment, and the scorer of their sum."""
 
     counts: Floats
     document: Integers
@@ -47,14 +42,10 @@ class Statistics:
 
     @property
     def score(self) -> float:
-        """Return the score of the whole corpus."""
         return float(self.scorer(self.counts.sum(axis=0, keepdims=True))[0])
 
     def by(self, unit: Unit) -> tuple[Floats, Unit]:
-        """Return counts by document if requested, otherwise by segment, and their unit.
-
-        Segments that are pieces or documents cannot be split: the unit is then larger than requested.
-        """
+        """Return counts and their unit: by document if requested, or for segments that cannot be split."""
         if unit != "document" or self.unit == "document":
             return self.counts, self.unit
         summed = np.zeros((int(self.document.max()) + 1, self.counts.shape[1]))
@@ -73,10 +64,7 @@ def share(part: int, whole: int, scale: float = 100.0) -> SumScorer:
 
 
 def sum_scorer(metric: CorpusMetric) -> SumScorer:
-    """Return the vectorised formula of a metric, with the metric's own settings.
-
-    BLEU is smoothed exponentially or not at all.
-    """
+    """Return the vectorised formula of a metric; BLEU is smoothed exponentially or not at all."""
     if isinstance(metric, BLEU):
         exponential = metric.smooth_method == "exp"
         return lambda sums: bleu_from_sums(sums, exponential)
@@ -89,9 +77,8 @@ def sum_scorer(metric: CorpusMetric) -> SumScorer:
 def bleu_from_sums(sums: Floats, exponential_smoothing: bool) -> Floats:
     """Return BLEU of R corpora from hypothesis length, reference length, matches and totals by n-gram order.
 
-    For an order without a match, exponential smoothing (NIST) counts half a match, for the next such order a
-    quarter, and so on; without smoothing the score is 0. Orders for which the hypothesis is too short make it
-    0, too.
+    For an order without a match, exponential smoothing (NIST) counts half a match, for the next a quarter,
+    and so on; otherwise the score is 0, as for orders that are longer than the hypothesis.
     """
     orders = (sums.shape[1] - 2) // 2
     length, reference = sums[:, 0], sums[:, 1]
@@ -110,10 +97,7 @@ def bleu_from_sums(sums: Floats, exponential_smoothing: bool) -> Floats:
 
 
 def chrf_from_sums(sums: Floats, beta: float) -> Floats:
-    """Return chrF of R corpora from triples (hypothesis, reference, matched), one per n-gram order.
-
-    Orders that occur on one side only are ignored in the means of precision and recall.
-    """
+    """Return chrF of R corpora from (hypothesis, reference, matched) by n-gram order, if on both sides."""
     counts = sums.reshape(len(sums), -1, 3)
     hypothesis, reference, matched = counts[..., 0], counts[..., 1], counts[..., 2]
     both = (hypothesis > 0) & (reference > 0)

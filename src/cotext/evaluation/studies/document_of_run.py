@@ -16,7 +16,6 @@ def translated(
     documents: Sequence[Document],
     on_sentences: Callable[[int], None] = lambda count: None,
 ) -> list[Document]:
-    """Return the translations of documents, in their order."""
     translations = dict(translator.translate(documents, on_sentences))
     return [translations[index].document for index in range(len(documents))]
 
@@ -34,7 +33,6 @@ def translated_once(
 
 
 def translated_by(run: OpenedRun, document: ParallelDocument) -> ParallelDocument:
-    """Return the document with its translation by the run as target."""
     [translation] = translated(run.translator, [Document(document.id, document.source)])
     return ParallelDocument(document.id, document.source, translation.sentences)
 
@@ -42,20 +40,16 @@ def translated_by(run: OpenedRun, document: ParallelDocument) -> ParallelDocumen
 def open_document(request: DocumentRequest, translates: bool = True) -> tuple[OpenedRun, ParallelDocument]:
     """Load the run and the document to analyse; the run can score the document, and translate it if required.
 
-    If the source file has both languages, `request.target` may be the same file. Without a target, all target
-    sentences are empty. With `translates=False` and a target, the run only needs to be able to score.
-
-    Raises:
-        CotextError: the run, device or document does not exist, the target does not fit the source, or the
-            document has no words.
+    Without a target, target sentences are empty. With a target and `translates=False`, the run only needs to
+    score. Raises CotextError if run, device, document or target do not exist or fit, or there are no words.
     """
     source, target = request.document, request.target
     document = choose_document(source, target, request.id, request.format)
-    own = target is None
-    open_one = open_run if own or translates else open_scorer
+    translates = translates or target is None
+    open_one = open_run if translates else open_scorer
     opened = open_one(request.run, request.device, dict(request.decode), request.checkpoint)
     translator = opened.translator
-    if own or translates:
+    if translates:
         translator.check([Document(document.id, document.source)])
     else:
         translator.check_pairs([document])

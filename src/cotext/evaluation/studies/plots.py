@@ -1,8 +1,7 @@
 """Plots as SVG elements of a page, and as separate image files.
 
-In a page they are transparent, and the style sheet colours them in light and dark mode: colours are CSS
-variables (`--ink`, `--faint`, `--window`, `--system-0` ...). Image files use the light colours. Systems also
-differ by marker, so that no information depends on colour.
+In a page, colours are CSS variables (`--ink`, `--system-0` ...) for light and dark mode; image files use the
+light colours. Systems also differ by marker, so that no information depends on colour.
 """
 
 import io
@@ -71,17 +70,17 @@ def accuracy_by_distance(rows: "Sequence[AccuracyRow]", description: str) -> str
                 markersize=5,
                 linestyle="none",
             )
-        axes.set_xticks(range(len(rows)), [row.distance for row in rows])
+        axes.set_xticks(range(len(rows)), [row.group.distance for row in rows])
         axes.set_xlim(-0.5, len(rows) - 0.5)
         axes.set_ylim(0, 104)
         axes.set_yticks(range(0, 101, 25))
         axes.set_ylabel("accuracy, %")
         axes.set_xlabel(
             "sentences back to the clue"
-            if rows[0].distance != "ahead"
+            if rows[0].group.distance != "ahead"
             else "the clue is in the next sentence"
         )
-        return _svg(figure, f"distance-{rows[0].phenomenon}", description)
+        return _svg(figure, f"distance-{rows[0].group.title}", description)
 
 
 @contextmanager
@@ -139,7 +138,6 @@ _PICTURE_SHADE: Final = "#1668b8"
 
 
 def save(figure: Figure, path: Path) -> None:
-    """Write a figure as PNG."""
     with replacing(path) as temporary:
         figure.savefig(temporary, format="png", dpi=160)
 
@@ -149,8 +147,7 @@ def sentence_map(
 ) -> Figure:
     """Draw two maps of the attention between sentences, [N, N]: mean weights of token pairs, and shares.
 
-    This is figure 8 of Wu et al. (2023). `numbers` are the labels of the sentences. NaN, outside the context
-    window, is drawn in grey.
+    This is figure 8 of Wu et al. (2023). NaN, outside the context window, is grey.
     """
     with _style(_PICTURE_INK, _PICTURE_FAINT):
         side = min(3.2 + 0.05 * len(numbers), 7.0)
@@ -186,17 +183,17 @@ def legend(titles: Sequence[str]) -> str:
 def accuracy_plots(rows: "Sequence[AccuracyRow]", titles: Sequence[str], about: Mapping[str, str]) -> str:
     """Return a plot of accuracies for each phenomenon; `about` explains some phenomena."""
     figures = []
-    for phenomenon, members in groupby(rows, key=lambda row: row.phenomenon):
+    for title, members in groupby(rows, key=lambda row: row.group.title):
         group = list(members)
         parts = [
-            f"{title}: " + ", ".join(f"{row.cells[i].percent:.0f} at {row.distance}" for row in group)
-            for i, title in enumerate(titles)
+            f"{name}: " + ", ".join(f"{row.cells[i].percent:.0f} at {row.group.distance}" for row in group)
+            for i, name in enumerate(titles)
         ]
-        description = escape(f"{phenomenon}, per cent right by distance. {'. '.join(parts)}.")
-        words = f": {escape(about[phenomenon])}" if group[0].exact_chance and phenomenon in about else ""
+        description = escape(f"{title}, per cent right by distance. {'. '.join(parts)}.")
+        words = f": {escape(about[title])}" if group[0].group.exact_chance and title in about else ""
         figures.append(
             f"<figure>{accuracy_by_distance(group, description)}"
-            f"<figcaption><b>{escape(phenomenon)}</b>{words}</figcaption></figure>"
+            f"<figcaption><b>{escape(title)}</b>{words}</figcaption></figure>"
         )
     return (
         f'{legend(titles)}\n<div class="plots">\n{chr(10).join(figures)}\n</div>\n'

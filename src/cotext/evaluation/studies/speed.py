@@ -1,11 +1,9 @@
 """Decoding time of several runs on the same documents, side by side (Yu et al. 2024, table 3).
 
 Every run is timed greedily and with its own beam, in two settings: `one`, a document at a time, and `many`,
-all documents together in batches of `decode.max_tokens`. A speed-up of non-autoregressive decoding is
-reported next to all fair alternatives, which are timed in turn with the runs. These decode with caches, as
-all systems here do, and translate the sentences of a document as one batch or one by one. Exports of a run,
-in int8 or to CTranslate2, can be given as runs. Ratios are computed within a round, because all methods of a
-round meet the same noise; the median is reported.
+all documents in batches of `decode.max_tokens`. A sentence system is also timed one sentence at a time. All
+decode with caches, so that the speed-up of non-autoregressive decoding is relative to fair alternatives.
+Ratios are computed within a round, whose methods meet the same noise; the median is reported.
 """
 
 import statistics
@@ -50,8 +48,8 @@ class Way:
 class TimedWay:
     """The times of a way in one setting: seconds per document for each round, and the tokens written.
 
-    `faster`: the time of the first way divided by the time of this way, for each round. `than_rival`: the
-    same for the fastest autoregressive way; empty without one.
+    `faster`, `than_rival`: the time of the first way, or of the fastest autoregressive way, divided by its
+    time.
     """
 
     way: Way
@@ -61,7 +59,6 @@ class TimedWay:
     than_rival: tuple[float, ...]
 
     def as_dict(self) -> dict[str, Any]:
-        """Return everything for a JSON file, with medians of the ratios."""
         return {
             "way": self.way.name,
             "signature": self.way.signature,
@@ -131,11 +128,8 @@ def measure_speed(
 ) -> Speed:
     """Time runs on documents, in turn; the others are compared with the first run.
 
-    `on_start` is called with the number of translations that are timed, `on_way` after each translation.
-
-    Raises:
-        CotextError: a run or device does not exist, a run does not accept a document, the documents have no
-            words, or processor time is requested on a GPU.
+    `on_start` is called with the number of translations, `on_way` after each. Raises CotextError if a run or
+    device does not exist or accept a document, there are no words, or a GPU is timed by processor.
     """
     documents = list(islice(read_documents(request.document, request.format), request.documents))
     decode, rounds, threads = dict(request.decode), request.rounds, request.threads
@@ -233,17 +227,13 @@ def _timed(
 
 
 def _fastest(seconds: dict[str, Sequence[float]]) -> str | None:
-    """Return the way with the smallest median."""
     return min(seconds, key=lambda name: statistics.median(seconds[name]), default=None)
 
 
 def _notes(runs: Sequence[OpenedRun], ways: Sequence[Way]) -> Iterator[str]:
     """Yield notes on runs that are missing for a fair comparison."""
     if not any(way.left_to_right for way in ways):
-        yield (
-            "No run writes from left to right: a speed-up is one against a rival that does, so name one "
-            "(in the paper, g-transformer/randinit and g-transformer/sent)."
-        )
+        yield "No run writes from left to right: add such a rival, as g-transformer/sent in the paper."
     if not any(run.config.view.kind == "sentence" and run.loaded.writes_left_to_right for run in runs):
         yield (
             "No run is a sentence Transformer, whose sentences as one batch are the strongest rival: name "

@@ -14,11 +14,7 @@ from cotext.runtime.version import __version__
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """The content of a table cell.
-
-    `marked`: significant; in bold on a page, with a star elsewhere. `small`: lines below the text, only on a
-    page.
-    """
+    """A table cell; `marked`: significant, bold or with a star; `small`: lines below, only on a page."""
 
     text: str
     small: tuple[str, ...] = ()
@@ -71,7 +67,6 @@ def interval(ends: tuple[float, float], form: str = "+.2f") -> str:
 
 
 def versions() -> dict[str, str]:
-    """Return the versions of the software that results depend on."""
     from cotext.data.controlled import VERSION
 
     return {

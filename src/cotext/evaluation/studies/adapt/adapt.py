@@ -14,6 +14,7 @@ Steps that are complete are skipped, so that the same call resumes an interrupte
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from html import escape
 from json import dumps
 from pathlib import Path
 from typing import Final
@@ -30,12 +31,16 @@ from cotext.data.prepared import Report
 from cotext.data.requests import PreparationRequest
 from cotext.data.tokenizer import ImportedTokenizer, load_tokenizer
 from cotext.evaluation.requests import AdaptRequest, EvaluationRequest
+from cotext.evaluation.statistics.significance import SIGNIFICANT
 from cotext.evaluation.studies.document_of_run import translated
 from cotext.evaluation.studies.evaluate.evaluate_files import Evaluation, evaluate_files
+from cotext.evaluation.studies.tables import Cell, Table, interval
 from cotext.files.parallel import PAIRS, pair_files
 from cotext.models.engine_folder import config_of
 from cotext.models.run_folder import model_file
 from cotext.runtime.devices import choose_threads
+from cotext.runtime.html import facts, whole_page
+from cotext.runtime.tables import render_p
 from cotext.training.dry_run import DryRun, dry_run
 from cotext.training.resume import TrainingProgress
 from cotext.training.run import train
@@ -50,13 +55,11 @@ FEWEST_UPDATES: Final = 20
 SHARE: Final = 5
 MOST_HELD_OUT: Final = 20
 FEWEST_DOCUMENTS: Final = 10  # of aligned files; fewer ones are cut into sections
-OF_SEARCH: Final = (
-    "beam",
-    "length_penalty",
-    "length_penalty_form",
-    "max_ratio",
-    "max_extra",
-)  # from the model
+# Settings that the run takes from the model.
+OF_SEARCH: Final = ("beam", "length_penalty", "length_penalty_form", "max_ratio", "max_extra")
+BEFORE: Final = "before.jsonl"
+AFTER: Final = "after.jsonl"
+SHOWN: Final = 20  # number of changed sentences on the page
 DROPOUT: Final = ("dropout", "activation_dropout", "attention_dropout")
 # Changes to the recipe: small batches because time is short, and a low learning rate.
 SETTINGS: Final = (
@@ -95,8 +98,7 @@ class AdaptReport:
 class Adaptation:
     """The steps of an adaptation, in the order in which they must be called.
 
-    Raises:
-        CotextError: an engine; a corpus in other languages than the model; the errors of `pair_files`.
+    Raises CotextError for an engine or a corpus in other languages; also the errors of `pair_files`.
     """
 
     def __init__(self, request: AdaptRequest) -> None:
@@ -125,8 +127,7 @@ class Adaptation:
     def prepare(self, on_documents: OnDocuments = lambda stage, documents: None) -> Report:
         """Set documents aside and prepare the data with the model's tokenizer, unless done already.
 
-        Raises:
-            CotextError: too few documents; data of another corpus, model or seed; otherwise as `prepare`.
+        Raises CotextError for too few documents, or existing data of other settings; also as `prepare`.
         """
         tokenizer = load_tokenizer(self.request.model / "tokenizer")
         # A multilingual tokenizer has its own names of the languages that it was imported for.
@@ -242,3 +243,62 @@ class Adaptation:
 
 def _chrf(translation: str, reference: str) -> float:
     return float(sacrebleu.sentence_chrf(translation, [reference]).score)
+
+
+def summary(report: AdaptReport) -> Table:
+    rows = []
+    for before, after in zip(*(report.evaluation.scores[name] for name in (BEFORE, AFTER)), strict=True):
+        [test] = report.evaluation.paired[after.protocol].differences.values()
+        difference = Cell(f"{test.difference:+.2f}", (interval(test.interval_95),), test.p < SIGNIFICANT)
+        rows.append((after.title, f"{before.value:.2f}", f"{after.value:.2f}", difference, render_p(test.p)))
+    caption = (
+        f"{after.documents:,} test documents, {after.sentences:,} sentences. Bold, or a star: p below "
+        f"{SIGNIFICANT:g} in a paired test over documents."
+    )
+    return Table(("", "before", "after", "difference", "p"), rows, caption)
+
+
+def answer(report: AdaptReport) -> str:
+    first = report.evaluation.scores[AFTER][0]
+    [test] = report.evaluation.paired[first.protocol].differences.values()
+    if not report.changed:
+        outcome = "the model as it was: nothing was better on the development documents"
+    elif test.p >= SIGNIFICANT:
+        outcome = "not shown to be better or worse than the model on the test documents"
+    else:
+        outcome = f"{'better' if test.difference > 0 else 'worse'} than the model on the test documents"
+    return f"{report.request.out} is {outcome} ({first.title}: {test.difference:+.2f})."
+
+
+def next_commands(report: AdaptReport) -> list[str]:
+    out, model, data = report.request.out, report.request.model, report.data
+    return [
+        f"cotext translate {out} letter.docx --out translated.docx",
+        f"cotext serve {out}",
+        f"cotext cxmi {out} --source {data}/test.jsonl",
+        f"cotext compare {model} {out} --data {data} --out {data.parent}/compare.html",
+    ]
+
+
+def render(report: AdaptReport) -> str:
+    body = [
+        f"<h1>{escape(report.request.out.name)}</h1>\n<p>{escape(answer(report))}</p>",
+        "<h2>Before and after</h2>",
+        summary(report).html(),
+        f"<h2>The sentences that changed most</h2>\n<p>{len(report.changed):,} translations changed. The "
+        "number is the change in chrF, which may be wrong about a single sentence: read them.</p>",
+        *map(_sentence, report.changed[:SHOWN]),
+        "<h2>What to run next</h2>",
+        f"<pre>{escape(chr(10).join(next_commands(report)))}</pre>",
+        "<p>They translate a file, start a server with a page, measure how much context is used, and compare "
+        "both systems in detail.</p>",
+        "<h2>How these values were computed</h2>",
+        facts((score.title, escape(score.signature)) for score in report.evaluation.scores[AFTER]),
+    ]
+    return whole_page(f"Cotext: {report.request.out.name}", body)
+
+
+def _sentence(changed: ChangedSentence) -> str:
+    lines = [(name, escape(getattr(changed, name))) for name in ("source", "before", "after", "reference")]
+    title = f"{changed.document}, sentence {changed.number}: {changed.gain:+.1f}"
+    return f"<article><h3>{escape(title)}</h3>{facts(lines)}</article>"

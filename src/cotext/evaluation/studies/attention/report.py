@@ -1,8 +1,7 @@
 """Sentence-to-sentence attention of one document: `cotext attention`.
 
-Maps of every attention module, and gates, are written as images and as JSON. The document is read in the
-windows in which the run translates it. If sequences attend to each other, the windows are grouped as in
-translation.
+The document is read in the windows in which the run translates it, grouped as in translation. Maps of every
+attention module, and gates, are written as images and as JSON.
 """
 
 import json
@@ -42,8 +41,7 @@ NEAR = 3  # largest distance with a column in the text
 class DocumentAttention:
     """The attention of a run on a document.
 
-    `numbers` are the indices, from 1, of the sentences with words; `tokens` has their source and target
-    tokens.
+    `numbers`: the sentences with words, from 1; `tokens`: their source and target tokens.
     """
 
     signature: str
@@ -82,8 +80,8 @@ class DocumentAttention:
                 name: {
                     "kind": sentence_map.kind,
                     "heads": sentence_map.heads,
-                    "entropy_nats": sentence_map.spread.nats,
-                    "normalised_entropy": sentence_map.spread.normalised_entropy,
+                    "entropy_nats": sentence_map.nats,
+                    "normalised_entropy": sentence_map.normalised_entropy,
                     **_matrices(sentence_map),
                 }
                 for name, sentence_map in self.maps.items()
@@ -128,8 +126,8 @@ class DocumentAttention:
     def _row(self, name: str) -> tuple[str, ...]:
         sentence_map = self.maps[name]
         values = (
-            sentence_map.spread.nats,
-            sentence_map.spread.normalised_entropy,
+            sentence_map.nats,
+            sentence_map.normalised_entropy,
             float(sentence_map.share.diagonal().nanmean()),
             float(sentence_map.beside.nanmean()),
         )
@@ -159,8 +157,7 @@ def document_attention(
 ) -> DocumentAttention:
     """Compute attention maps and gates of a document; `own`: its target is the translation by the run.
 
-    In non-autoregressive models, the decoder has positions instead of target tokens, and the source
-    determines their number. Their maps do not depend on the translation.
+    In non-autoregressive models, the source determines the positions of the decoder.
     """
     if translator.plan.language_model:
         raise CotextError("cotext attention shows a single model; remove decode.language_model")
@@ -185,10 +182,7 @@ def document_attention(
 def window_batches(
     translator: DocumentTranslator, source: Encoded, target: Encoded
 ) -> tuple[list[int], list[Batch]]:
-    """Return the indices of the sentences that have words, and the windows of the document in batches.
-
-    Windows that attend to each other form a separate batch; others are packed.
-    """
+    """Return the sentences with words, and the windows, packed unless they attend to each other."""
     kept, rows = document_rows(translator.plan, source, target)
     groups: list[list[Instance]] = [[row.instance for row in group] for group in rows]
     symbols = translator.plan.symbols
@@ -202,9 +196,7 @@ def window_batches(
 def report_attention(request: DocumentRequest) -> DocumentAttention:
     """Analyse a run on one document; write attention.json and an image for each kind of attention into `out`.
 
-    Raises:
-        CotextError: the run, device or document does not exist, the translation does not fit, or there are no
-            words.
+    Raises CotextError if run, device or document do not exist or fit, or there are no words.
     """
     from cotext.evaluation.studies.plots import save, sentence_map
 

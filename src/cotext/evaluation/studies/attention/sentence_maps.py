@@ -7,11 +7,9 @@ Attention of tokens is summed by sentence:
     share           the attention of a query of sentence i to sentence j; a row sums to one, except for the
                     share of keys that are not tokens of a sentence (`beside`)
 
-A sentence counts as query only in the sequence in which it is current. Every row of a map therefore comes
-from one window, and the maps of overlapping windows form one map of their document.
-
-Entropy shows how attention is spread. Bao et al. 2021 and Li et al. 2022 recognise that a Doc2Doc model fails
-to train if its cross-attention is flat: the entropy stays near that of a uniform distribution.
+A sentence counts as query only in the sequence in which it is current, so that the maps of overlapping
+windows form one map of their document. The cross-attention of a Doc2Doc model that fails to train has an
+entropy near that of a uniform distribution (Bao et al. 2021; Li et al. 2022).
 
 The openness of a DocFlat gate is the mean of its values over the hidden dimension (Wu et al. 2023, section
 3.3). With 1, the complete output of the attention across the batch passes; with 0, nothing. A gate to other
@@ -40,33 +38,6 @@ from cotext.layers.sentence_spans import SentenceSpan
 from cotext.models.interface import Model
 from cotext.translation.alignment import RowTokens, token_indices
 from cotext.translation.plan import kind_of
-
-
-@dataclass(slots=True)
-class Spread:
-    """Sums of entropies over the heads and real queries of one attention."""
-
-    entropy: float = 0.0
-    uniform: float = 0.0
-    queries: float = 0.0
-
-    @property
-    def nats(self) -> float:
-        """Return the mean entropy of the weights."""
-        return self.entropy / self.queries
-
-    @property
-    def normalised_entropy(self) -> float:
-        """Return the entropy divided by that of uniform weights over the same keys; 1: uniform attention."""
-        return self.entropy / self.uniform if self.uniform else 0.0
-
-    def add(self, weights_BHTS: Tensor, real_BT: Tensor) -> None:
-        real = real_BT[:, None].expand(weights_BHTS.shape[:3])
-        weights = weights_BHTS.double()[real]
-        self.entropy -= float(torch.special.xlogy(weights, weights).sum())
-        # Masked keys have weights of exactly zero.
-        self.uniform += float((weights > 0).sum(dim=1).double().log().sum())
-        self.queries += weights.size(0)
 
 
 @contextmanager
@@ -105,7 +76,6 @@ class GateOpenness:
 
     @property
     def overall(self) -> float:
-        """Return the mean over all tokens."""
         return float(self._open.sum() / self._tokens.sum())
 
     def as_dict(self) -> dict[str, Any]:
@@ -119,9 +89,9 @@ class GateOpenness:
 class HeadGates:
     """The gates of one attention to other sentences: how far they are open, and what passes, by head.
 
-    `open` holds their factors [H], `kind` names the attention. What passes from a sentence at a distance is
-    the attention weight of its tokens, among those of other sentences, times the absolute factor. It is
-    averaged over the queries that attend to this sentence.
+    `open` holds their factors [H]. What passes from a sentence at a distance is the attention weight of its
+    tokens, among those of other sentences, times the absolute factor: the mean over queries that attend to
+    it.
     """
 
     def __init__(self, kind: str, open_H: Tensor, sentences: int) -> None:
@@ -168,12 +138,23 @@ class SentenceMap:
     def __init__(self, kind: str, sentences: int) -> None:
         self.kind = kind
         self.heads = 0
-        self.spread = Spread()
+        # Sums of entropies: of the weights, and of uniform weights over the same keys.
+        self._entropy = self._uniform = 0.0
         self.weight = torch.zeros(sentences, sentences, dtype=torch.float64)  # mean over heads
         self.pairs = torch.zeros_like(self.weight)
         self.seen = torch.zeros(sentences, sentences, dtype=torch.bool)
         self.queries = torch.zeros(sentences, dtype=torch.float64)
         self._beside = torch.zeros_like(self.queries)
+
+    @property
+    def nats(self) -> float:
+        """Return the mean entropy of the weights of a query and head."""
+        return self._entropy / (self.heads * float(self.queries.sum()))
+
+    @property
+    def normalised_entropy(self) -> float:
+        """Return the entropy divided by that of uniform weights; 1: uniform attention."""
+        return self._entropy / self._uniform if self._uniform else 0.0
 
     @property
     def mean(self) -> Tensor:
@@ -191,14 +172,14 @@ class SentenceMap:
         return self._beside / self.queries
 
     def add(self, weights_BHTS: Tensor, query_BT: Tensor, key_BS: Tensor) -> None:
-        """Count the weights of one call.
-
-        `query_BT` and `key_BS` hold the sentence of each, `NOWHERE` for queries that do not count and keys
-        that are not tokens of a sentence.
-        """
+        """Count the weights of one call, with the sentences of queries and keys; `NOWHERE` is not counted."""
         count = len(self.queries)
         self.heads = weights_BHTS.size(1)
-        self.spread.add(weights_BHTS, query_BT >= 0)
+        real = (query_BT >= 0)[:, None].expand(weights_BHTS.shape[:3])
+        weights = weights_BHTS.double()[real]
+        self._entropy -= float(torch.special.xlogy(weights, weights).sum())
+        # Masked keys have weights of exactly zero.
+        self._uniform += float((weights > 0).sum(dim=1).double().log().sum())
         weights_BTS = weights_BHTS.mean(dim=1)
         of_query = one_hot(query_BT + 1, count + 1)[..., 1:].double()
         of_key = one_hot(key_BS + 1, count + 1)[..., 1:].double()
@@ -261,11 +242,7 @@ class ObservedModel:
     target: RowTokens | None = None  # while decoding
 
     def read(self, batch: Batch) -> None:
-        """Count a batch.
-
-        Raises:
-            CotextError: the tokens of an attention cannot be determined.
-        """
+        """Count a batch; raise CotextError if the tokens of an attention cannot be determined."""
         forced_pass = kind_of(self.model).forced_pass
         assert forced_pass is not None  # not an engine
         self.source, self.target = RowTokens.of(batch.source.sentence, batch.source), None
@@ -306,11 +283,8 @@ class ObservedModel:
 def sentence_maps(model: Model, batches: Iterable[Batch], sentences: int) -> ObservedModel:
     """Run a model on one document; return it with the maps of its attentions and its gates, by module.
 
-    The batches hold the document's windows, in order; `sentences` is the number of its sentences. The model
-    must be in eval mode.
-
-    Raises:
-        CotextError: the errors of `ObservedModel.read`.
+    The batches hold the document's windows, in order. The model must be in eval mode. Raises the errors of
+    `ObservedModel.read`.
     """
     with torch.inference_mode(), calls(model) as calling, ExitStack() as hooks:
         observed = ObservedModel(model, dict(model.named_modules()), calling, sentences)
@@ -324,12 +298,7 @@ def sentence_maps(model: Model, batches: Iterable[Batch], sentences: int) -> Obs
 
 
 def _kind(name: str, span: RowSpan | None, of_target: bool) -> str:
-    """Return the kind of an attention: `encoder`, `decoder`, `cross` or, outside these stacks, `batch-...`.
-
-    Attention to context that was encoded apart: `encoder-context`, `decoder-context`.
-
-    For the predictor of codes: `codes` and `codes_cross`.
-    """
+    """Return the kind, such as `encoder`, `cross`, `batch-source`; `...-context` if encoded apart."""
     parts = name.split(".")
     if "context_attention" in parts:
         return f"{parts[0]}-context"

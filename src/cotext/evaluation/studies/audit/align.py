@@ -41,8 +41,8 @@ _SAMPLE: Final = 128  # sentences of each side from which the score of unrelated
 class Bead:
     """Source and output sentences that correspond, counted from 0; one of the sides may be empty.
 
-    `score`: log-likelihood ratio of words and lengths, in nats. `confidence`: the probability of the bead,
-    compared with other beads of the same sentences. `moved`: the sentences are in different places.
+    `score`: log-likelihood ratio in nats. `confidence`: the probability of the bead, among other beads of the
+    same sentences. `moved`: the sentences are in different places.
     """
 
     source: tuple[int, ...]
@@ -55,7 +55,7 @@ class Bead:
 def align(source: Text, output: Text, reference: Text = ()) -> list[Bead]:
     """Align the documents of two texts; return beads in the order of the text, numbered over all documents.
 
-    `reference` has one line for each line of the source; its words are added to those of the source.
+    The words of `reference`, line by line, are added to those of the source.
     """
     if reference:
         sides = zip(source, reference, strict=True)
@@ -125,7 +125,7 @@ class _Judge:
     def _joined(self, source: Side, output: Side, path: Path) -> tuple[Path, list[float], list[float]]:
         """Join unaligned sentences to a bead beside them if they are more probably a part of it.
 
-        So a sentence may correspond to three or more. Returns beads, their scores and probabilities.
+        Returns beads, their scores and probabilities.
         """
         prior = math.log(PRIORS[1, 2] / PRIORS[1, 1] / PRIORS[1, 0]) + self._merged
         for joins in reversed(range(_JOINS + 1)):

@@ -25,8 +25,7 @@ MEAN: Final = "mean-accuracy"
 class PublishedComparison:
     """A published value of a run's recipe, and the value measured here on the same data, if any.
 
-    `first_published` and `first_measured`: the values of the first run with a row in the same table; None for
-    this run itself.
+    `first_...`: the values of the first run with a row in the same table; None for this run itself.
     """
 
     run: int
@@ -44,8 +43,7 @@ def compare_with_papers(
 ) -> list[PublishedComparison]:
     """Return published values of all runs with a recipe, in the order of the papers' tables and columns.
 
-    `size`: documents and sentences of the test set; 0, 0 without one. `suites` by their names. If the
-    languages are known, values of other language pairs are omitted.
+    `size`: documents and sentences of the test set. Values of other language pairs are omitted.
     """
     pairs = [str(run.first.languages) for run in runs] + [str(suite.languages) for suite in suites.values()]
     pair = next((pair for pair in pairs if pair), "")
@@ -104,7 +102,6 @@ def _tables(recipe: MatchedRecipe, pair: str) -> dict[str, list[Published]]:
 
 
 def measured(value: Published, scores: Sequence[Score]) -> float | None:
-    """Return our score for a published one, by its protocol."""
     score = next((item for item in scores if item.protocol == value.measure.here), None)
     return None if score is None or of_untokenised(score) else score.value
 

@@ -1,28 +1,28 @@
 """Comparison of systems: scores, contrastive accuracies, context use, tests against the first, papers.
 
-A system is a run, or runs that differ only in their seeds. Values of a system are means over its runs. This
-module computes values; `verdict` describes them in words, and pages and tables format them.
+A system is a run, or runs that differ only in their seeds. Values of a system are means over its runs.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from cotext.data.contrastive_suites import CONTROLLED, ContrastiveSuite
+from cotext.data.contrastive_suites import ContrastiveSuite
 from cotext.evaluation.metrics.aligned_files import read_aligned
 from cotext.evaluation.metrics.contrastive import Accuracy
 from cotext.evaluation.metrics.interface import Measurement, Score, Texts, find_protocol, is_lower_better
 from cotext.evaluation.metrics.tokenised import Words, measure_words
-from cotext.evaluation.statistics.seeds import (
+from cotext.evaluation.statistics.significance import (
     Difference,
     PairedTest,
+    Resampling,
     Spread,
+    are_too_few,
     compare_accuracies,
     mean_score,
     paired_test,
 )
-from cotext.evaluation.statistics.seeds import corrected as corrected_differences
-from cotext.evaluation.statistics.significance import Resampling, are_too_few
+from cotext.evaluation.statistics.significance import corrected as corrected_differences
 from cotext.evaluation.studies.compare.against_papers import (
     PublishedComparison,
     compare_with_papers,
@@ -35,7 +35,7 @@ from cotext.evaluation.studies.compare.measured import (
     gains_of_seeds,
     runs_of,
 )
-from cotext.evaluation.studies.contrastive.decisions import compare_decisions
+from cotext.evaluation.studies.contrastive.decisions import require_comparable
 from cotext.evaluation.studies.contrastive.evidence import (
     SAME_SENTENCE,
     Evidence,
@@ -50,22 +50,17 @@ from cotext.runtime.version import __version__
 
 @dataclass(frozen=True, slots=True)
 class ContrastiveTest:
-    """A test of contrastive accuracy against the first system, on one phenomenon and distance.
+    """A test of contrastive accuracy, in per cent by seed, against the first system, on a group of examples.
 
-    A clue is the sentence that decides between the candidates. `first_sees`: whether the clue is also in the
-    context window of the first system. Accuracies are in per cent of `total` examples, by seed. The test is
-    over `documents`, and over seeds if there are several, corrected for all such tests of all systems
-    (`tests`).
+    `first_sees`: the clue is also in the context window of the first system. The test is over documents, and
+    over seeds if there are several, corrected for all such tests (`tests`).
     """
 
     run: int
-    phenomenon: str
-    distance: str
+    group: Group
     first_sees: bool
     first_by_seed: Spread
     by_seed: Spread
-    documents: int
-    total: int
     test: Difference
     tests: int = 1
 
@@ -79,16 +74,15 @@ class ContrastiveTest:
 
     @property
     def too_few(self) -> bool:
-        """Return whether there are too few documents for any significant difference."""
-        return are_too_few(self.documents, self.tests)
+        return are_too_few(self.group.document_count, self.tests)
 
 
 @dataclass(frozen=True, slots=True)
 class AccuracyCell:
     """The accuracy of one system in one group of examples, in per cent, with its 95 % interval.
 
-    `in_window`: the clue is in the context window. `learned`: False if every run ended as its start. `shown`:
-    context use is significant.
+    `in_window`: the clue is in the window. `learned`: not every run ended as its start. `shown`: use of
+    context.
     """
 
     percent: float
@@ -102,17 +96,12 @@ class AccuracyCell:
 
 @dataclass(frozen=True, slots=True)
 class AccuracyRow:
-    """One phenomenon at one distance: a cell for each system, in their order, and a short verdict.
+    """A group of examples: a cell for each system, in their order, and a short verdict."""
 
-    `exact_chance`: without the clue, guessing has exactly chance accuracy by construction.
-    """
-
-    phenomenon: str
-    distance: str
+    group: Group
     chance: float
     cells: tuple[AccuracyCell, ...]
     verdict: str
-    exact_chance: bool
 
 
 PHENOMENA: Final[Mapping[str, str]] = {
@@ -138,8 +127,7 @@ def accuracy_rows(
             of_title.append(group)
 
     def rank(title: str) -> int:
-        controlled = by_title[title][0].suite.startswith(CONTROLLED)
-        return order.get(title, len(order)) if controlled else len(order)
+        return order.get(title, len(order)) if by_title[title][0].exact_chance else len(order)
 
     return [
         _row(systems, group, evidence) for title in sorted(by_title, key=rank) for group in by_title[title]
@@ -161,23 +149,20 @@ def _row(
         cells.append(
             AccuracyCell(accuracy.percent, *accuracy.interval_percent, total, in_window, learned, significant)
         )
-    chance, exact = 100.0 * sum(group.chances) / len(group.examples), group.suite.startswith(CONTROLLED)
-    words = _words(chance, group.distance, cells, tested, exact)
-    return AccuracyRow(group.title, group.distance, chance, tuple(cells), words, exact)
+    chance = 100.0 * sum(group.chances) / len(group.examples)
+    return AccuracyRow(group, chance, tuple(cells), _words(group, chance, cells, tested))
 
 
-def _words(
-    chance: float, distance: str, cells: Sequence[AccuracyCell], tested: Sequence[Evidence], exact: bool
-) -> str:
+def _words(group: Group, chance: float, cells: Sequence[AccuracyCell], tested: Sequence[Evidence]) -> str:
     """Return a short verdict on a row: a leak, a clue outside all windows, or the result of the tests."""
     seeing = [cell for cell in cells if cell.in_window]
     blind = [cell for cell in cells if not cell.in_window]
     # If chance is not exact, an accuracy above it is not a leak.
-    if exact and any(abs(cell.percent - chance) > CHANCE_TOLERANCE_POINTS for cell in blind):
+    if group.exact_chance and any(abs(cell.percent - chance) > CHANCE_TOLERANCE_POINTS for cell in blind):
         return "leak? check the data"
     if not seeing:
         return "clue not in window"
-    if distance == SAME_SENTENCE:
+    if group.distance == SAME_SENTENCE:
         return ""
     if uses := sum(evidence.used is True for evidence in tested):
         return "context is used" if uses == len(tested) else f"used by {uses} of {len(tested)}"
@@ -210,20 +195,10 @@ def contrastive_tests(systems: Sequence[MeasuredSystem], groups: Sequence[Group]
         for group in groups:
             if not system.first.window.has_clue_of(group):
                 continue
-            theirs, ours = (_decided(test, group) for test in (systems[0], system))
-            tests.append(
-                ContrastiveTest(
-                    run=number,
-                    phenomenon=group.title,
-                    distance=group.distance,
-                    first_sees=systems[0].first.window.contains(group.phenomenon, group.distance),
-                    first_by_seed=_by_seed(theirs),
-                    by_seed=_by_seed(ours),
-                    documents=len(set(group.documents)),
-                    total=len(group.examples),
-                    test=compare_accuracies(theirs, ours, group.documents),
-                )
-            )
+            theirs, ours = (_decided(each, group) for each in (systems[0], system))
+            first_sees = systems[0].first.window.contains(group.phenomenon, group.distance)
+            test = compare_accuracies(theirs, ours, group.documents)
+            tests.append(ContrastiveTest(number, group, first_sees, _by_seed(theirs), _by_seed(ours), test))
     differences = corrected_differences([test.test for test in tests])
     return [replace(test, test=d, tests=len(tests)) for test, d in zip(tests, differences, strict=True)]
 
@@ -239,10 +214,7 @@ def _by_seed(decided: Sequence[Sequence[bool]]) -> Spread:
 
 @dataclass(frozen=True, slots=True)
 class TestedScore:
-    """A score of a system, the mean over its seeds, and its difference from the score of the first system.
-
-    `interval_95` covers documents, and seeds if there are several; `by_seed` has their values.
-    """
+    """The mean score over seeds, its interval over documents and seeds, and its difference from the first."""
 
     score: Score
     interval_95: tuple[float, float] | None
@@ -270,8 +242,7 @@ def measure_quality(
 ) -> Quality:
     """Score the translations of all systems, and compare them with the first system.
 
-    Raises:
-        CotextError: translations do not match the references, or a protocol is unknown.
+    Raises CotextError if translations do not fit the references, or a protocol is unknown.
     """
     # Every run has translated the test set.
     hypotheses = {f"{n}": run.hypothesis for n, run in enumerate(runs_of(systems)) if run.hypothesis}
@@ -319,10 +290,7 @@ def _possible(interval: tuple[float, float], protocol: str) -> tuple[float, floa
 
 @dataclass(frozen=True, slots=True)
 class SeedFigure:
-    """A value of a system by seed, and its difference from the first system (None for the first).
-
-    `group`: the distance of a contrastive accuracy.
-    """
+    """A value by seed, of a distance or (empty `group`) all, and its difference from the first."""
 
     name: str
     group: str
@@ -346,13 +314,11 @@ class RunComparison:
 
     @property
     def signature(self) -> str:
-        """Return the signature of the tests of contrastive accuracy."""
         several = any(len(system.runs) > 1 for system in self.runs)
         return (
             f"test:{'flips+welch' if several else 'mcnemar'}|unit:document|sides:2"
             f"|correction:holm-{len(self.contrastive_tests)}{'' if several else '-mid-p'}"
-            f"|interval:{'student' if several else 'bonett-price'}"
-            f"|version:cotext-{__version__}"
+            f"|interval:{'student' if several else 'bootstrap-percentile'}|version:cotext-{__version__}"
         )
 
     def over_seeds(self, system: int) -> list[SeedFigure]:
@@ -365,8 +331,8 @@ class RunComparison:
         ]
         if system > 0:
             tests = [t for t in self.contrastive_tests if t.run == system]
-            return figures + [SeedFigure(t.phenomenon, t.distance, t.by_seed, t.test) for t in tests]
-        of_first = {(t.phenomenon, t.distance): t.first_by_seed for t in self.contrastive_tests}
+            return figures + [SeedFigure(*t.group.name, t.by_seed, t.test) for t in tests]
+        of_first = {t.group.name: t.first_by_seed for t in self.contrastive_tests}
         return figures + [SeedFigure(*group, spread, None) for group, spread in of_first.items()]
 
 
@@ -382,12 +348,10 @@ def compare_runs(
 ) -> RunComparison:
     """Compare measured systems; the first is the baseline of all others.
 
-    Raises:
-        CotextError: translations do not match the references, or suites were decided by different rules.
+    Raises CotextError if translations do not match the references, or suites were decided by different rules.
     """
-    every = runs_of(runs)
-    if len(every) > 1 and every[0].decisions:  # raises if rules or examples differ
-        compare_decisions({run.title: run.decisions for run in every}, every[0].title)
+    for suite in suites:
+        require_comparable({run.title: run.decisions[suite] for run in runs_of(runs)})
     drawing = resampling or Resampling()
     quality = Quality(0, 0, tuple(() for _ in runs), {})
     notes = _notes(runs)
@@ -425,10 +389,7 @@ def _notes(runs: Sequence[MeasuredSystem]) -> list[str]:
         notes.append("The runs were trained for different numbers of updates.")
     for run in runs:
         if run.not_learned:
-            notes.append(
-                f"{run.label}: on the development set, no checkpoint is better than the initial model, so "
-                "the final model is the initial model."
-            )
+            notes.append(f"{run.label}: no checkpoint is better than the initial model, which remains.")
     return notes + _notes_on_seeds(runs)
 
 

@@ -9,11 +9,10 @@ from cotext.data.languages import Languages, check_pair, check_sides
 from cotext.data.prepared import TRAIN
 from cotext.data.suite_files import read_suite
 from cotext.evaluation.metrics.aligned_files import name_systems, require_different
-from cotext.evaluation.metrics.tokenised import Words
+from cotext.evaluation.metrics.tokenised import load_words
 from cotext.evaluation.requests import ComparisonRequest
 from cotext.evaluation.statistics.significance import Resampling
 from cotext.evaluation.studies.compare.comparison import RunComparison, compare_runs
-from cotext.evaluation.studies.compare.figures import as_csv
 from cotext.evaluation.studies.compare.measured import (
     EvaluationSet,
     MeasuredSystem,
@@ -21,7 +20,7 @@ from cotext.evaluation.studies.compare.measured import (
     measure_run,
 )
 from cotext.evaluation.studies.compare.recipe import missing_seeds, require_alike
-from cotext.evaluation.studies.compare.report import render_comparison
+from cotext.evaluation.studies.compare.report import as_csv, render_comparison
 from cotext.files.table import require_page_name
 from cotext.models.engine_folder import config_of
 from cotext.models.run_folder import checkpoint_folder, checkpoints, seed_folder, seeds_in
@@ -38,24 +37,19 @@ def compare_folders(
 ) -> RunComparison:
     """Measure all runs and write the files; results that a run folder contains are not measured again.
 
-    `notes`: further paragraphs about the systems for the page.
-
-    Raises:
-        CotextError: there is nothing to measure; runs or files are missing, damaged, given twice or in
-            different languages; or seeds are missing, unfinished or different. Everything is checked before
-            any work, as far as possible.
+    `notes`: further paragraphs for the page. Raises CotextError if there is nothing to measure; runs or files
+    are missing, damaged, given twice or in different languages; or seeds are missing, unfinished or
+    different.
     """
     drawing = Resampling(samples=request.samples)
     folders = find_systems(request.runs)
     test = _test_set(request)
     suites = _suites(request)
     if test is None and not suites:
-        raise CotextError(
-            "there is nothing to compare on: give --data FOLDER, or --source and --reference, or --suite FILE"
-        )
+        raise CotextError("there is nothing to compare on: give --data, --source and --reference, or --suite")
     if test is None and request.words is not None:
         raise CotextError(f"--words {request.words} needs a test set; add --source and --reference")
-    words = Words.of(request.words)
+    words = load_words(request.words)
     require_page_name(request.out)
     for path in request.outputs:
         check_output(path, [*suites, *([test.source, test.reference] if test else [])])
@@ -93,17 +87,12 @@ class SystemFolders:
 def find_systems(paths: Sequence[Path]) -> list[SystemFolders]:
     """Return the runs of each requested system.
 
-    Raises:
-        CotextError: the errors of `name_systems` and `run_folders`; a file; a run is given together with its
-            folder of seeds.
+    Raises CotextError for a file, or a run given twice; also the errors of `run_folders`.
     """
     systems = []
     for title, path in name_systems(paths).items():
         if path.is_file():
-            raise CotextError(
-                f"{path}: is a file, and compare measures runs; compare translations with `cotext "
-                "leaderboard` or `cotext evaluate --paired`"
-            )
+            raise CotextError(f"{path}: compare measures runs; for translations, use `cotext leaderboard`")
         seeds = run_folders(path)
         systems.append(SystemFolders(title, tuple(seeds.values()) or (path,), tuple(seeds)))
     require_different([run for system in systems for run in system.runs])
@@ -113,8 +102,7 @@ def find_systems(paths: Sequence[Path]) -> list[SystemFolders]:
 def run_folders(path: Path) -> dict[int, Path]:
     """Return the runs of a folder of several seeds, by seed; none if it is a run.
 
-    Raises:
-        CotextError: a run is missing or not finished, or runs differ in more than their seed.
+    Raises CotextError if a run is missing or not finished, or runs differ in more than their seed.
     """
     folders = {seed: seed_folder(path, seed) for seed in seeds_in(path)}
     if not folders:
@@ -177,15 +165,10 @@ def _test_set(request: ComparisonRequest) -> EvaluationSet | None:
     if path.is_file():
         return EvaluationSet(path, path, "jsonl")
     if not (request.data / TRAIN).is_file():
-        raise CotextError(
-            f"{request.data}: no prepared data there; make it with `cotext prepare ... --out {request.data}`"
-        )
+        raise CotextError(f"{request.data}: no prepared data there; make it with `cotext prepare`")
     if request.suite or _suite_files(request.data):
         return None
-    raise CotextError(
-        f"{request.data}: contains no test set; give --source and --reference, or prepare it with "
-        "--test-source and --test-target"
-    )
+    raise CotextError(f"{request.data}: contains no test set; give --source and --reference")
 
 
 def _suites(request: ComparisonRequest) -> dict[Path, ContrastiveSuite]:
@@ -197,9 +180,7 @@ def _suites(request: ComparisonRequest) -> dict[Path, ContrastiveSuite]:
     names: dict[str, Path] = {}
     for path, suite in suites.items():
         if suite.name in names:
-            raise CotextError(
-                f"{path}: a suite of the same name ({suite.name}) as {names[suite.name]}; give each once"
-            )
+            raise CotextError(f"{path}: a suite of the same name ({suite.name}) as {names[suite.name]}")
         names[suite.name] = path
     return suites
 

@@ -2,11 +2,9 @@
 
     RUN/compared/<test set>-<model and decoding>.<format>    translations
     RUN/compared/<test set>-<model and decoding>.use.json    CXMI of the references
-    RUN/compared/<suite>-<model>.json                        decisions and controls, in the format of
-                                                             `cotext contrastive --controls --out`
+    RUN/compared/<suite>-<model>.json                        decisions, as `contrastive --controls --out`
 
-File names contain digests of everything that the content depends on. Existing files are reused, and an
-interrupted translation is resumed.
+File names contain digests of everything that the content depends on; existing files are reused.
 """
 
 import hashlib
@@ -72,17 +70,13 @@ class EvaluationSet:
         return self.format or detect_format(self.source)
 
     def documents(self) -> list[ParallelDocument]:
-        """Read source and reference, side by side."""
         second = second_file(self.source, self.reference)
         return list(read_parallel(self.source, second, self.format))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CorpusCxmi:
-    """CXMI of a test set, by kind of context; sentences without context are ignored.
-
-    `documents` has one row per document: the sum in nats, and the number of tokens.
-    """
+    """CXMI of a test set by kind of context: for each document, the sum in nats and the number of tokens."""
 
     signature: str
     documents: Mapping[str, Floats]
@@ -92,9 +86,8 @@ class CorpusCxmi:
 class MeasuredRun:
     """A run with its measurements; None or empty if not requested or not possible.
 
-    `first_loss`: the development loss before the first update, on instances of the view, and the loss of the
-    run from which training started, on single sentences of the same documents.
-    `is_start`: no checkpoint was better than the initial model, so the final model is the initial model.
+    `first_loss`: the development loss before the first update, and the loss on single sentences of the run
+    from which training started. `is_start`: no checkpoint was better than the initial model.
     """
 
     path: Path
@@ -115,10 +108,7 @@ class MeasuredRun:
 
 @dataclass(frozen=True, slots=True)
 class MeasuredSystem:
-    """A system with the measurements of its runs, one for each of its `seeds`.
-
-    `seeds` is empty for a single run. Properties that all runs share are taken from the first run.
-    """
+    """A system: its runs, one for each of its `seeds` (empty for a single run)."""
 
     title: str
     runs: tuple[MeasuredRun, ...]
@@ -181,9 +171,8 @@ class MeasurementSettings:
 def measure_run(path: Path, title: str, settings: MeasurementSettings) -> MeasuredRun:
     """Measure a run; existing results are reused.
 
-    Raises:
-        CotextError: the run does not exist or is in use by another process; its model is damaged; its folder
-            is not writable; or a sentence of the test set is too long.
+    Raises CotextError if the run does not exist, is in use, damaged or not writable, or a sentence is too
+    long.
     """
     folder = path / FOLDER
     try:
@@ -325,10 +314,8 @@ def _digest(*parts: str) -> str:
 class ContextGain:
     """CXMI of a test set for one kind of context, in nats per token.
 
-    `interval_95` and `p` are computed by bootstrap resampling of documents: percentiles, and a two-sided test
-    of whether the gain is zero. `p_foreign`: p-value of the test whether true context adds more than
-    sentences of other documents, by randomly flipping the signs of documents. It is given for true context,
-    if foreign context was measured.
+    `interval_95` and `p` come from the bootstrap over documents. `p_foreign`: for true context, p of the test
+    whether it adds more than sentences of other documents, by flipping the signs of documents.
     """
 
     condition: str

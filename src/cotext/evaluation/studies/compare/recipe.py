@@ -44,10 +44,7 @@ class MatchedRecipe:
         return f"{self.name}{' with ' if self.changes else ''}{' '.join(self.changes)}"
 
     def fits(self, setting: str) -> bool:
-        """Return whether only `setting`, such as "model.dropout=0.1", differs from the recipe.
-
-        This also holds if the recipe has this value.
-        """
+        """Return whether at most `setting`, such as "model.dropout=0.1", differs from the recipe."""
         parts = setting.split()
         keys = {part.partition("=")[0] for part in parts}
         changed = {change.partition("=")[0] for change in self.changes}
@@ -57,9 +54,8 @@ class MatchedRecipe:
 def recipe_of(config: Config) -> MatchedRecipe:
     """Find the recipe of a configuration: a recipe for the same row of a paper, otherwise the closest.
 
-    Recipes are compared at the size of the configuration, or, if none matches, at the closest size. Width,
-    depth, and values computed from the data do not count as changes. Ties are broken by the difference in
-    depth, then by the number of all keys that differ, including training and decoding.
+    Recipes are compared at the same size, or the closest. Width, depth, and values computed from the data are
+    no changes. Ties are broken by the difference in depth, then by the number of all keys that differ.
     """
     ours = _settings(config)
     candidates = []
@@ -148,9 +144,7 @@ def missing_seeds(path: Path, folders: Mapping[int, Path]) -> str:
 def require_alike(path: Path, folders: Mapping[int, Path]) -> None:
     """Check that runs, by seed, differ only in their seeds; `path` is their folder, for messages.
 
-    Raises:
-        CotextError: settings or data differ, a seed differs from the name of its folder, or a model is
-            missing or damaged.
+    Raises CotextError if they do not, or a model is missing or damaged.
     """
     configs = {
         seed: _from_any_seed(describe_file(run / "model.safetensors").config) for seed, run in folders.items()
@@ -158,9 +152,7 @@ def require_alike(path: Path, folders: Mapping[int, Path]) -> None:
     first = next(iter(folders))
     for seed, config in configs.items():
         if config.train.seed != seed:
-            raise CotextError(
-                f"{folders[seed]}: contains a run of seed {config.train.seed}; rename the folder"
-            )
+            raise CotextError(f"{folders[seed]}: contains a run of seed {config.train.seed}; rename it")
         changed = [
             f"\n  {key}: {'nothing' if before == '' else before} in seed-{first}, "
             f"{'nothing' if after == '' else after} in seed-{seed}"
@@ -169,25 +161,19 @@ def require_alike(path: Path, folders: Mapping[int, Path]) -> None:
         ]
         if changed:
             raise CotextError(
-                f"{path}: seed-{first} and seed-{seed} have different settings and cannot be averaged; move "
-                f"one of them elsewhere:{''.join(changed)}"
+                f"{path}: seed-{first} and seed-{seed} have different settings and cannot be averaged:"
+                f"{''.join(changed)}"
             )
     noted = ((seed, noted_data(run).get("checksums")) for seed, run in folders.items())
     digests = {seed: checksums for seed, checksums in noted if checksums is not None}
     for seed, checksums in digests.items():
         reference = next(iter(digests))
         if checksums != digests[reference]:
-            raise CotextError(
-                f"{path}: seed-{reference} and seed-{seed} were trained on different data and cannot be "
-                "averaged; move one of them elsewhere"
-            )
+            raise CotextError(f"{path}: seed-{reference} and seed-{seed} were trained on different data")
 
 
 def _from_any_seed(config: Config) -> Config:
-    """If training started from the run of the same seed, set `train.init` to the folder of all seeds.
-
-    Otherwise, runs that differ only in their seed would have different settings.
-    """
+    """Replace a run of the same seed in `train.init` by the folder of all seeds."""
     start = Path(config.train.init)
     if start != seed_folder(start.parent, config.train.seed):
         return config

@@ -1,17 +1,21 @@
-"""A comparison as sections of tables and plots, for a terminal and a page."""
+"""A comparison as sections of tables and plots, for a terminal and a page, and as CSV and JSON."""
 
+import csv
+import io
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from html import escape
 from itertools import groupby
+from typing import Any, Final
 
 from cotext.data.documents import Document
 from cotext.data.formats import read_documents
+from cotext.evaluation.statistics.significance import Difference
 from cotext.evaluation.studies.compare.against_papers import PublishedComparison
 from cotext.evaluation.studies.compare.comparison import PHENOMENA, RunComparison, TestedScore
-from cotext.evaluation.studies.compare.figures import difference_of
 from cotext.evaluation.studies.compare.measured import MeasuredSystem
-from cotext.evaluation.studies.compare.verdict import context_words, verdict
+from cotext.evaluation.studies.compare.verdict import context_words, uses_context, verdict
 from cotext.evaluation.studies.context.page import marked
 from cotext.evaluation.studies.contrastive.evidence import EVIDENCE_HEADER, evidence_row, legend
 from cotext.evaluation.studies.tables import Cell, Row, Table, interval, versions
@@ -138,13 +142,12 @@ def _quality(result: RunComparison) -> Section:
         for run, scores in zip(result.runs, result.quality.scores, strict=True)
     ]
     caption = f"{result.quality.documents:,} documents, {result.quality.sentences:,} sentences."
+    notes = [score.score.signature for score in result.quality.scores[0]]
     if tested:
         caption += (
             " With 95 % intervals; below, the difference from the first system, its interval, and p after "
             "correction."
         )
-    notes = [score.score.signature for score in result.quality.scores[0]]
-    if tested:
         signatures = dict.fromkeys(test.signature for test in result.quality.tests.values())
         notes = [
             "* differs significantly from the first system, p < 0.05 after correction",
@@ -192,8 +195,7 @@ def _seeds(result: RunComparison) -> Table:
 def _choices(result: RunComparison, pictures: bool) -> Section:
     rows: list[Row] = [
         (
-            row.phenomenon,
-            row.distance,
+            *row.group.name,
             f"{row.chance:.1f}",
             *(
                 Cell(
@@ -218,8 +220,7 @@ def _choices(result: RunComparison, pictures: bool) -> Section:
     if pictures:
         from cotext.evaluation.studies.plots import accuracy_plots
 
-        about = PHENOMENA if any(row.exact_chance for row in result.rows) else {}
-        drawn = accuracy_plots(result.rows, [run.label for run in result.runs], about)
+        drawn = accuracy_plots(result.rows, [run.label for run in result.runs], PHENOMENA)
     return Section("Contrastive accuracy", [Table(header, rows, caption, heads=2)], notes, pictures=drawn)
 
 
@@ -230,7 +231,7 @@ def _contrastive_tests(result: RunComparison) -> Section:
         if test.test.significant:
             words = "higher accuracy" if test.own > test.first else "lower accuracy"
         words += "; in the window of the first, too" if test.first_sees else ""
-        name = (result.runs[test.run].label, test.phenomenon, test.distance)
+        name = (result.runs[test.run].label, *test.group.name)
         tested = (
             Cell(f"{test.test.difference:+.1f}", marked=test.test.significant),
             interval(test.test.interval_95, "+.1f"),
@@ -328,10 +329,7 @@ def _facts(result: RunComparison) -> str:
 
 
 def example(result: RunComparison) -> str:
-    """Return the document in which most sentences differ, as a table; empty without a test set.
-
-    Words of a translation that differ from that of the first system are marked.
-    """
+    """Return the document in which most sentences differ, with the differing words marked."""
     paths = {run.label: run.first.hypothesis for run in result.runs if run.first.hypothesis is not None}
     if result.test is None or not paths:
         return ""
@@ -364,3 +362,116 @@ def example(result: RunComparison) -> str:
 def _differing_sentences(translations: Sequence[Document]) -> int:
     sides = [document.sentences[:MAX_SENTENCES] for document in translations]
     return sum(len(set(sentences)) > 1 for sentences in zip(*sides, strict=True))
+
+
+# `difference` and the columns after it are relative to `baseline`: the title of the first system, or a value.
+CSV_COLUMNS: Final = (
+    "system", "recipe", "kind", "name", "group", "value", "low", "high", "baseline", "difference",
+    "difference_low", "difference_high", "p", "p_corrected", "n", "signature",
+)  # fmt: skip
+
+
+def as_csv(result: RunComparison) -> str:
+    sink = io.StringIO()
+    writer = csv.DictWriter(sink, CSV_COLUMNS, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(figures(result))
+    return sink.getvalue()
+
+
+def as_dict(result: RunComparison) -> dict[str, Any]:
+    """Return the verdict, the evidence of context use by run, and the same values as the CSV file."""
+    return {
+        "format": "cotext-compare",
+        "version": 1,
+        "verdict": verdict(result),
+        "notes": result.notes,
+        "systems": [
+            {
+                "system": run.title,
+                "recipe": run.first.recipe.title,
+                "languages": str(run.first.languages),
+                "seeds": list(run.seeds),
+                "not_learned": run.not_learned,
+                "has_context": run.first.window.has_context,
+                "uses_context": uses_context(result, number),
+                "use_of_context": [
+                    {"title": each.group.title, **each.as_dict()} for each in result.evidence[number]
+                ],
+                "over_seeds": [
+                    {
+                        "name": each.name,
+                        "group": each.group,
+                        **each.by_seed.as_dict(),
+                        "against_first": each.against_first and each.against_first.as_dict(),
+                    }
+                    for each in result.over_seeds(number)
+                ],
+            }
+            for number, run in enumerate(result.runs)
+        ],
+        "figures": list(figures(result)),
+    }
+
+
+def figures(result: RunComparison) -> Iterator[dict[str, Any]]:
+    """Yield every value as a line of the CSV file, system by system; values by seed are left out."""
+    first = result.runs[0].title
+    for number, run in enumerate(result.runs):
+        make = partial(_line, system=run.title, recipe=run.first.recipe.title)
+        for name, count in (("parameters", run.first.parameters), ("updates", run.updates[1])):
+            yield make(kind="run", name=name, value=count, signature=run.first.signature)
+        if run.first_loss is not None:
+            own, there = run.first_loss
+            yield make(kind="run", name="first loss", value=own)
+            yield make(kind="run", name="loss of the run it starts from", value=there)
+        for each in result.quality.scores[number]:
+            low, high = each.interval_95 or (None, None)
+            yield make(kind="score", name=each.score.title, value=each.score.value, low=low, high=high,
+                       n=each.score.documents, signature=each.score.signature,
+                       **_against(each.against_first, first))  # fmt: skip
+        for row in result.rows:
+            cell = row.cells[number]
+            yield make(kind="accuracy", name=row.group.title, group=row.group.distance, value=cell.percent,
+                       low=cell.low, high=cell.high, n=cell.total)  # fmt: skip
+        for test in result.contrastive_tests:
+            if test.run == number:
+                yield make(kind="contrastive test", name=test.group.title, group=test.group.distance,
+                           value=test.own, n=len(test.group.examples), signature=result.signature,
+                           **_against(test.test, first))  # fmt: skip
+        for evidence in result.evidence[number]:
+            for name, condition in evidence.conditions.items():
+                yield make(kind=f"use of context: {name}", name=evidence.group.title,
+                           group=evidence.group.distance, value=condition.own, baseline=condition.other,
+                           difference=condition.own - condition.other, p=condition.p,
+                           p_corrected=condition.p_corrected, n=evidence.documents)  # fmt: skip
+        for use in result.gains[number]:
+            yield make(kind="context", name=f"{use.condition} context, nats per token", value=use.nats,
+                       low=use.interval_95[0], high=use.interval_95[1], p=use.p, n=use.tokens)  # fmt: skip
+        for compared in result.published:
+            value, measure, data = compared.published, compared.published.measure, compared.published.test
+            if compared.run == number and value.value is not None:
+                yield make(kind="published", name=f"{value.table_title}, {value.row}", group=value.column,
+                           value=value.value,
+                           difference=difference_of(value.value, compared.first_published),
+                           signature="|".join((measure.title, data.direction, data.corpus,
+                                               measure.protocol)))  # fmt: skip
+
+
+def _line(**values: Any) -> dict[str, Any]:
+    return {key: value for key, value in values.items() if value is not None}
+
+
+def _against(test: Difference | None, first: str) -> dict[str, Any]:
+    if test is None:
+        return {}
+    low, high = test.interval_95
+    return {
+        "baseline": first, "difference": test.difference, "difference_low": low, "difference_high": high,
+        "p": test.p, "p_corrected": test.p_corrected,
+    }  # fmt: skip
+
+
+def difference_of(value: float | None, first: float | None) -> float | None:
+    """Return a value minus the value of the first system; None if either is missing."""
+    return None if value is None or first is None else value - first

@@ -1,8 +1,4 @@
-"""Conclusions of a comparison in words: which systems use context, where, how much, and how certainly.
-
-Every sentence is computed from values in the tables below it. The conditions for context use are in
-`evidence`.
-"""
+"""Conclusions of a comparison in words: which systems use context, where, how much, and how certainly."""
 
 from collections.abc import Iterable
 from itertools import groupby
@@ -14,7 +10,6 @@ from cotext.evaluation.studies.compare.measured import ContextGain, MeasuredSyst
 from cotext.evaluation.studies.contrastive.evidence import (
     WHOLE_DOCUMENT,
     Evidence,
-    group_in_words,
     groups_in_words,
     shortfall,
     too_few,
@@ -35,7 +30,6 @@ def verdict(result: RunComparison) -> dict[str, list[str]]:
 
 
 def context_words(run: MeasuredSystem) -> str:
-    """Return the context window of a system in words."""
     before, after = run.first.window.before, run.first.window.after
     if before == WHOLE_DOCUMENT:
         return "the whole document" if after == WHOLE_DOCUMENT else "all sentences before"
@@ -46,8 +40,8 @@ def context_words(run: MeasuredSystem) -> str:
 def uses_context(result: RunComparison, run: int) -> bool | None:
     """Return whether context use is significant for a run; None if the required measurements are missing.
 
-    All conditions must hold for at least one group of contrastive examples. If a test set was scored, true
-    context must help significantly more there than context from other documents.
+    All conditions must hold for a group of examples; and on a test set, if any, true context must help
+    significantly more than context from other documents.
     """
     tested = [evidence.used for evidence in result.evidence[run] if evidence.used is not None]
     if not tested:
@@ -58,8 +52,7 @@ def uses_context(result: RunComparison, run: int) -> bool | None:
 def _against(result: RunComparison, run: int) -> ContextGain | None:
     """Return the gain from true context on the test set if context of other documents helps as much, or None.
 
-    "As much" means that the gain is not significantly larger. Test sets with too few documents for a
-    significant result are ignored.
+    "As much": the gain is not significantly larger, though there are enough documents.
     """
     for use in result.gains[run]:
         if use.p_foreign is not None and not are_too_few(use.documents):
@@ -102,12 +95,11 @@ def _missing(result: RunComparison, run: int) -> str:
     against = _against(result, run)
     if against is None or not any(evidence.used for evidence in result.evidence[run]):
         return shortfall(result.evidence[run])
-    used = listed(groups_in_words(evidence for evidence in result.evidence[run] if evidence.used))
+    used = groups_in_words(evidence.group for evidence in result.evidence[run] if evidence.used)
     return (
         f"contrastive accuracy is significantly higher with context in {used}, but the references of "
         "the test set are not significantly more probable with their own context than with "
-        "context from other documents "
-        f"(p {render_p(against.p_foreign or 0.0)})"
+        f"context from other documents (p {render_p(against.p_foreign or 0.0)})"
     )
 
 
@@ -116,22 +108,17 @@ def _why_untestable(result: RunComparison, run: int) -> str:
         return too_few(result.evidence[run])
     if not result.rows:
         return "no contrastive suite was scored, and CXMI alone does not show which candidate is preferred"
-    if any(row.cells[run].in_window and row.distance != "0" for row in result.rows):
+    if any(row.cells[run].in_window and row.group.distance != "0" for row in result.rows):
         return "its accuracy without context and with context from other documents was not measured"
     return "in all suites, the disambiguating sentence is outside its context window"
 
 
 def _where(result: RunComparison) -> Iterable[str]:
     for number, run in enumerate(result.runs):
-        evidence = result.evidence[number]
-        used = groups_in_words(item for item in evidence if item.used)
-        rest = groups_in_words(item for item in evidence if item.used is False)
-        few = groups_in_words(item for item in evidence if item.used is None)
-        parts = [f"in {listed(used)}"] if used else []
-        if rest:
-            parts.append(f"not significant in {listed(rest)}")
-        if few:
-            parts.append(f"too few documents in {listed(few)}")
+        parts = []
+        for used, words in ((True, "in"), (False, "not significant in"), (None, "too few documents in")):
+            if groups := groups_in_words(e.group for e in result.evidence[number] if e.used is used):
+                parts.append(f"{words} {groups}")
         if parts:
             yield f"{run.title}: {'; '.join(parts)}."
 
@@ -146,10 +133,7 @@ def _how_much(result: RunComparison) -> Iterable[str]:
 
 
 def _amount(title: str, used: list[Evidence]) -> str:
-    """Return a phrase with the accuracy of a run and its accuracy under each control condition.
-
-    Accuracies are averaged over the distances at which the run uses context.
-    """
+    """Return a phrase with the accuracies of a run, averaged over the distances at which it uses context."""
     sizes = [len(evidence.group.examples) for evidence in used]
 
     def mean(values: Iterable[float]) -> float:
@@ -183,10 +167,7 @@ def _added(title: str, use: ContextGain) -> str:
 def _real(result: RunComparison) -> Iterable[str]:
     if not result.contrastive_tests:
         if len(result.runs) == 1 and result.rows:
-            yield (
-                "Only one run was given. To measure the gain from context, compare it with a run that has "
-                "less context."
-            )
+            yield "Only one run was given: compare it with a run that has less context, to measure the gain."
         return
     count, first = len(result.contrastive_tests), result.runs[0].title
     real = sum(t.test.significant for t in result.contrastive_tests)
@@ -197,24 +178,21 @@ def _real(result: RunComparison) -> Iterable[str]:
         f"correction for all {count})."
     )
     if few := [t for t in result.contrastive_tests if t.too_few]:
-        most = max(t.documents for t in few)
+        most = max(t.group.document_count for t in few)
         yield f"Too few documents (at most {most}) for any significant difference: {len(few)} of {count}."
     for number, run in enumerate(result.runs):
         tests = (t for t in result.contrastive_tests if t.run == number)
         gained = (t for t in tests if t.test.significant and t.own > t.first)
-        if unexplained := [t for t in gained if not _by_context(result, t)]:
+        if unexplained := [t.group for t in gained if not _by_context(result, t)]:
             yield (
-                f"{run.title} has a higher accuracy than {first} in {listed(_groups(unexplained))}, but it "
+                f"{run.title} has a higher accuracy than {first} in {groups_in_words(unexplained)}, but it "
                 "is not shown that context is the reason."
             )
 
 
 def _by_context(result: RunComparison, test: ContrastiveTest) -> bool:
     """Return whether context use is significant on the examples of a test."""
-    return any(
-        evidence.used and (evidence.group.title, evidence.group.distance) == (test.phenomenon, test.distance)
-        for evidence in result.evidence[test.run]
-    )
+    return any(evidence.used and evidence.group is test.group for evidence in result.evidence[test.run])
 
 
 def _quality(result: RunComparison) -> Iterable[str]:
@@ -246,11 +224,6 @@ def _score_words(score: TestedScore) -> str:
         f"{score.score.title} {score.score.value:.1f} ({test.difference:+.2f} [{low:+.2f}, "
         f"{high:+.2f}], p {render_p(test.p_corrected)})"
     )
-
-
-def _groups(tests: Iterable[ContrastiveTest]) -> list[str]:
-    by_phenomenon = groupby(tests, key=lambda test: test.phenomenon)
-    return [group_in_words(name, [test.distance for test in group]) for name, group in by_phenomenon]
 
 
 def _verb(subjects: list[str], one: str, several: str) -> str:

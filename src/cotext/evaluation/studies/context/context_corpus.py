@@ -32,11 +32,7 @@ DIGITS = 5
 
 @dataclass(frozen=True, slots=True)
 class CorpusUse:
-    """CXMI per context condition.
-
-    `means`: for every condition except "none". `without_path`: sentences without a valid CTC alignment, which
-    are excluded.
-    """
+    """CXMI per condition except "none"; `without_path`: excluded sentences without a valid CTC alignment."""
 
     signature: str
     sentences: tuple[SentenceUse, ...]
@@ -73,7 +69,6 @@ class CorpusUse:
         }
 
     def render(self) -> str:
-        """Format as text, a line for every condition."""
         rows = [["context", "nats/sentence", "nats/token", "above 0"]]
         for mean in self.means:
             share = f"{100 * mean.share_above:.1f} %"
@@ -94,14 +89,7 @@ def measure_corpus(
     on_start: Callable[[int], None] = lambda total: None,
     on_sentences: Callable[[int], None] = lambda count: None,
 ) -> CorpusUse:
-    """Score reference translations under every condition.
-
-    `on_start` is called with the number of sentences, `on_sentences` with the number of newly scored
-    sentences after each group of documents.
-
-    Raises:
-        CotextError: the errors of `read_checked`.
-    """
+    """Score reference translations under every condition; raise the errors of `read_checked`."""
     documents, translator = read_checked(opened, request), opened.translator
     on_start(sum(map(len, documents)))
     pool, uses = Pool(documents), list[SentenceUse]()
@@ -109,15 +97,13 @@ def measure_corpus(
         uses += measure_group(translator, documents, group, pool, request.conditions, request.seed)
         on_sentences(sum(len(documents[number]) for number in group))
     signature = f"{opened.signature}|seed:{request.seed}|unit:nats"
-    return _corpus_use(documents, uses, request, signature)
+    return _corpus_use(documents, uses, request.conditions, signature)
 
 
 def read_checked(opened: OpenedRun, request: CxmiRequest) -> list[ParallelDocument]:
     """Read a parallel corpus and check that CXMI can be computed for it with this run.
 
-    Raises:
-        CotextError: unreadable or unequal files, files in the wrong order of languages, a sentence over the
-            limit, no context at all.
+    Raises CotextError for unreadable, unequal or swapped files, too long sentences, and no context at all.
     """
     source, target, translator = request.source, request.target, opened.translator
     documents = list(read_parallel(source, second_file(source, target), request.format))
@@ -140,10 +126,10 @@ def read_checked(opened: OpenedRun, request: CxmiRequest) -> list[ParallelDocume
 def _corpus_use(
     documents: Sequence[ParallelDocument],
     uses: Sequence[SentenceUse],
-    request: CxmiRequest,
+    conditions: Sequence[str],
     signature: str,
 ) -> CorpusUse:
-    means = tuple(mean_use(uses, condition) for condition in request.conditions if condition != "none")
+    means = tuple(mean_use(uses, condition) for condition in conditions if condition != "none")
     pairs = ((s, t) for d in documents for s, t in zip(d.source, d.target, strict=True))
     without_path = sum(
         bool(s.strip() and t.strip()) and not use.tokens["none"]
@@ -152,19 +138,11 @@ def _corpus_use(
     return CorpusUse(signature, tuple(uses), means, without_path)
 
 
-def _files_of(source: Path, target: Path | None) -> list[Path]:
-    second = second_file(source, target)
-    return [source] if second is None else [source, second]
-
-
 class CorpusUseJob(Job[None]):
     """The scoring of the documents of a shard under every condition; see `measure_corpus`.
 
     Documents that share batches are never divided, so that results stay equal. All documents are read,
-    because random context is drawn from the whole corpus.
-
-    Raises:
-        CotextError: the errors of `measure_corpus`, or an input that is not a regular file.
+    because random context is drawn from them. Raises CotextError for an input that is not a regular file.
     """
 
     command, unit = "cxmi", "groups of documents"
@@ -173,7 +151,7 @@ class CorpusUseJob(Job[None]):
         assert request.out is not None
         self.out, self.shard = request.out, request.part()
         self._translator, self._request = opened.translator, request
-        files = _files_of(request.source, request.target)
+        files = [request.source, *filter(None, [second_file(request.source, request.target)])]
         digests = checksums_of(files, request.format)
         self._documents = read_checked(opened, request)
         self._groups = groups_of(len(self._documents))
@@ -201,23 +179,16 @@ class CorpusUseJob(Job[None]):
 
 
 def joined_use(parts: Joined) -> CorpusUse:
-    """Return the results of a corpus that shards have scored.
-
-    Raises:
-        CotextError: a file was moved or changed; no sentence has context.
-    """
+    """Return the results of a corpus that shards have scored; raise CotextError if a file has changed."""
     job, facts = parts.header.identity, parts.header.facts
-    source, *targets = (Path(name) for name in facts["files"])
-    target, format = targets[0] if targets else None, job["format"] or None
-    if checksums_of(_files_of(source, target), format) != job["inputs"]:
-        names = " and ".join(map(str, (source, *targets)))
+    files, format = [Path(name) for name in facts["files"]], job["format"] or None
+    if checksums_of(files, format) != job["inputs"]:
+        names = " and ".join(map(str, files))
         raise CotextError(f"{names}: changed since the shards scored it; restore it")
-    # The run is no longer needed.
-    request = CxmiRequest(run=Path(), source=source, target=target, format=format, **job["asked"])
-    documents = list(read_parallel(source, target, format))
+    documents = list(read_parallel(files[0], files[1] if files[1:] else None, format))
     uses: list[SentenceUse] = []
     for unit in range(len(groups_of(len(documents)))):
         for use in parts[unit]["sentences"]:
             tokens = {condition: tuple(values) for condition, values in use["tokens"].items()}
             uses.append(SentenceUse(use["document"], use["number"], use["context"], tokens))
-    return _corpus_use(documents, uses, request, facts["signature"])
+    return _corpus_use(documents, uses, job["asked"]["context"], facts["signature"])

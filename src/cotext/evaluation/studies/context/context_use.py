@@ -5,9 +5,8 @@ CXMI (conditional cross-mutual information; Fernandes et al. 2021, section 3) of
     log p(y | x, C) - log p(y | x)
 
 of a target sentence y, given its source sentence x, in nats; for a corpus it is the mean over sentences or
-tokens. Above zero, the system benefits from C; below, C misleads it. Both probabilities are from one system:
-it scores the sentence in its excerpt, and alone (see `cotext.data.context_edits`). With other contexts
-(shuffled, from other documents) the same difference shows the effect of context of any kind.
+tokens. A system scores the sentence in its excerpt, and alone (see `cotext.data.context_edits`). With other
+contexts (shuffled, from other documents) the difference shows the effect of context of any kind.
 """
 
 from collections.abc import Callable, Sequence
@@ -48,10 +47,7 @@ class SentenceUse:
 
 @dataclass(frozen=True, slots=True)
 class ConditionMean:
-    """CXMI of a condition, averaged over the sentences that have context.
-
-    `share_above` is the share of these sentences whose CXMI is above zero.
-    """
+    """CXMI of a condition: means over the sentences with context, and the share of them above zero."""
 
     condition: str
     sentences: int
@@ -85,8 +81,7 @@ def excerpts(
 ) -> list[Excerpt]:
     """Return for each (selected) sentence the part of the document that is visible to it, as a document.
 
-    The whole document is used instead if windows would divide the part differently than the document. This
-    is the case for several parts, and for groups of windows with context.
+    If windows would divide this part differently than the document, it is the whole document.
     """
     visible = scorer.visible_sentences(Document(document.id, document.source))
     by_window = {range(len(visible)): visible}
@@ -103,7 +98,6 @@ def excerpts(
 
 
 def edited(original: Excerpt, condition: str, others: Sequence[Pair], random: Random) -> Excerpt:
-    """Return an excerpt under one of the CONDITIONS."""
     if condition == "true":
         return original
     if condition == "none":
@@ -152,10 +146,7 @@ def measure_group(
     conditions: Sequence[str],
     seed: int,
 ) -> list[SentenceUse]:
-    """Score every sentence of some documents of a corpus under every condition, always with `none`.
-
-    `pool` has the sentences of all documents.
-    """
+    """Score every sentence of some documents under every condition, always with `none`."""
     ordered = tuple(c for c in CONDITIONS if c in conditions or c == "none")
     edits = [
         conditions_of(excerpts(scorer, documents[number]), ordered, pool.without(number), seed)
@@ -177,10 +168,7 @@ def check_conditions(conditions: Sequence[str], documents: int) -> None:
     if "true" not in conditions:
         raise CotextError("the other contexts are compared with the true context: choose true, too")
     if "random" in conditions and documents < 2:
-        raise CotextError(
-            "random context is drawn from other documents, but there is only one; give a file with several, "
-            "or choose true, shuffled and none"
-        )
+        raise CotextError("random context needs other documents, but there is only one; choose true context")
 
 
 def score_excerpts(scorer: DocumentTranslator, excerpts_scored: Sequence[Excerpt]) -> list[tuple[float, ...]]:

@@ -1,10 +1,8 @@
 """Contrastive suites with a run: the preferred candidates, and the generated forms.
 
-The controls of `run_suite` score examples without their context, and in the context of other documents.
 Controls score each sentence in which the candidates differ twice: alone, and in its excerpt of the document
-(see `cotext.data.context_edits`), where sentences of the suite's other documents replace the context. The
-candidates of an example have the same context. Examples with the same sentence and candidates also have the
-same context, so they are one choice, which is scored once.
+(see `cotext.data.context_edits`), where sentences of the suite's other documents replace the context.
+Examples with the same sentence and candidates have the same context: one choice, which is scored once.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -66,11 +64,7 @@ class ForeignSentences:
 
     @classmethod
     def of(cls, suite: ContrastiveSuite) -> "ForeignSentences":
-        """Collect the sentences, each once per document.
-
-        Raises:
-            CotextError: all examples are from one document.
-        """
+        """Collect the sentences, each once per document; raise CotextError if there is only one document."""
         numbers = documents_of(suite.examples)
         pairs: list[dict[tuple[str, str], None]] = [{} for _ in set(numbers)]
         if len(pairs) < 2:
@@ -186,13 +180,10 @@ def run_suite(
 ) -> ContrastiveReport:
     """Score every candidate of a suite in its context and count how often the right one wins.
 
-    The sentences in which the candidates differ are scored, each as current sentence of its window. With
-    `controls`, they are also scored without context and in the context of other documents.
-
-    Raises:
-        CotextError: a sentence longer than the system accepts, before any work is done; controls or another
-            context for a suite whose examples are all from one document; `global` for a system whose
-            sequences do not attend to each other, or for a suite whose examples are no longer than a window.
+    The sentences in which the candidates differ are scored, each as current sentence of its window. Raises
+    CotextError for a sentence that is too long, before any work; for other context if all examples are from
+    one document; and for `global` if rows do not attend to each other, or examples are no longer than a
+    window.
     """
     rules = rules or SuiteRules()
     scorer = suite_scorer(translator, suite, rules)
@@ -205,22 +196,14 @@ def run_suite(
 
 
 def suite_scorer(translator: DocumentTranslator, suite: ContrastiveSuite, rules: SuiteRules) -> ChunkScorer:
-    """Return a function that scores the examples of a chunk (see `chunks_of`), by context.
-
-    Raises:
-        CotextError: the errors of `run_suite`.
-    """
+    """Return a function that scores a chunk (see `chunks_of`) by context; raise the errors of `run_suite`."""
     if rules.context == "global" and translator.plan.group_windows == 1:
-        raise CotextError(
-            "--context global replaces the context from other sequences of a batch, which this system does "
-            "not use; choose shuffled, foreign or none"
-        )
+        raise CotextError("--context global replaces context in other rows, which this system does not use")
     translator.check_pairs(_texts(suite))
     if rules.context == "global" and not any(reaches_beyond_rows(translator, e) for e in suite.examples):
         raise CotextError(
-            f"--context global replaces sentences outside the window, and contrastive suite "
-            f"{suite.name!r} has no such sentences; give it more context (`cotext convert-suite "
-            "--context 15`), or choose another context"
+            f"--context global replaces sentences outside the window, and contrastive suite {suite.name!r} "
+            "has no such sentences; give it more context (`cotext convert-suite --context 15`)"
         )
     edits = CONTEXTS[1:] if rules.controls else (rules.context,) if rules.context != "true" else ()
     foreign = ForeignSentences.of(suite) if edits else None
@@ -266,13 +249,9 @@ def write_suite_forms(
     recipe: dict[str, str] | None = None,
     on_sentences: Callable[[int], None] = lambda count: None,
 ) -> GenerativeReport:
-    """Translate every source of a suite and count how often the right form is in the translation.
+    """Translate every different source of a suite and count how often the right form is in the translation.
 
-    The target context is the system's own translation. Equal sources are translated once.
-
-    Raises:
-        CotextError: a sentence longer than the system accepts, or a suite whose candidates do not differ in
-            words.
+    Raises CotextError for a sentence that is too long, or candidates that do not differ in words.
     """
     translator.check(Document(e.id, e.source) for e in suite.examples)
     documents = translated_once(translator, [e.source for e in suite.examples], on_sentences)
@@ -285,13 +264,9 @@ def write_endpoint_forms(
     on_start: Callable[[int], None] = lambda total: None,
     on_sentences: Callable[[int], None] = lambda count: None,
 ) -> GenerativeReport:
-    """Run `write_suite_forms` with a language model behind an API.
+    """Run `write_suite_forms` with a language model; the signature counts untranslated sentences.
 
-    The signature counts sentences that were left untranslated; the output has their source.
-
-    Raises:
-        CotextError: the errors of `EndpointTranslator.translate`, or a suite whose candidates do not differ
-            in words.
+    Raises CotextError for candidates that do not differ in words; also as `EndpointTranslator.translate`.
     """
     sources = list(dict.fromkeys(example.source for example in suite.examples))
     on_start(sum(map(len, sources)))
@@ -335,10 +310,7 @@ def suite_recipe(opened: OpenedRun) -> dict[str, str]:
 class SuitesJob(Job[None]):
     """The scoring of a shard of some suites; with `generate`, the sources are also translated.
 
-    Examples that share batches are never divided, so that scores stay equal.
-
-    Raises:
-        CotextError: the errors of `run_suite`.
+    Examples that share batches are never divided. Raises the errors of `run_suite`.
     """
 
     command, unit = "contrastive", "groups of examples"
@@ -377,7 +349,6 @@ class SuitesJob(Job[None]):
     def work(
         self, todo: Sequence[int], journal: Journal, on_size: Callable[[int], None]
     ) -> Iterator[tuple[int, Mapping[str, Any]]]:
-        """Score one group after the other."""
         for unit in todo:
             number, group = self._groups[unit]
             scores = {
@@ -391,10 +362,7 @@ class SuitesJob(Job[None]):
 
 
 class JoinedSuites:
-    """The suites of a job, with the results of its shards.
-
-    Raises CotextError if a suite was moved or changed.
-    """
+    """The suites of a job, with the results of its shards; raises CotextError if a suite has changed."""
 
     def __init__(self, parts: Joined) -> None:
         job, facts = parts.header.identity, parts.header.facts

@@ -1,8 +1,7 @@
 """Contrastive decisions of several systems: accuracies, and tests of their differences.
 
-Decisions are read from files written by `cotext contrastive --out`, or by other tools in the same format (see
-docs/contrastive-format.md). Several suites can be pooled: Disc. of Lupo et al. (2022), appendix B.1. Examples
-whose clue is in the sentence itself (distance 0) are excluded, as they are in `disc` of a single suite.
+Decisions are read from files of `cotext contrastive --out` (docs/contrastive-format.md). Several suites can
+be pooled: Disc. of Lupo et al. (2022), appendix B.1, without clues in the sentence itself (distance 0).
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,8 +23,7 @@ from cotext.runtime.version import __version__
 class Decisions:
     """The decisions of one system on one suite: right or not, by example id.
 
-    `documents` has the document numbers of the examples if some share a document. `readings` has the
-    decisions without context and in foreign context, if available.
+    `documents`: document numbers, if examples share one. `readings`: decisions in no and foreign context.
     """
 
     suite: str
@@ -43,10 +41,7 @@ class Decisions:
 
 @dataclass(frozen=True, slots=True)
 class SuiteDifference:
-    """Accuracies of all systems on one suite, in per cent.
-
-    `tests`: by (baseline, system), the test of their difference, and `p_mid` after Holm's correction.
-    """
+    """Accuracies on one suite, in per cent; tests by (baseline, system), with corrected `p_mid`."""
 
     suite: str
     examples: int
@@ -57,7 +52,6 @@ class SuiteDifference:
 
     @property
     def too_few(self) -> bool:
-        """Return whether there are too few documents for any significant difference."""
         return are_too_few(self.documents, len(self.tests))
 
     def as_dict(self) -> dict[str, Any]:
@@ -65,7 +59,8 @@ class SuiteDifference:
             "examples": self.examples,
             "documents": self.documents,
             "signature": f"test:mcnemar|unit:document|n:{self.documents}|sides:2"
-            f"|correction:holm-{len(self.tests)}-mid-p|interval:bonett-price|version:cotext-{__version__}",
+            f"|correction:holm-{len(self.tests)}-mid-p|interval:bootstrap-percentile"
+            f"|version:cotext-{__version__}",
             "systems": {
                 name: {"accuracy_percent": value, "signature": self.signatures[name]}
                 for name, value in self.accuracies.items()
@@ -77,7 +72,6 @@ class SuiteDifference:
         }
 
     def render(self) -> str:
-        """Format as text: accuracies, and a table of tests."""
         rows = [(name, f"{value:.2f}") for name, value in self.accuracies.items()]
         share = "" if self.documents == self.examples else f" of {self.documents:,} documents"
         table = [("", "difference", "95 % interval", "lost", "won", "p mid", "corrected")]
@@ -134,41 +128,34 @@ def _parse_readings(where: str, entry: dict[str, Any], right: dict[str, bool]) -
     except (KeyError, TypeError, ValueError, AttributeError):
         complete = False
     if not complete:
-        raise CotextError(
-            f"{where}: 'contexts' are damaged; write the file again with "
-            "`cotext contrastive --controls --out`"
-        )
+        raise CotextError(f"{where}: 'contexts' are damaged; repeat `cotext contrastive --controls --out`")
     return readings
 
 
 def compare_decisions(
     systems: Mapping[str, Mapping[str, Decisions]], baseline: str | None = None
 ) -> list[SuiteDifference]:
-    """Compare systems on every suite that all of them decided: with `baseline`, or, if None, all pairs.
+    """Compare systems on every suite that all decided, with `baseline` or, if None, all pairs.
 
-    Raises:
-        CotextError: there is no such suite, or its examples or the rules of the decision differ.
+    Raises CotextError if there is no such suite, or examples or rules differ.
     """
     pairs = compared_pairs(list(systems), baseline)
     first, *others = systems.values()
     shared = [suite for suite in first if all(suite in other for other in others)]
     if not shared:
-        raise CotextError(
-            f"no suite is decided by all systems; the first has {', '.join(first)}; decide the same suites "
-            "with `cotext contrastive --out`"
-        )
+        raise CotextError(f"no suite is decided by all systems; the first has {', '.join(first)}")
     return [
         _compare({name: decisions[suite] for name, decisions in systems.items()}, pairs) for suite in shared
     ]
 
 
-def _compare(systems: Mapping[str, Decisions], pairs: Sequence[tuple[str, str]]) -> SuiteDifference:
+def require_comparable(systems: Mapping[str, Decisions]) -> None:
+    """Raise CotextError if systems decided different examples of a suite, or by different rules."""
     (name, first), *others = systems.items()
     for other, decisions in others:
         if decisions.right.keys() != first.right.keys():
             raise CotextError(
-                f"suite {first.suite!r}: {name} and {other} did not decide the same examples "
-                f"({len(first.right)} and {len(decisions.right)}); use one version of the suite"
+                f"suite {first.suite!r}: {name} and {other} did not decide the same examples; repeat one"
             )
         for key in first.rules.keys() & decisions.rules.keys():
             if first.rules[key] != decisions.rules[key]:
@@ -176,6 +163,11 @@ def _compare(systems: Mapping[str, Decisions], pairs: Sequence[tuple[str, str]])
                     f"suite {first.suite!r}: {name} uses {key}:{first.rules[key]}, {other} "
                     f"{key}:{decisions.rules[key]}; use the same rule for both"
                 )
+
+
+def _compare(systems: Mapping[str, Decisions], pairs: Sequence[tuple[str, str]]) -> SuiteDifference:
+    require_comparable(systems)
+    first = next(iter(systems.values()))
     right = {system: [decisions.right[key] for key in first.right] for system, decisions in systems.items()}
     # All files with document numbers have the same ones. Without them, each example is a document.
     numbers = next((decisions.documents for decisions in systems.values() if decisions.documents), {})
@@ -196,10 +188,7 @@ ALL_SUITES: Final = "all suites"  # name of the pooled suites in tables
 
 
 def pooled_aggregates(right: Mapping[str, Sequence[float]]) -> dict[str, float]:
-    """Return accuracies in per cent over suites, from decisions or from shares of seeds that are right.
-
-    `disc`: every example counts the same. `disc_avg`: every suite counts the same.
-    """
+    """Return per cent right: `disc`, each example counts the same; `disc_avg`, each suite does."""
     shares = [100.0 * sum(decisions) / len(decisions) for decisions in right.values()]
     disc = 100.0 * sum(map(sum, right.values())) / sum(map(len, right.values()))
     return {"disc": disc, "disc_avg": sum(shares) / len(shares)}
@@ -208,10 +197,7 @@ def pooled_aggregates(right: Mapping[str, Sequence[float]]) -> dict[str, float]:
 def pool(
     suites: Mapping[str, ContrastiveSuite], reports: Mapping[str, ContrastiveReport]
 ) -> ContrastiveReport | None:
-    """Combine the reports of one system on several suites; the groups are the suites.
-
-    Examples whose clue is in the sentence itself are excluded; returns None if fewer than two suites remain.
-    """
+    """Combine the reports of a system on several suites into groups; None for fewer than two suites."""
     examples: list[ContrastiveExample] = []
     decisions: list[Decision] = []
     documents: list[int] = []

@@ -1,8 +1,7 @@
 """Tests of context use on a contrastive suite.
 
-Accuracy alone does not show that context is used. A system that prefers one form is often right where that
-form is frequent. Besides, context from any document may change its preference. Therefore five conditions are
-tested on the examples of one phenomenon at one distance, and all of them must hold:
+A system that prefers one form is often right where that form is frequent, and context from any document may
+change its preference. On examples of one phenomenon at one distance, five conditions must therefore hold:
 
     chance      accuracy above chance
     balanced    the same condition, with every correct form weighted equally
@@ -32,7 +31,13 @@ from cotext.evaluation.metrics.contrastive import (
     choice_of,
     distance_bucket,
 )
-from cotext.evaluation.statistics.significance import SIGNIFICANT, are_too_few, flipped_sums, mcnemar
+from cotext.evaluation.statistics.significance import (
+    SIGNIFICANT,
+    are_too_few,
+    flipped_counts,
+    flipped_sums,
+    gains_by_document,
+)
 from cotext.evaluation.studies.tables import Cell, Table
 from cotext.runtime.tables import listed, render_p
 
@@ -83,11 +88,7 @@ class ContextWindow:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """The examples of a suite of one phenomenon at one distance.
-
-    `documents`: the document number of every example. `weights`: the weight of every
-    example in balanced accuracy.
-    """
+    """The examples of a suite of one phenomenon at one distance, their documents and balanced weights."""
 
     suite: str
     phenomenon: str
@@ -103,16 +104,29 @@ class Group:
         return name if self.phenomenon in name else f"{name} {self.phenomenon}"
 
     @property
+    def exact_chance(self) -> bool:
+        """Return whether guessing without the clue has exactly chance accuracy by construction."""
+        return self.suite.startswith(CONTROLLED)
+
+    @property
+    def name(self) -> tuple[str, str]:
+        """Return title and distance."""
+        return self.title, self.distance
+
+    @property
+    def document_count(self) -> int:
+        return len(set(self.documents))
+
+    @property
     def chances(self) -> list[float]:
         return [1 / len(example.candidates) for example in self.examples]
 
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """One of CONDITIONS on one group: accuracies in per cent, or nats per token added by context.
+    """One of CONDITIONS on one group: the value in true context, and the value to exceed.
 
-    `own` is the value in the true context, `other` the value to exceed; `p_corrected` is corrected for all
-    groups.
+    They are accuracies in per cent, or nats per token. `p_corrected` is corrected for all groups.
     """
 
     own: float
@@ -128,20 +142,19 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """The tests of all conditions on one group; `groups`: the number of groups p was corrected for.
-
-    `by_seed`: the evidence of every seed, for a system of several seeds, see `least_sure`.
-    """
+    """The tests on one group, corrected for `groups`; `by_seed`: of every seed, see `least_sure`."""
 
     group: Group
-    documents: int
     conditions: Mapping[str, Condition]
     groups: int = 1
     by_seed: tuple["Evidence", ...] = ()
 
     @property
+    def documents(self) -> int:
+        return self.group.document_count
+
+    @property
     def too_few(self) -> bool:
-        """Return whether there are too few documents for any significant result."""
         return are_too_few(self.documents, self.groups)
 
     @property
@@ -151,7 +164,6 @@ class Evidence:
 
     @property
     def failing(self) -> list[str]:
-        """Return the conditions that do not hold."""
         return [name for name, condition in self.conditions.items() if not condition.holds]
 
     def as_dict(self) -> dict[str, Any]:
@@ -193,10 +205,10 @@ def weigh(group: Group, readings: Readings) -> Evidence:
         "balanced": _accuracies(right["true"], group.chances, group.weights, p_balanced),
     }
     for kind in ("none", "foreign"):
-        p = mcnemar(right[kind], right["true"], group.documents).p_mid
+        p = flipped_counts(gains_by_document(right[kind], right["true"], group.documents))
         conditions[kind] = _accuracies(right["true"], right[kind], plain, p)
     conditions["cxmi"] = _probabilities(group, readings, ids)
-    return Evidence(group, len(set(group.documents)), conditions)
+    return Evidence(group, conditions)
 
 
 def least_sure(seeds: Sequence[Evidence]) -> Evidence:
@@ -276,10 +288,7 @@ def _guessed(group: Group, right: Sequence[bool], weightings: Sequence[Sequence[
 def _outcomes(
     examples: Sequence[tuple[float, tuple[float, ...]]],
 ) -> tuple[tuple[float, tuple[float, ...]], ...]:
-    """Return the outcomes of guessing the examples of a document: probabilities, and sums of weights.
-
-    `examples`: chance and weights of each example.
-    """
+    """Return probabilities, and sums of weights, for guessing examples with these chances and weights."""
     outcomes = []
     for low, high in pairwise([0.0, *sorted({chance for chance, _ in examples}), 1.0]):
         right = [weights for chance, weights in examples if chance > low]
@@ -305,14 +314,13 @@ def _probabilities(group: Group, readings: Readings, ids: Sequence[str]) -> Cond
     by_document: dict[int, float] = defaultdict(float)
     for index in finite:
         by_document[group.documents[index]] += nats["true"][ids[index]] - nats["foreign"][ids[index]]
-    p = flipped_sums(list(by_document.values()), SAMPLES, _SEED)
+    p = flipped_sums(list(by_document.values()))
     return Condition(added["true"], added["foreign"], p, p)
 
 
 LEGEND = (
     "*: accuracy and balanced accuracy above chance, the others below that in the true context;\n"
-    f"p < {SIGNIFICANT:g} over "
-    "documents, corrected for {groups}. Context is used where all five\n"
+    f"p < {SIGNIFICANT:g} over documents, corrected for {{groups}}. Context is used where all five\n"
     "have a star. CXMI: log-probability that context adds to the correct candidates, nats per token;\n"
     "none: without context; foreign: with context from other documents"
 )
@@ -357,9 +365,9 @@ def conclusion(evidence: Sequence[Evidence]) -> str:
     """Return in a sentence or two whether and where a system uses context, or what is missing."""
     used = [item for item in evidence if item.used]
     if used:
-        rest = groups_in_words(item for item in evidence if not item.used)
-        others = f" Not significant in {listed(rest)}." if rest else ""
-        return f"Context is used in {listed(groups_in_words(used))}.{others}"
+        rest = groups_in_words(item.group for item in evidence if not item.used)
+        others = f" Not significant in {rest}." if rest else ""
+        return f"Context is used in {groups_in_words(item.group for item in used)}.{others}"
     if not evidence:
         return "Whether context is used cannot be tested: no clue is within the context window of the system."
     if all(item.too_few for item in evidence):
@@ -379,18 +387,16 @@ def shortfall(evidence: Sequence[Evidence]) -> str:
     able = [item for item in evidence if not item.too_few]
     best = min(able, key=lambda item: (len(item.failing), max(c.p for c in item.conditions.values())))
     missing = listed([CONDITIONS[name] for name in best.failing])
-    where = group_in_words(best.group.title, [best.group.distance])
-    return f"{'at best, ' if len(evidence) > 1 else ''}in {where}: {missing}"
+    return f"{'at best, ' if len(evidence) > 1 else ''}in {groups_in_words([best.group])}: {missing}"
 
 
-def groups_in_words(evidence: Iterable[Evidence]) -> list[str]:
-    by_title = groupby(evidence, key=lambda item: item.group.title)
-    return [group_in_words(title, [item.group.distance for item in members]) for title, members in by_title]
-
-
-def group_in_words(title: str, distances: Sequence[str]) -> str:
-    """Return a group in words, for example "pronoun (1, 2, 3 back)"."""
+def groups_in_words(groups: Iterable[Group]) -> str:
+    """Return groups in words, for example "pronoun (1, 2 back) and ellipsis (1 back)"."""
     names = {"ahead": "in the next sentence", "unknown": "distance unknown"}
-    back = [distance for distance in distances if distance not in names]
-    words = [f"{', '.join(back)} back"] if back else []
-    return f"{title} ({', '.join([*words, *(names[d] for d in distances if d in names)])})"
+    parts = []
+    for title, members in groupby(groups, key=lambda group: group.title):
+        distances = [group.distance for group in members]
+        back = [distance for distance in distances if distance not in names]
+        words = [f"{', '.join(back)} back"] if back else []
+        parts.append(f"{title} ({', '.join([*words, *(names[d] for d in distances if d in names)])})")
+    return listed(parts)

@@ -12,10 +12,9 @@ from cotext.evaluation.metrics.discourse import measure_discourse, read_marks
 from cotext.evaluation.metrics.interface import Measurement, Score, Texts, render_scores
 from cotext.evaluation.metrics.realign import AlignmentReport, realign_systems, render_alignment
 from cotext.evaluation.metrics.terminology import measure_terms
-from cotext.evaluation.metrics.tokenised import Words, measure_words
+from cotext.evaluation.metrics.tokenised import load_words, measure_words
 from cotext.evaluation.requests import EvaluationRequest, LeaderboardRequest
-from cotext.evaluation.statistics.seeds import PairedTest, paired_test
-from cotext.evaluation.statistics.significance import compared_pairs
+from cotext.evaluation.statistics.significance import PairedTest, compared_pairs, paired_test
 from cotext.runtime.tables import render_p, render_rows
 from cotext.runtime.version import __version__
 from cotext.translation.terms.glossary import Glossary
@@ -23,10 +22,7 @@ from cotext.translation.terms.glossary import Glossary
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """Scores of systems by their names; paired tests by protocol, empty if not requested.
-
-    `realign`: how documents of each system were realigned, if requested.
-    """
+    """Scores by system, paired tests by protocol, and alignments by system, if requested."""
 
     hypotheses: dict[str, Path]
     references: tuple[Path, ...]
@@ -83,7 +79,6 @@ class Evaluation:
                 )
 
     def render_tests(self) -> str:
-        """Format the differences of systems under every score as a table."""
         titles = {score.protocol: score.title for scores in self.scores.values() for score in scores}
         rows = [("", "", "difference", "95 % interval", "p", "corrected")]
         for protocol, test in self.paired.items():
@@ -104,12 +99,9 @@ class Evaluation:
 def evaluate_files(request: EvaluationRequest, on_comet: Progress | None = None) -> Evaluation:
     """Score files of translations against reference files and, if requested, compare them.
 
-    Documents correspond by their order; ids are compared if files have them. With `words`, protocols on
-    tokenised text use the words of this tokenizer, other protocols these words joined. `on_comet` is
-    called with the number of sentences that COMET has scored, and with their total.
-
-    Raises:
-        CotextError: files do not correspond document by document and sentence by sentence.
+    Documents correspond by their order; ids are compared if files have them. `on_comet` is called with the
+    number of sentences that COMET has scored, and with their total. Raises CotextError if files do not
+    correspond.
     """
     protocols, language = request.protocols, request.target_language
     comet = request.comet_model(request.comet_context)
@@ -119,7 +111,7 @@ def evaluate_files(request: EvaluationRequest, on_comet: Progress | None = None)
         compared_pairs(list(named), baseline)  # before any work
     marks = None if request.discourse is None else read_marks(request.discourse)
     whole, alignment = read_texts(named, request)
-    measured = measure_words(Words.of(request.words), whole, protocols, language)
+    measured = measure_words(load_words(request.words), whole, protocols, language)
     right = whole.references[0]
     if marks is not None:
         with located(f"{request.discourse}"):
@@ -177,5 +169,4 @@ def with_comet(
 def _with(
     measured: dict[str, list[Measurement]], more: Mapping[str, list[Measurement]]
 ) -> dict[str, list[Measurement]]:
-    """Return the measurements of systems, with more of each."""
     return {name: [*measurements, *more[name]] for name, measurements in measured.items()}

@@ -1,10 +1,15 @@
-"""Minimum Bayes risk over files: lists of translations, and outputs of several systems."""
+"""Minimum Bayes risk over lists of translations and outputs of several systems.
+
+    argmax_h  sum_r p(r) u(h, r)        h, r: the translations of a sentence
+
+Shapes: K translations of a sentence.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import numpy as np
 
@@ -15,17 +20,20 @@ from cotext.data.nbest_lists import Candidate, Candidates, ListedDocument, is_li
 from cotext.evaluation.metrics.aligned_files import located, require_different
 from cotext.evaluation.metrics.comet import Comet, Progress, measure_comet
 from cotext.evaluation.metrics.interface import check_correspondence, find_protocol
-from cotext.evaluation.metrics.mbr import Decision, Pool, decide, pooled
 from cotext.evaluation.requests import MbrRequest
+from cotext.evaluation.statistics.sufficient_statistics import Floats
+from cotext.runtime.errors import CotextError
 from cotext.runtime.version import __version__
+
+Weighting = Literal["uniform", "scores"]
+ENOUGH: Final = 1e-9  # utilities closer than this are equal, and the first one wins
 
 
 @dataclass(frozen=True, slots=True)
 class MbrReport:
-    """The result of the selection; `utility` is the mean over sentences.
+    """The result of the selection, with means of utilities and of different `translations` over sentences.
 
-    `changed` counts the sentences whose translation is not the first one of the first file; `translations` is
-    the mean number of different translations of a sentence.
+    `changed`: sentences whose translation is not the first one of the first file.
     """
 
     documents: int
@@ -49,11 +57,8 @@ def choose_translations(
 ) -> tuple[list[Document], MbrReport]:
     """Return the translations of least risk, as documents, and a report.
 
-    Files are lists of translations (`cotext.data.nbest_lists`) and outputs in any corpus format, one per
-    system. The source is used for COMET, and to check the number of sentences.
-
-    Raises:
-        CotextError: a file is given twice, cannot be read, or has other documents than the first file.
+    Files are lists (`cotext.data.nbest_lists`) or outputs in any corpus format, one per system. Raises
+    CotextError if a file is given twice, cannot be read, or has other documents than the first file.
     """
     paths, source, comet = request.files, request.source, request.comet_model()
     require_different(paths)
@@ -83,6 +88,56 @@ def choose_translations(
     texts = (pool.texts[decision.chosen] for pool, decision in zip(pools, decisions, strict=True))
     selected = [Document(d.id, tuple(islice(texts, len(d.sentences)))) for d in named.documents]
     return selected, _report(len(selected), pools, decisions, systems, request, recipe)
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """The different translations of a sentence, and their probabilities by system, [systems, K]."""
+
+    texts: tuple[str, ...]
+    probability: Floats
+
+
+def pooled(lists: Sequence[Candidates], weighting: Weighting) -> Pool:
+    """Collect the translations of a sentence by several systems, each text once.
+
+    Those of a system are equally probable (`uniform`), or by their log-probabilities (`scores`). Raises
+    CotextError for `scores` if a list has no log-probabilities.
+    """
+    number: dict[str, int] = {}
+    for candidates in lists:
+        for candidate in candidates:
+            number.setdefault(candidate.text, len(number))
+    probability = np.zeros((len(lists), len(number)))
+    for row, candidates in zip(probability, lists, strict=True):
+        shares = np.ones(len(candidates))
+        if weighting == "scores" and len(candidates) > 1:
+            scores = np.array([candidate.log_probability for candidate in candidates])
+            if not np.isfinite(scores).all():
+                raise CotextError(
+                    f"the translation {candidates[0].text!r} has no log-probability; --probabilities uniform"
+                )
+            shares = np.exp(scores - scores.max())
+        for candidate, share in zip(candidates, shares / shares.sum(), strict=True):
+            row[number[candidate.text]] += share
+    return Pool(tuple(number), probability)
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """The index of the selected translation of a sentence; expected utilities of this and the first one."""
+
+    chosen: int
+    utility: float
+    utility_of_first: float
+
+
+def decide(pool: Pool, utilities: Floats) -> Decision:
+    """Select a translation by the utilities of all pairs, [K, K], hypotheses first."""
+    # The probabilities of translations are averaged over systems.
+    values = utilities @ pool.probability.mean(axis=0)
+    chosen = int(np.argmax(values > values.max() - ENOUGH))
+    return Decision(chosen, float(values[chosen]), float(values[0]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,11 +176,7 @@ def _pools(documents: Sequence[ListedDocument], request: MbrRequest) -> list[Poo
 def _by_comet(
     pools: Sequence[Pool], comet: Comet, sentences: Sequence[str], progress: Progress | None
 ) -> tuple[list[Decision], str]:
-    """Return the decisions by COMET, which scores all pairs of translations, and its signature.
-
-    Raises:
-        CotextError: the errors of `measure_comet`.
-    """
+    """Return the decisions by COMET, which scores all pairs, and its signature; raise as `measure_comet`."""
     # One document for each sentence, with all pairs of its translations as hypothesis and reference.
     source, hypotheses, references = [], [], []
     for number, (sentence, pool) in enumerate(zip(sentences, pools, strict=True)):

@@ -1,7 +1,6 @@
 """Summary of a folder that Cotext has made, or of a corpus file: `cotext info`.
 
-The summary is made without torch and with size limits. Missing or damaged files are listed as problems.
-Weights are not read.
+It is made without torch, without reading weights, and with size limits. Damage is listed as problems.
 """
 
 import math
@@ -51,8 +50,7 @@ Rows = list[tuple[str, str]]
 class Summary:
     """The content of a folder: `facts` for programs (JSON), `rows` of label and text for people.
 
-    Unknown facts are None or empty. `problems`: missing or damaged files. `parts`: the runs of a folder of
-    several seeds.
+    Unknown facts are None or empty. `parts`: the runs of a folder of several seeds.
     """
 
     kind: str
@@ -74,18 +72,13 @@ class Summary:
         return {"format": f"cotext-{self.kind}", "version": 1, **self.facts, "problems": self.problems}
 
     def render(self) -> str:
-        """Format as text, one line for each row and problem."""
         rows = [*self.rows, *(("problem", problem) for problem in self.problems)]
         lines = [self.heading, *(f"  {label:<{LABEL_WIDTH}}{text}" for label, text in rows)]
         return "\n\n".join(["\n".join(lines), *(part.render() for part in self.parts)])
 
 
 def folder_info(folder: Path) -> Summary:
-    """Summarise a run folder, a folder with runs of several seeds, an engine or prepared data.
-
-    Raises:
-        CotextError: the folder is none of these.
-    """
+    """Summarise a run, several seeds, an engine or prepared data; raise CotextError for others."""
     if not folder.is_dir():
         raise CotextError(f"{folder}: no such folder; give a run folder, or one made by `cotext prepare`")
     if is_engine(folder):
@@ -122,9 +115,7 @@ def engine_info(folder: Path) -> Summary:
             ("signature", described.signature),
         ]
         require_whole(folder, checksums, REMEDY)
-    with summary.collecting():
-        summary.facts["tokenizer"] = tokenizer = describe_tokenizer(folder / "tokenizer")
-        summary.rows.append(tokenizer_row(tokenizer))
+    _read_tokenizer(summary, folder, None)
     files = "some are missing or damaged" if summary.problems else "all whole"
     size = in_bytes(summary.facts["bytes"])
     summary.rows.append(("files", f"{size}, {files}; all are needed to translate on another machine"))
@@ -196,11 +187,7 @@ def seeds_info(folder: Path) -> Summary:
 
 
 def corpus_info(path: Path) -> Summary:
-    """Summarise a corpus file in any format.
-
-    Raises:
-        CotextError: not a corpus, a damaged one, or a WMT file of several language pairs.
-    """
+    """Summarise a corpus file; raise CotextError for others, and for several language pairs."""
     format = detect_format(path)
     documents, sentences, languages = 0, 0, 1
     for record in checked_records(path, find_format(format)):

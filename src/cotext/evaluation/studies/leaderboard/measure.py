@@ -11,8 +11,14 @@ from cotext.evaluation.metrics.interface import Measurement, Score, is_lower_bet
 from cotext.evaluation.metrics.realign import AlignmentReport
 from cotext.evaluation.metrics.tokenised import measure_words
 from cotext.evaluation.requests import LeaderboardRequest
-from cotext.evaluation.statistics.seeds import PairedTest, paired_test
-from cotext.evaluation.statistics.significance import SIGNIFICANT, Resampling, bootstrap_scores, percentiles
+from cotext.evaluation.statistics.significance import (
+    SIGNIFICANT,
+    PairedTest,
+    Resampling,
+    bootstrap_scores,
+    paired_test,
+    percentiles,
+)
 from cotext.evaluation.studies.evaluate.evaluate_files import read_texts, with_comet
 from cotext.runtime.errors import CotextError
 from cotext.runtime.tables import render_rows
@@ -21,11 +27,9 @@ from cotext.runtime.version import __version__
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The rank of a system.
+    """The rank of a system, from `first` to `last`, by its significant differences from others.
 
-    It is significantly worse than `first` - 1 systems, and significantly better than all but `last`: its rank
-    is between `first` and `last`. Every system of a `cluster`, counted from 1, is significantly better than
-    every system of later clusters.
+    Every system of a `cluster`, from 1, is significantly better than every system of later clusters.
     """
 
     system: str
@@ -144,8 +148,7 @@ class Leaderboard:
 def make_leaderboard(request: LeaderboardRequest, on_comet: Progress | None = None) -> Leaderboard:
     """Read, realign, measure and rank the outputs of systems; `on_comet` receives the progress of COMET.
 
-    Raises:
-        CotextError: there is no system, the documents of files do not correspond, or a protocol is unknown.
+    Raises CotextError if documents do not correspond, or a protocol is unknown.
     """
     paths = name_systems(output_files(request))
     comet = request.comet_model(request.comet_context)
@@ -159,19 +162,18 @@ def make_leaderboard(request: LeaderboardRequest, on_comet: Progress | None = No
     values = {name: measured[name][ranking].score.value for name in paths}
     protocol = measured[next(iter(paths))][ranking].score.protocol
     order = ranked(values, protocol)
-    test = _test({name: measured[name][ranking] for name in order}, resampling)
-    intervals = _intervals(measured, resampling)
-
-    def entry(name: str) -> Entry:
-        scores = tuple(measurement.score for measurement in measured[name])
-        return Entry(name, scores, intervals[name], paths[name], reports[name])
-
+    test, several = None, len(texts.references[0]) > 1
+    if several and len(order) > 1:
+        counts = {name: [measured[name][ranking].statistics] for name in order}
+        test = paired_test(counts, resampling=resampling)
+    intervals = _intervals(measured, resampling, several)
+    scores = {name: tuple(each.score for each in found) for name, found in measured.items()}
     return Leaderboard(
         request=request,
         documents=len(texts.references[0]),
         sentences=sum(map(len, texts.references[0])),
         ranking=ranking,
-        systems=tuple(map(entry, order)),
+        systems=tuple(Entry(n, scores[n], intervals[n], paths[n], reports[n]) for n in order),
         places=tuple(places(order, test, protocol)),
         test=test,
         notes=tuple(_notes(reports, test, resampling.samples)),
@@ -181,11 +183,8 @@ def make_leaderboard(request: LeaderboardRequest, on_comet: Progress | None = No
 def output_files(request: LeaderboardRequest) -> list[Path]:
     """Return the files of systems: those named, and those in folders.
 
-    These are skipped in folders: hidden files; lists of document ids; files that `translate` writes next to
-    its output; the source, the references and the page to write.
-
-    Raises:
-        CotextError: a folder without outputs.
+    Not in folders: hidden files, document ids, what `translate` writes next to its output; source, references
+    and page. Raises CotextError for a folder without outputs.
     """
     page = request.out if request.out.suffix.lower() in _PAGES else None
     others = (*request.reference, request.source, page)
@@ -224,24 +223,14 @@ def _ranking(request: LeaderboardRequest) -> int:
     return measured.index(request.rank_by)
 
 
-def _test(systems: Mapping[str, Measurement], resampling: Resampling) -> PairedTest | None:
-    """Test all pairs, if there are at least two systems and two documents."""
-    statistics = {name: [measurement.statistics] for name, measurement in systems.items()}
-    [first], *_ = statistics.values()
-    if len(systems) < 2 or len(first.by("document")[0]) < 2:
-        return None
-    return paired_test(statistics, resampling=resampling)
-
-
 def _intervals(
-    measured: Mapping[str, Sequence[Measurement]], resampling: Resampling
+    measured: Mapping[str, Sequence[Measurement]], resampling: Resampling, several: bool
 ) -> dict[str, tuple[tuple[float, float] | None, ...]]:
-    """Return the interval of every score of every system; None if there is only one document."""
+    """Return the interval of every score of every system; None unless there are several documents."""
     drawing = replace(resampling, samples=min(resampling.samples, SAMPLES))
     columns: list[list[tuple[float, float] | None]] = []
     for of_score in zip(*measured.values(), strict=True):
         statistics = [measurement.statistics for measurement in of_score]
-        several = len(statistics[0].by("document")[0]) > 1
         drawn = bootstrap_scores(statistics, drawing) if several else []
         columns.append([percentiles(scores) for scores in drawn] or [None] * len(statistics))
     return dict(zip(measured, zip(*columns, strict=True), strict=True))

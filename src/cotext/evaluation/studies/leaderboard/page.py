@@ -5,14 +5,11 @@ from html import escape
 
 from cotext.evaluation.metrics.interface import is_lower_better
 from cotext.evaluation.metrics.realign import document_lines
-from cotext.evaluation.statistics.seeds import Difference
-from cotext.evaluation.statistics.significance import SIGNIFICANT
+from cotext.evaluation.statistics.significance import SIGNIFICANT, Difference, PairedTest
 from cotext.evaluation.studies.leaderboard.measure import Entry, Leaderboard
 from cotext.evaluation.studies.tables import Cell, Row, Table, interval, versions
 from cotext.runtime.html import facts, folded, whole_page
 from cotext.runtime.tables import listed, render_p
-
-_COLUMNS = 10  # columns of differences that fit on a screen and on paper
 
 
 def render_leaderboard(board: Leaderboard) -> str:
@@ -23,7 +20,7 @@ def render_leaderboard(board: Leaderboard) -> str:
         _ranking(board),
     ]
     if board.test is not None:
-        body += ["<h2>Every difference, tested</h2>", *_tests(board)]
+        body += ["<h2>Every difference, tested</h2>", _differences(board, board.test)]
     if lists := list(_gap_lists(board)):
         body += ["<h2>Omissions and additions</h2>", *lists]
     body += ["<h2>How these values were computed</h2>", _facts(board)]
@@ -86,22 +83,18 @@ def _score_cells(entry: Entry) -> Iterator[Cell]:
         yield Cell(f"{score.value:.2f}", () if ends is None else (interval(ends, ".1f"),))
 
 
-def _tests(board: Leaderboard) -> Iterable[str]:
-    """Yield the differences of all pairs, in tables of at most `_COLUMNS` systems."""
-    assert board.test is not None
+def _differences(board: Leaderboard, test: PairedTest) -> str:
     caption = (
         f"{board.ranks_by.title} of the row minus the value of the column, and p after correction. Bold: "
         "significant."
     )
-    for first in range(1, len(board.systems), _COLUMNS):
-        columns = board.systems[first : first + _COLUMNS]
-        rows = []
-        # The lower half is empty: the last system of a table has no row in it.
-        for number, above in enumerate(board.systems[: first + len(columns) - 1], 1):
-            cells = (_tested(board.test.differences.get((above.name, below.name))) for below in columns)
-            rows.append((f"{number}. {above.name}", *cells))
-        header = ("", *(f"{first + n}." for n in range(1, len(columns) + 1)))
-        yield Table(header, rows, caption).html()
+    # The lower half is empty: the last system has no row.
+    rows = [
+        (f"{n}. {row.name}", *(_tested(test.differences.get((row.name, s.name))) for s in board.systems[1:]))
+        for n, row in enumerate(board.systems[:-1], 1)
+    ]
+    header = ("", *(f"{n}." for n in range(2, len(board.systems) + 1)))
+    return Table(header, rows, caption).html()
 
 
 def _tested(test: Difference | None) -> str | Cell:
