@@ -54,9 +54,9 @@ class CTranslate2Engine(Engine):
     """A plain Transformer in CTranslate2, whose tokens are named by their ids.
 
     `translator` is the object of CTranslate2, `vocabulary` the number of output tokens. During a search, the
-    listener of `search.steps` is called twice a second or more. `patience`: a beam search ends with `patience * beam`
-    finished hypotheses; Cotext's own search continues as long as another can be better. With 1,
-    more outputs differ (docs/results/decoding-speed.md).
+    listener of `search.steps` is called at least twice a second. `patience`: a beam search ends with
+    `patience * beam` finished hypotheses; our own search continues as long as another can be better. With
+    1, more outputs differ (docs/results/decoding-speed.md).
 
     In int8 on a CPU, all rows of a call have the same length. Padding changes the last digits of attention,
     which are then rounded to other integers, so a translation would depend on its batch.
