@@ -32,6 +32,7 @@ MODEL: Final = "model.bin"  # the engine's file with the weights
 STEP_SECONDS: Final = 0.5  # time between signs of progress; an engine reports no steps of its own
 # Most probabilities that are computed at once in scoring: CTranslate2 keeps those of whole rows.
 PROBABILITIES: Final = 2**25
+FEW: Final = 16  # attention to so many keys, padding included, is another computation (measured with AVX-512)
 
 Item = TypeVar("Item")
 
@@ -58,8 +59,9 @@ class CTranslate2Engine(Engine):
     `patience * beam` finished hypotheses; our own search continues as long as another can be better. With
     1, more outputs differ (docs/results/decoding-speed.md).
 
-    In int8 on a CPU, all rows of a call have the same length. Padding changes the last digits of attention,
-    which are then rounded to other integers, so a translation would depend on its batch.
+    In int8 on a CPU, the rows of a call have prefixes of one length, and sources of one length or of at least
+    `FEW` tokens. More padding would change the last digits of attention, which are then rounded to other
+    integers, so that a translation would depend on its batch.
     """
 
     patience = 2.0
@@ -147,7 +149,7 @@ class CTranslate2Engine(Engine):
         """Return the indices of the rows of each call."""
         if self._pads:
             return [list(range(len(sources)))]
-        return _grouped(range(len(sources)), lambda n: (len(sources[n]), len(targets[n])))
+        return _grouped(range(len(sources)), lambda n: (min(len(sources[n]), FEW), len(targets[n])))
 
 
 def _named(rows: Sequence[Sequence[int]]) -> list[list[str]]:
