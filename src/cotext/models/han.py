@@ -80,48 +80,37 @@ class HierarchicalAttention(DocumentLayer, AlmostClosed):
     def forward(self, x: Tensor, layout: AnyLayout) -> Tensor:
         if not isinstance(layout, Step):
             h = layout.unpack(x)
-            mixed = self._mixed(
-                h, self.words.keys_values(h), layout.sentence, layout.sentence, None, at_once=1
-            )
+            mixed = self._mixed(h, self.words.keys_values(h), layout.sentence, layout.sentence, None)
             return layout.pack(mixed)
         state, slots = layout.state, layout.row
         sentence, slot_sentence = layout.packed_sentence, state.sentences_of_slots(layout.sentence)
         state.caches[0].write(self.index, *self.words.keys_values(x), slots.start)
         kv = state.caches[0].read(self.index, slots.stop)
-        # A step has few queries, so one product over all earlier sentences is faster.
-        return self._mixed(x, kv, sentence, slot_sentence, slots.mask, at_once=self.sentences)
+        return self._mixed(x, kv, sentence, slot_sentence, slots.mask)
 
     def _mixed(
-        self,
-        h_BTD: Tensor,
-        kv: KeysValues,
-        sentence: Tensor,
-        key_sentence: Tensor,
-        visible: Tensor | None,
-        at_once: int,
+        self, h_BTD: Tensor, kv: KeysValues, sentence: Tensor, key_sentence: Tensor, visible: Tensor | None
     ) -> Tensor:
         """Return states [B, T, D] mixed with the attention to earlier sentences.
 
         `sentence` [B, T] and `key_sentence` [B, S] are sentence indices, -1 on padding; `visible` broadcasts
-        to [B, 1, T, S]; `at_once`: the number of earlier sentences that share a product.
+        to [B, 1, T, S].
         """
         query, dropout = self.words.queries(h_BTD), self.attention_dropout if self.training else 0.0
         exists, results = [], []
-        for distances in torch.arange(1, self.sentences + 1, device=sentence.device).split(at_once):
-            earlier = (sentence[:, None] - distances[:, None])[..., None]  # [B, distances, T, 1]
-            mask = (earlier == key_sentence[:, None, None]) & (key_sentence >= 0)[:, None, None]
+        for distance in range(1, self.sentences + 1):
+            earlier = sentence[:, :, None] - distance
+            mask = ((earlier == key_sentence[:, None]) & (key_sentence >= 0)[:, None])[:, None]
             mask = mask if visible is None else mask & visible
-            exists.append(mask.any(dim=3).transpose(1, 2))
-            mask = mask.flatten(1, 2)[:, None]
-            has_key = mask.any(dim=3, keepdim=True)
-            queries = query[:, :, None].expand(-1, -1, len(distances), -1, -1).flatten(2, 3)
+            has_key = mask.any(dim=3)  # [B, 1, T]
             # A query without such a sentence attends to all keys: a softmax over no keys would be NaN.
-            mixed = attend(queries * has_key, *kv, mask | ~has_key, False, dropout)
-            results.append(self.words.result(mixed).unflatten(1, (len(distances), -1)).transpose(1, 2))
-        exists_BTm, results_BTmD = torch.cat(exists, dim=2), torch.cat(results, dim=2)
+            mixed = attend(query * has_key[..., None], *kv, mask | ~has_key[..., None], False, dropout)
+            exists.append(has_key[:, 0])
+            results.append(self.words.result(mixed))
+        exists_BTm = torch.stack(exists, dim=2)
         # Without any earlier sentence, a state does not change.
         any_BT1 = exists_BTm.any(dim=2, keepdim=True)
-        d = self.feed_forward(self._chosen(h_BTD, results_BTmD, exists_BTm | ~any_BT1))
+        d = self.feed_forward(self._chosen(h_BTD, torch.stack(results, dim=2), exists_BTm | ~any_BT1))
         d = self.norm(self.dropout(d))
         mixed = gated(self.gate, h_BTD, d)
         if self.start is not None:
