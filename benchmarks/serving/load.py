@@ -7,7 +7,7 @@ TEXT has one sentence per line. Each sentence is sent once, by the next free cli
 the API of LibreTranslate. Servers run in processes of their own. Each round also translates the same
 sentences with the Python API, in one call, and with one call per sentence, as a server without shared batches
 would. A response that differs from the translation of the API stops the benchmark, unless RUN is an engine:
-near-ties in int8 depend on the batch. An engine is also served by `benchmarks.serving.minimal`.
+near-ties in int8 may depend on the batch. An engine is also served by `benchmarks.serving.minimal`.
 
 Sentences a second are given by elapsed time and by processor time of the server or the API, which does not
 depend on other work on the machine. `--memory` sends so many requests, and prints the resident set of the

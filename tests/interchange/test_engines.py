@@ -345,6 +345,18 @@ def test_quantized_engines_run(make: Make, tmp_path: Path, documents: list[Docum
         assert f"|quantization:{quantization}" in engine.signature
 
 
+@loop_over("view", ["sentence", "s2to2"])
+def test_in_int8_a_translation_does_not_depend_on_its_batch(
+    make: Make, tmp_path: Path, documents: list[Document], view: str
+) -> None:
+    export_engine(make(view, False, ENDING), tmp_path / view, "int8")
+    engine = open_run(tmp_path / view, "cpu").with_decode({"beam": 3})
+    together = translations(engine, documents)
+    for document, found in zip(documents, together, strict=True):
+        [alone] = translations(engine, [document])
+        assert (alone.tokens, alone.log_probabilities) == (found.tokens, found.log_probabilities)
+
+
 def test_the_commands_take_an_engine_for_a_run(make: Make, tmp_path: Path) -> None:
     run, engine = make("s4to4", False, ENDING), tmp_path / "engine"
     done = succeed("export", run, "--to", "ctranslate2", "--out", engine)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import torch
 from torch import Tensor
@@ -32,6 +32,9 @@ MODEL: Final = "model.bin"  # the engine's file with the weights
 STEP_SECONDS: Final = 0.5  # time between signs of progress; an engine reports no steps of its own
 # Most probabilities that are computed at once in scoring: CTranslate2 keeps those of whole rows.
 PROBABILITIES: Final = 2**25
+FEW: Final = 16  # attention to so many keys, padding included, is another computation (measured with AVX-512)
+
+Item = TypeVar("Item")
 
 
 def load_engine(folder: Path, device: torch.device, threads: int | None = None) -> LoadedModel:
@@ -52,9 +55,13 @@ class CTranslate2Engine(Engine):
     """A plain Transformer in CTranslate2, whose tokens are named by their ids.
 
     `translator` is the object of CTranslate2, `vocabulary` the number of output tokens. During a search, the
-    listener of `search.steps` is called twice a second. `patience`: a beam search ends with `patience * beam`
-    finished hypotheses; Cotext's own search continues as long as another can be better. With 1,
-    more outputs differ (docs/results/decoding-speed.md).
+    listener of `search.steps` is called at least twice a second. `patience`: a beam search ends with
+    `patience * beam` finished hypotheses; our own search continues as long as another can be better. With
+    1, more outputs differ (docs/results/decoding-speed.md).
+
+    In int8 on a CPU, the rows of a call have prefixes of one length, and sources of one length or of at least
+    `FEW` tokens. More padding would change the last digits of attention, which are then rounded to other
+    integers, so that a translation would depend on its batch.
     """
 
     patience = 2.0
@@ -75,6 +82,7 @@ class CTranslate2Engine(Engine):
 
         self.positions, self.parameters = described.positions, described.parameters
         self._most_scored = PROBABILITIES // vocabulary
+        self._pads = device.type != "cpu" or not described.quantization.startswith("int8")
         self._waiting = ThreadPoolExecutor(1)  # so that this thread reports progress, and notices Ctrl-C
         self.name = f"engine:ctranslate2-{ctranslate2.__version__}|quantization:{described.quantization}"
         try:
@@ -95,47 +103,53 @@ class CTranslate2Engine(Engine):
         beam: int,
         length_penalty: float,
     ) -> list[list[EngineHypothesis]]:
-        end = str(rules.end)
-        future = self._waiting.submit(
-            self.translator.translate_batch,
-            _named(sources),
-            _named(prefixes),
-            beam_size=beam,
-            num_hypotheses=beam,
-            patience=self.patience,
-            length_penalty=length_penalty,
-            max_input_length=0,
-            max_decoding_length=rules.most,
-            min_decoding_length=rules.least,
-            suppress_sequences=[[str(i)] for i in rules.never] or None,
-            end_token=end,
-            return_end_token=True,
-            return_scores=True,
-        )
-        steps = Steps()
-        while not wait([future], STEP_SECONDS).done:
+        end, steps = str(rules.end), Steps()
+        found: list[list[EngineHypothesis]] = [[] for _ in sources]
+        for group in self._calls(sources, prefixes):
+            future = self._waiting.submit(
+                self.translator.translate_batch,
+                _named([sources[n] for n in group]),
+                _named([prefixes[n] for n in group]),
+                beam_size=beam,
+                num_hypotheses=beam,
+                patience=self.patience,
+                length_penalty=length_penalty,
+                max_input_length=0,
+                max_decoding_length=rules.most,
+                min_decoding_length=rules.least,
+                suppress_sequences=[[str(i)] for i in rules.never] or None,
+                end_token=end,
+                return_end_token=True,
+                return_scores=True,
+            )
             steps.tell(())
-        all_hypotheses = []
-        for result, prefix in zip(future.result(), prefixes, strict=True):
-            hypotheses = []
-            for tokens, score in zip(result.hypotheses, result.scores, strict=True):
-                divisor = length_divisor(len(tokens), length_penalty, "power")  # CTranslate2's own form
-                new = tokens[len(prefix) :]
-                ended = new[-1:] == [end]
-                ids = tuple(map(int, new[: len(new) - ended]))
-                hypotheses.append(EngineHypothesis(ids, score * divisor, ended))
-            all_hypotheses.append(hypotheses)
-        return all_hypotheses
+            while not wait([future], STEP_SECONDS).done:
+                steps.tell(())
+            for n, result in zip(group, future.result(), strict=True):
+                for tokens, score in zip(result.hypotheses, result.scores, strict=True):
+                    divisor = length_divisor(len(tokens), length_penalty, "power")  # CTranslate2's own form
+                    new = tokens[len(prefixes[n]) :]
+                    ended = new[-1:] == [end]
+                    ids = tuple(map(int, new[: len(new) - ended]))
+                    found[n].append(EngineHypothesis(ids, score * divisor, ended))
+        return found
 
     def score(self, sources: Sequence[Sequence[int]], labels: Sequence[Sequence[int]]) -> list[list[float]]:
         found: list[list[float]] = [[] for _ in labels]
-        lengths = [[1 + max(pair)] for pair in zip(map(len, sources), map(len, labels), strict=True)]
-        for batch in pack(lengths, self._most_scored):
-            rows = [[side[n] for n in batch] for side in (sources, labels)]
-            results = self.translator.score_batch(*map(_named, rows), max_input_length=0)
-            for n, result in zip(batch, results, strict=True):
-                found[n] = list(result.log_probs)
+        for group in self._calls(sources, labels):
+            lengths = [[1 + max(len(sources[n]), len(labels[n]))] for n in group]
+            for batch in pack(lengths, self._most_scored):
+                rows = [[side[group[n]] for n in batch] for side in (sources, labels)]
+                results = self.translator.score_batch(*map(_named, rows), max_input_length=0)
+                for n, result in zip(batch, results, strict=True):
+                    found[group[n]] = list(result.log_probs)
         return found
+
+    def _calls(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> list[list[int]]:
+        """Return the indices of the rows of each call."""
+        if self._pads:
+            return [list(range(len(sources)))]
+        return _grouped(range(len(sources)), lambda n: (min(len(sources[n]), FEW), len(targets[n])))
 
 
 def _named(rows: Sequence[Sequence[int]]) -> list[list[str]]:
@@ -452,8 +466,8 @@ class _EngineSearch:
 _limit = attrgetter("limit")
 
 
-def _grouped(rows: Iterable[_Row], key: Callable[[_Row], Hashable]) -> list[list[_Row]]:
-    groups: dict[Hashable, list[_Row]] = {}
+def _grouped(rows: Iterable[Item], key: Callable[[Item], Hashable]) -> list[list[Item]]:
+    groups: dict[Hashable, list[Item]] = {}
     for row in rows:
         groups.setdefault(key(row), []).append(row)
     return list(groups.values())
