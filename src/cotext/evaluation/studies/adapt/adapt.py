@@ -33,6 +33,7 @@ from cotext.evaluation.requests import AdaptRequest, EvaluationRequest
 from cotext.evaluation.studies.document_of_run import translated
 from cotext.evaluation.studies.evaluate.evaluate_files import Evaluation, evaluate_files
 from cotext.files.parallel import PAIRS, pair_files
+from cotext.interchange.model_names import name_of
 from cotext.models.engine_folder import config_of
 from cotext.models.run_folder import model_file
 from cotext.runtime.devices import choose_threads
@@ -114,7 +115,7 @@ class Adaptation:
         if paired is not None:
             self._files, self.notes = (paired.path, None), paired.notes
         stated = languages_of_files(*self._files, request.format)
-        check_pair(languages, stated, f"the corpus {self._files[0]}", f"{request.model} translates")
+        check_pair(languages, stated, f"the corpus {self._files[0]}", f"{name_of(request.model)} translates")
         self._languages = languages if str(languages) else stated
 
     @property

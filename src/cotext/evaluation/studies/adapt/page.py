@@ -6,6 +6,7 @@ from typing import Final
 from cotext.evaluation.statistics.significance import SIGNIFICANT
 from cotext.evaluation.studies.adapt.adapt import AdaptReport, ChangedSentence
 from cotext.evaluation.studies.tables import Cell, Table, interval
+from cotext.interchange.model_names import name_of
 from cotext.runtime.html import facts, whole_page
 from cotext.runtime.tables import render_p
 
@@ -43,7 +44,7 @@ def answer(report: AdaptReport) -> str:
 
 def next_commands(report: AdaptReport) -> list[str]:
     """Return commands that use the run or analyse it."""
-    out, model, data = report.request.out, report.request.model, report.data
+    out, model, data = report.request.out, name_of(report.request.model), report.data
     return [
         f"cotext translate {out} letter.docx --out translated.docx",
         f"cotext serve {out}",
