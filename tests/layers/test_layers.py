@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn.functional import layer_norm, linear
 
 from cotext.layers.alibi import AlibiScore
-from cotext.layers.blocks import Residual, Size, TransformerBlock
+from cotext.layers.blocks import Residual
 from cotext.layers.kernels.dropout import Dropout, dropout, keep_mask, relu_dropout
 from cotext.layers.kernels.packing import Packing
 from cotext.layers.kernels.sdpa import attend
@@ -25,7 +25,6 @@ from cotext.layers.multi_head import (
     Score,
     SelfAttention,
 )
-from cotext.layers.state import SourceSide
 from cotext.models.build import build_model
 from cotext.models.interface import Model
 from tests.layers.layouts import doubles, layout, sentences
@@ -229,33 +228,6 @@ def test_residual_orders() -> None:
     after, before = (Residual(8, 0.0, pre_norm).double() for pre_norm in (False, True))
     torch.testing.assert_close(after(x, torch.sin), layer_norm(x + x.sin(), [8]))
     torch.testing.assert_close(before(x, torch.sin), x + layer_norm(x, [8]).sin())
-
-
-@pytest.mark.parametrize("pre_norm", [False, True])
-def test_blocks_without_padding_equal_blocks_with_it(pre_norm: bool) -> None:
-    torch.manual_seed(3)
-    size = Size(8, 12, 2, 1, 1, pre_norm=pre_norm)
-    encoder = TransformerBlock(size, plain_attention(SelfAttention, 8)).double()
-    cross = plain_attention(CrossAttention, 8)
-    decoder = TransformerBlock(size, plain_attention(SelfAttention, 8), cross).double()
-    source, target = sentences([[5], [2], [4]]), sentences([[3], [6], [1]])
-    x_BSD, x_BTD = doubles(3, 5, 8), doubles(3, 6, 8, seed=1)
-
-    def run(keep_padding: bool) -> tuple[Tensor, Tensor]:
-        rows = layout(source)
-        if keep_padding:
-            rows.__dict__["packing"] = None
-        memory = encoder(rows.pack(x_BSD), rows)
-        read = SourceSide([cross.project(memory, rows)], source)
-        written = layout(target, causal=True, source=read)
-        if keep_padding:
-            written.__dict__["packing"] = None
-        return memory, decoder(written.pack(x_BTD), written)
-
-    (memory, hidden), (packed, packed_hidden) = run(True), run(False)
-    assert memory.dim() == packed.dim() + 1
-    torch.testing.assert_close(packed, memory[source >= 0])
-    torch.testing.assert_close(packed_hidden, hidden[target >= 0])
 
 
 DEFAULT_BIAS = ("qkv", "query", "key_value", "widen", "narrow")

@@ -143,19 +143,6 @@ def test_every_score_has_the_bias(score: str) -> None:
 
 
 @torch.no_grad()
-def test_the_order_of_other_sentences_has_an_effect_once_there_is_a_bias() -> None:
-    torch.manual_seed(1)
-    span, x = GatedOthersSpan(2, 1.0), doubles(1, 6, 8)
-    attention = SelfAttention(SIZE, span, Score(SIZE)).double()
-    span.gate.fill_(0.5)
-    rows = layout(torch.tensor([[0, 0, 1, 1, 2, 2]]), packed=Packed(answers=span.answers))
-    for near in (0.0, 0.5):
-        span.bias[:, FAR] = near  # of the sentence before
-        true, shuffled = (attention(x[:, order], rows)[0, 4:] for order in ([*range(6)], [2, 3, 0, 1, 4, 5]))
-        assert torch.allclose(true, shuffled, rtol=0, atol=1e-12) == (near == 0)
-
-
-@torch.no_grad()
 def test_cross_attention_counts_from_the_translated_sentence(small_chunks: None) -> None:
     torch.manual_seed(1)
     span = GatedOthersSpan(2, 1.0)
@@ -210,38 +197,6 @@ def test_one_softmax_over_the_source_with_the_bias_of_others() -> None:
     wanted = mixed(q, *side.keys_values[0], torch.zeros(2), seen, seen, SENTENCES, target)
     found = made.unpack(attention(made.pack(x), made))
     torch.testing.assert_close(found[target >= 0], attention.out(merge_heads(wanted))[target >= 0])
-
-
-SOURCE = ([4, 5, 6], [7, 8], [9, 10, 11, 4])
-TARGET = ([8, 7], [6, 5, 4, 9], [10])
-
-
-def states(gate: float, source: tuple[list[int], ...], target: tuple[list[int], ...]) -> Tensor:
-    """Decoder states of a row of three sentences under gates that are equally open: [T, D]."""
-    config = tiny_config(
-        model={"attention": {"others": "gated"}, "positions": "reset"},
-        view={**window(2), "separators": "bracket"},
-    )
-    model = random_model(config, TOKENIZER)
-    for module in model.modules():
-        if isinstance(module, GatedOthersSpan):
-            module.gate.data.fill_(gate)
-    row = Instance(0, Window(range(3), range(3), range(2, 3)), source, target)
-    batch = make_batch([row], special_symbols(TOKENIZER, config.view))
-    with torch.no_grad():
-        hidden = model.decode(batch.target_input, batch.input_sentence, model.encode(batch.source))
-    return hidden[0][batch.input_sentence[0] == 2]
-
-
-@pytest.mark.parametrize("gate", [0.0, 0.3])
-@pytest.mark.parametrize("side", ["source", "target"])
-@pytest.mark.parametrize("changed", [0, 1])
-def test_other_sentences_have_an_effect_where_gates_are_open(gate: float, side: str, changed: int) -> None:
-    other = {"source": list(SOURCE), "target": list(TARGET)}
-    other[side][changed] = [*other[side][changed], 6]
-    before = states(gate, SOURCE, TARGET)
-    after = states(gate, tuple(other["source"]), tuple(other["target"]))
-    assert torch.allclose(before, after, rtol=0, atol=1e-12) == (gate == 0)
 
 
 def test_rows_of_one_sentence_beside_rows_of_several_without_padding() -> None:

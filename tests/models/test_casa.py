@@ -22,7 +22,6 @@ from cotext.layers.soft_copy import glanced, soft_copy, stretched
 from cotext.models.build import build_model
 from cotext.models.interface import Draft, NonAutoregressiveModel
 from cotext.models.nat import NonAutoregressiveTransformer
-from cotext.models.transformer import Transformer
 from cotext.runtime.errors import CotextError
 from tests.tiny import PlainWordTokenizer, shake, tiny_config
 
@@ -46,7 +45,6 @@ def nodes(layers: int) -> dict[str, Any]:
 
 LOCAL = {"attention": nodes(0)}
 CONTEXT = {"attention": nodes(2)}
-WHOLE = {"nat": {"soft_copy": "row"}}  # and attention over the row
 SYSTEMS: dict[str, dict[str, Any]] = {
     "CASA": CONTEXT,
     "CASA-Latent": {**CONTEXT, "nat": {"latent": True, "codes": 5}},
@@ -58,7 +56,7 @@ SYSTEMS: dict[str, dict[str, Any]] = {
     "without source context": {"attention": {"span": "sentence"}, "decoder": {"top": nodes(1)["top"]}},
     "without target context": {"attention": nodes(1), "decoder": {"top": {"layers": 0}}},
     "CASA with positions": {"attention": {**nodes(1), "score": "absolute"}},
-    "relative positions in the row": {**WHOLE, "attention": {"score": "positions"}},
+    "relative positions in the row": {"nat": {"soft_copy": "row"}, "attention": {"score": "positions"}},
     "relative positions in sentences": {"attention": {"span": "sentence", "score": "positions"}},
     "context of the decoder gated": {"attention": {**nodes(1), "top": {**nodes(1)["top"], "mix": "gated"}}},
 }
@@ -270,21 +268,6 @@ def test_a_row_of_one_sentence_has_no_context() -> None:
     for model in (model_of(LOCAL), model_of(CONTEXT)):
         model.load_state_dict(plain.state_dict())
         torch.testing.assert_close(hidden(model, source)[0], expected, rtol=1e-9, atol=1e-9)
-
-
-def test_the_encoder_is_that_of_the_transformer() -> None:
-    """Neutral: whole attention in the row, the same weights."""
-    model, source = model_of(WHOLE, decoder_layers=1), source_batch(instances(), SYMBOLS)
-    config = tiny_config(model={"encoder_layers": 2, "decoder_layers": 1})
-    baseline = build_model(config, TOKENIZER.vocabulary_size).double().eval()
-    assert isinstance(baseline, Transformer)
-    baseline.load_state_dict(model.state_dict())
-    with torch.no_grad():
-        ours = model.encode(source).memory.layout.source.keys_values[0]
-        theirs = baseline.encode(source).source.keys_values[0]
-    real = (source.sentence >= 0)[:, None, :, None]
-    for mine, other in zip(ours, theirs, strict=True):
-        torch.testing.assert_close(mine * real, other * real, rtol=1e-9, atol=1e-9)
 
 
 # --- revealing

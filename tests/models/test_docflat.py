@@ -264,43 +264,6 @@ def test_gradients_pass_a_discrete_gate_as_if_it_were_continuous() -> None:
 # --- the baseline
 
 
-def test_with_a_closed_gate_it_is_the_baseline() -> None:
-    """Up to the norm, which the paper puts behind the gate."""
-    config = config_of()
-    system = docflat(config)
-    baseline = baseline_of(config, system)
-    batch = batch_of(config)
-    assert float((full(system, batch) - full(baseline, batch)).abs()[batch.is_label].max()) > 1e-2
-    assert isinstance(system.batch_context, FlatBatch)
-    for context in (system.batch_context.source_context, system.batch_context.target_context):
-        assert context is not None
-        assert context.gate is not None
-        nn.init.constant_(context.gate.linear.bias, -1e9)
-        context.norm = nn.Identity()  # type: ignore[assignment]
-    close(full(system, batch)[batch.is_label], full(baseline, batch)[batch.is_label])
-
-
-def baseline_of(config: Config, system: nn.Module) -> nn.Module:
-    plain = config.model_copy(update={"model": config.model.model_copy(update={"batch_context": "none"})})
-    baseline = random_model(plain, TOKENIZER, seed=9)
-    own = {k: v for k, v in system.state_dict().items() if k in baseline.state_dict()}
-    baseline.load_state_dict(own)
-    return baseline
-
-
-@pytest.mark.parametrize("side", ["source", "target"])
-def test_a_side_left_out_has_no_parameters_and_sees_no_other_row(side: str) -> None:
-    config = config_of(None, **{side: False})
-    system, batch = docflat(config), batch_of(config)
-    assert not any(name.startswith(f"batch_context.{side}_context") for name in system.state_dict())
-    assert any("_context." in name.removeprefix("batch_context.") for name in system.state_dict())
-    hidden = full(system, batch)
-    words = batch.source.tokens if side == "source" else batch.target_input
-    words[1] = (words[1] + 1) % 4  # of the second row; rows 0 to 3 are one document
-    moved = (full(system, batch) - hidden).abs().amax(dim=2) > 1e-9
-    assert moved.any(dim=1).tolist()[:4] == [False, True, False, False]
-
-
 # --- a batch, its rows, and their extra rows
 
 
