@@ -14,7 +14,7 @@ from cotext.data.views import Window
 from cotext.layers.kernels import gated_others
 from cotext.layers.kernels.gated_others import FAR, Apart, attend_apart, bias_column
 from cotext.layers.kernels.sdpa import watch_weights
-from cotext.layers.layout import Packed
+from cotext.layers.layout import Layout, Packed
 from cotext.layers.multi_head import (
     AttentionSize,
     CrossAttention,
@@ -230,44 +230,40 @@ def joined(attention: SelfAttention | CrossAttention, long: Tensor, short: Tenso
     return both @ torch.cat((long, short)) + attention.out.bias
 
 
-@pytest.mark.parametrize("causal", [False, True])
-@torch.no_grad()
-def test_a_long_and_a_short_mask_are_joined_by_a_projection(causal: bool) -> None:
-    torch.manual_seed(1)
-    attention = SelfAttention(SIZE, ProjectedOthersSpan(8), Score(SIZE)).double()
-    x = torch.randn(2, 6, 8, dtype=torch.float64)
-    made = layout(SENTENCES, packed=Packed(answers=ProjectedOthersSpan.answers), causal=causal)
-    found = made.unpack(attention(made.pack(x), made))
-    for b, row in enumerate(SENTENCES.tolist()):
-        q, k, v = attention.qkv(x[b]).chunk(3, dim=-1)
+def assert_joined(
+    attention: SelfAttention | CrossAttention, made: Layout, x: Tensor, q_k_v: tuple[Tensor, Tensor, Tensor]
+) -> None:
+    """Compare with two attentions token by token, to all keys and to those of the own sentence."""
+    found, causal = made.unpack(attention(made.pack(x), made)), made.causal
+    keys = SENTENCES.tolist()
+    for b, row in enumerate(made.sentence.tolist()):
+        q, k, v = (side[b] for side in q_k_v)
         for t, own in enumerate(row):
             if own < 0:
                 continue
-            seen = [s for s, other in enumerate(row) if other >= 0 and (s <= t or not causal)]
-            short = [s for s in seen if row[s] == own]
+            seen = [s for s, other in enumerate(keys[b]) if other >= 0 and (s <= t or not causal)]
+            short = [s for s in seen if keys[b][s] == own]
             wanted = joined(attention, attended(q[t], k[seen], v[seen]), attended(q[t], k[short], v[short]))
             torch.testing.assert_close(found[b, t], wanted)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@torch.no_grad()
+def test_a_long_and_a_short_mask_are_joined_by_a_projection(causal: bool) -> None:
+    attention, x = SelfAttention(SIZE, ProjectedOthersSpan(8), Score(SIZE)).double(), doubles(2, 6, 8)
+    made = layout(SENTENCES, packed=Packed(answers=ProjectedOthersSpan.answers), causal=causal)
+    assert_joined(attention, made, x, attention.qkv(x).chunk(3, dim=-1))
 
 
 @torch.no_grad()
 def test_the_short_mask_of_cross_attention_is_the_translated_sentence() -> None:
-    torch.manual_seed(1)
     attention = CrossAttention(SIZE, ProjectedOthersSpan(8), Score(SIZE)).double()
-    memory, x = (torch.randn(2, n, 8, dtype=torch.float64) for n in (6, 3))
+    memory, x = doubles(2, 6, 8), doubles(2, 3, 8, seed=1)
     side = source_side(attention, memory, SENTENCES)
-    target = torch.tensor([[0, 1, 2], [0, 1, -1]])
-    made = layout(target, packed=Packed(answers=("source.spans",)), source=side)
-    found = made.unpack(attention(made.pack(x), made))
-    for b, row in enumerate(target.tolist()):
-        q = attention.query(x[b])
-        k, v = attention.key_value(memory[b]).chunk(2, dim=-1)
-        for t, own in enumerate(row):
-            if own < 0:
-                continue
-            seen = [s for s, other in enumerate(SENTENCES[b].tolist()) if other >= 0]
-            short = [s for s in seen if SENTENCES[b, s] == own]
-            wanted = joined(attention, attended(q[t], k[seen], v[seen]), attended(q[t], k[short], v[short]))
-            torch.testing.assert_close(found[b, t], wanted)
+    made = layout(
+        torch.tensor([[0, 1, 2], [0, 1, -1]]), packed=Packed(answers=("source.spans",)), source=side
+    )
+    assert_joined(attention, made, x, (attention.query(x), *attention.key_value(memory).chunk(2, dim=-1)))
 
 
 def test_it_starts_as_the_attention_inside_sentences() -> None:

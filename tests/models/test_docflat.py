@@ -236,15 +236,6 @@ def test_whoever_watches_is_told_who_is_who() -> None:
 # --- the gate
 
 
-def test_a_discrete_gate_opens_at_the_threshold() -> None:
-    gate = NeuralContextGate(2, discrete=True, threshold=0.5)
-    with torch.no_grad():
-        gate.linear.weight.copy_(torch.eye(2))
-        gate.linear.bias.zero_()
-    seen = torch.tensor([[-1e-3, 0.0], [1e-3, 4.0]])
-    assert gate(seen).tolist() == [[0.0, 1.0], [1.0, 1.0]]  # sigmoid(0) = 0.5 is at the threshold: open
-
-
 def test_gradients_pass_a_discrete_gate_as_if_it_were_continuous() -> None:
     torch.manual_seed(0)
     discrete, continuous = NeuralContextGate(4, True, 0.6), NeuralContextGate(4, False, 0.6)
@@ -428,7 +419,7 @@ class SentenceHypothesis:
             setattr(self, name, [list(getattr(self, name)[i]) for i in rows])
 
 
-def joined(batch: Batch, rows: list[int], all_written: bool = False) -> Batch:
+def joined(batch: Batch, rows: list[int]) -> Batch:
     """Some rows of a batch, with all others of their documents as extra rows: earlier ones have a target."""
     own = torch.tensor(rows)
     source, order = batch.source, batch.source.first_sentence + batch.source.current[:, 0]
@@ -437,7 +428,7 @@ def joined(batch: Batch, rows: list[int], all_written: bool = False) -> Batch:
         asked = [i for i in rows if source.document[i] == source.document[j]]
         if j not in rows and asked:
             others.append(j)
-            written.append(all_written or bool(order[j] < order[asked].max()))
+            written.append(bool(order[j] < order[asked].max()))
     beside = None
     if others:
         index = torch.tensor(others)
@@ -505,24 +496,6 @@ def test_every_step_of_rows_that_are_written_at_once(view: str, cross_document: 
             written.keep([0, 2, 1])
         if step == 20:
             written.keep([1])
-
-
-@pytest.mark.parametrize("rows", [[1, 3, 4], [3, 2], [1, 5, 6], [2, 4]])
-@torch.no_grad()
-def test_companions_that_stand_later_are_not_seen(rows: list[int]) -> None:
-    """All have a target here; rows of one document that are written at once, and rows of different ones."""
-    config = config_of()
-    batch = batch_of(config)
-    for all_written in (False, True):
-        part = joined(batch, rows, all_written)
-        generator = torch.Generator().manual_seed(0)
-        written = SentenceHypothesis(docflat(config), part, begun_of(part, False), slots=30)
-        written.widen(2)
-        for _ in range(4):
-            written.next(generator)
-            written.reorder(generator)
-        written.keep([0])
-        written.next(generator)
 
 
 def begun_of(batch: Batch, whole_windows: bool) -> list[int]:

@@ -13,7 +13,7 @@ from cotext.layers.sentence_spans import SentenceSpan
 from cotext.models.g_transformer import GatedAttention
 from cotext.models.transformer import Transformer
 from cotext.training.warm_start import inherit
-from tests.layers.layouts import layout
+from tests.layers.layouts import layout, sentences
 from tests.layers.test_state import VOCABULARY, system
 
 LENGTHS = ([3, 2, 4], [2, 1])  # of the source sentences of two rows
@@ -34,11 +34,7 @@ def attention_of(global_layers: int) -> dict[str, Any]:
 
 def side(rows: Iterable[list[int]], seed: int) -> tuple[Tensor, Tensor]:
     """Random tokens and their sentences, padded."""
-    rows = list(rows)
-    longest = max(map(sum, rows))
-    sentence = torch.full((len(rows), longest), -1)
-    for i, lengths in enumerate(rows):
-        sentence[i, : sum(lengths)] = torch.arange(len(lengths)).repeat_interleave(torch.tensor(lengths))
+    sentence = sentences(list(rows))
     tokens = torch.randint(0, 10, sentence.shape, generator=torch.Generator().manual_seed(seed))
     return tokens.where(sentence >= 0, torch.tensor(VOCABULARY - 1)), sentence
 

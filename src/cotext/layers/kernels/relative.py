@@ -12,7 +12,7 @@ For two queries and three keys, d = key - query:
 The variant of Dai et al. 2019 (section 3.3) has separate biases for the two products and one R per head. Its
 keys may start with a memory, before the keys of the queries.
 
-The kernels for CPUs are without dropout of weights, for which torch's attention is used.
+The kernel for CPUs has no dropout of weights, for which torch's attention is used.
 
 Shapes: B rows, H heads, T queries, S keys, K per head, D = H * K, C queries of a chunk, n distances.
 """
@@ -107,8 +107,6 @@ def attend_from_memory(
     to T - 1, and `biases_2D` contains u and w. `mask` [B or 1, 1, T, S]: True = may attend.
     """
     biases, r_nD = biases_2D.to(q_BTD.dtype), r_nD.to(q_BTD.dtype)
-    if on_cpu(q_BTD) and not dropout:
-        return _MemoryAttention.apply(q_BTD, k_BSD, v_BSD, biases, r_nD, mask, heads)
     bias = memory_bias(q_BTD + biases[1], r_nD, k_BSD.size(1), heads)
     q, k, v = (_split(x, heads) for x in (q_BTD + biases[0], k_BSD, v_BSD))
     return biased(q, k, v, bias, mask, dropout=dropout).transpose(1, 2).flatten(2)
@@ -190,70 +188,6 @@ class _RelativeAttention(TensorFunction):
             by_place = by_distance.flatten(0, 2).T @ query.reshape(-1, query.size(-1))
             grad_table.index_add_(0, rows, by_place)
         return grad_q.mul_(ctx.scale), grad_k, grad_v, grad_table, None, None
-
-
-class _MemoryAttention(TensorFunction):
-    """Heads come before rows, so that all products of a head with R are one matrix product."""
-
-    @staticmethod
-    def forward(
-        ctx: Any,
-        q: Tensor,
-        k: Tensor,
-        v: Tensor,
-        biases: Tensor,
-        r: Tensor,
-        mask: Tensor,
-        heads: int,
-    ) -> Tensor:
-        rows, queries, keys = q.size(0), q.size(1), k.size(1)
-        ctx.sizes = rows, queries, heads
-        ctx.scale = scale = (q.size(2) // heads) ** -0.5
-        # One matrix product per head is enough for all rows.
-        q = _heads_first(q, heads)
-        content, by_place = (q + bias.view(heads, 1, 1, -1) for bias in biases)
-        k, v = (_heads_first(x, heads).flatten(0, 1) for x in (k, v))
-        r = r.view(r.size(0), heads, -1).permute(1, 2, 0)
-        by_distance = torch.bmm(by_place.flatten(1, 2), r).view(heads, rows, queries, -1)
-        bias = _skewed(by_distance, keys).flatten(0, 1)
-        # `beta` scales the products with R, and `alpha` those with K: both by 1 / sqrt(K).
-        weight = torch.baddbmm(bias, content.flatten(0, 1), k.transpose(1, 2), beta=scale, alpha=scale)
-        weight.view(heads, rows, queries, keys).masked_fill_(~mask.transpose(0, 1), -math.inf)
-        weight = weight.softmax(dim=-1)
-        ctx.save_for_backward(content, by_place, k, v, r, weight)
-        return _heads_last(torch.bmm(weight, v), heads)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        content, by_place, k, v, r, weight = ctx.saved_tensors
-        rows, queries, heads = ctx.sizes
-        grad_out = _heads_first(grads[0], heads).flatten(0, 1)
-        grad_weight = torch.bmm(grad_out, v.transpose(1, 2))
-        grad_v = torch.bmm(weight.transpose(1, 2), grad_out)
-        grad_scores = torch.ops.aten._softmax_backward_data(grad_weight, weight, -1, weight.dtype)
-        grad_scores.mul_(ctx.scale)
-        grad_content = torch.bmm(grad_scores, k).view_as(content)
-        grad_k = torch.bmm(grad_scores.transpose(1, 2), content.flatten(0, 1))
-        by_distance = grad_scores.new_zeros(heads, rows, queries, r.size(2))
-        _skewed(by_distance, k.size(1)).copy_(grad_scores.view(heads, rows, queries, -1))
-        flat = by_distance.flatten(1, 2)
-        grad_by_place = torch.bmm(flat, r.transpose(1, 2)).view_as(by_place)
-        grad_r = torch.bmm(flat.transpose(1, 2), by_place.flatten(1, 2)).transpose(0, 1).flatten(1)
-        grad_biases = torch.stack([g.sum(dim=(1, 2)).flatten() for g in (grad_content, grad_by_place)])
-        grad_q = _heads_last((grad_content + grad_by_place).flatten(0, 1), heads)
-        grad_k, grad_v = _heads_last(grad_k, heads), _heads_last(grad_v, heads)
-        return grad_q, grad_k, grad_v, grad_biases, grad_r, None, None
-
-
-def _heads_first(x_BTD: Tensor, heads: int) -> Tensor:
-    """[B, T, D] -> [H, B, T, K], contiguous."""
-    return x_BTD.reshape(x_BTD.size(0), x_BTD.size(1), heads, -1).permute(2, 0, 1, 3).contiguous()
-
-
-def _heads_last(x: Tensor, heads: int) -> Tensor:
-    """[H * B, T, K] -> [B, T, D]."""
-    return x.view(heads, -1, x.size(1), x.size(2)).permute(1, 2, 0, 3).flatten(2)
 
 
 def _chunks(queries: int, keys: int, causal: bool) -> list[tuple[int, int, int]]:
