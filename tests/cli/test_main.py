@@ -36,6 +36,7 @@ from tests.command_line import (
 from tests.loops import loop_over
 from tests.tiny_runs import toy_documents
 
+LOCALES = ("cs_CZ", "de_AT")
 README = Path(__file__).resolve().parents[2] / "README.md"
 
 
@@ -193,6 +194,16 @@ def test_free_translation_tells_what_is_missing_and_leaves_it_empty(
     source.write_text("<dataset><doc><src><seg>the cat</seg></src></doc></dataset>")
     must_refuse("the format wmt-xml can be read, but not written", *command)
     assert not list(tmp_path.glob("none*"))
+
+
+def test_a_file_for_another_language_pair_is_noticed(world: World, tmp_path: Path) -> None:
+    source = tmp_path / "in.jsonl"
+    lines = [{"doc_id": code, "src_lang": "en", "src_text": "the cat", "tgt_lang": code} for code in LOCALES]
+    source.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    for number, code in enumerate(LOCALES):
+        command = ("translate", world.run, source, "--out", tmp_path / f"{number}", "--format", f"wmt:{code}")
+        warning = f"states the languages en-{code}; {world.run} translates en-de"
+        assert (warning in succeed(*command).err) == (code != "de_AT")
 
 
 def test_score_gives_one_row_a_sentence(world: World, tmp_path: Path) -> None:

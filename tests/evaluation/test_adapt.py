@@ -3,12 +3,14 @@
 import json
 import os
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
 from cotext.data.controlled.contrast import training_documents
 from cotext.data.formats import read_documents, write_parallel
 from cotext.data.tokenizer import TokenizerSettings, train_tokenizer
+from cotext.interchange.model_names import NamedModel
 from cotext.models.run_folder import describe_file
 from cotext.training.start_settings import written_config
 from tests.command_line import Outcome, must_refuse, succeed
@@ -94,6 +96,14 @@ def test_a_document_system_keeps_its_configuration(here: Path, adapted: Outcome)
     assert second.view == first.view
     assert second.model == first.model
     assert second.train.init == str(here / "mine")
+
+
+def test_an_installed_model_is_called_by_its_name(here: Path, adapted: Outcome) -> None:
+    assert f"cotext compare {here / 'model'} {here / 'mine'} " in adapted.out
+    known = {"en-de": NamedModel("en-de", here / "model")}
+    with patch("cotext.interchange.model_names.known_models", lambda: known):
+        again = succeed(*asked(here, here / "all.en", here / "all.de"))
+    assert f"cotext compare en-de {here / 'mine'} " in again.out
 
 
 def test_what_cannot_be_adapted_is_refused(here: Path, tmp_path: Path) -> None:

@@ -98,6 +98,12 @@ def test_kept_and_forbidden_words() -> None:
     assert guide.constraints(0, 2) == SentenceConstraints((), ("Bank",))
 
 
+def test_a_copied_text_within_another_has_its_own_place() -> None:
+    copied = ["config", "config.yaml", "config"]
+    guide = TermGuide([["Edit config.yaml, config and config"]], copied=[[copied]])
+    assert guide.constraints(0, 0).places == ((18, 24), (5, 16), (29, 35))
+
+
 def test_words_and_their_boundaries() -> None:
     words = " ".join(w.text for w in words_of("Anna's (new) 北京 B-2"))
     assert words == "Anna ' s ( new ) 北 京 B - 2"

@@ -10,7 +10,7 @@ import pytest
 
 import cotext as face
 from cotext.cli.main import app
-from cotext.interchange.model_names import known_models, resolve_run, write_checksums
+from cotext.interchange.model_names import known_models, name_of, resolve_run, write_checksums
 from cotext.models.run_folder import noted_import
 from cotext.runtime.request import Request, options_of
 from cotext.serving.systems import open_systems
@@ -61,6 +61,7 @@ def translated(world: World, name: str | Path) -> str:
 
 def test_an_installed_model_goes_by_its_name(world: World, installed: Path) -> None:
     assert resolve_run("en-de") == installed
+    assert [name_of(folder) for folder in (installed, world.run)] == ["en-de", str(world.run)]
     assert translated(world, "en-de") == translated(world, world.run)
     texts = ["the cat sees"]
     assert face.load("en-de", "cpu").translate(texts) == face.load(world.run, "cpu").translate(texts)

@@ -1,8 +1,5 @@
 """Attention inside sentences equals dense attention under the mask that says so, and costs less."""
 
-from collections.abc import Callable
-
-import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -21,7 +18,6 @@ from cotext.layers.multi_head import (
     split_heads,
 )
 from cotext.layers.sentence_spans import SentenceSpan
-from cotext.layers.state import SourceSide
 from tests.layers.layouts import doubles, layout, sentences, source_side
 
 D, HEADS = 8, 2
@@ -129,30 +125,3 @@ def test_local_cross_attention_is_dense_attention_under_a_mask(
     torch.testing.assert_close(got, want)
     inputs = [memory, x_BTD, *local.parameters()]
     torch.testing.assert_close(gradients(got, inputs), gradients(want, inputs))
-
-
-@pytest.mark.parametrize("build", [local_self, local_cross])
-def test_local_attention_with_dropout_trains(
-    build: Callable[[float], SelfAttention | CrossAttention],
-) -> None:
-    """Every draw is another, and their mean is what comes out without dropout."""
-    torch.manual_seed(0)
-    attention = build(0.3)
-    sentence = sentences([[4, 2, 6], [3]])
-    placed = layout(sentence, packed=Packed(by_sentence=True))
-    x_ND = doubles(15, D).requires_grad_()
-
-    def attend() -> Tensor:
-        read = placed
-        if isinstance(attention, CrossAttention):
-            side = SourceSide([attention.project(x_ND, placed)], sentence)
-            read = layout(sentence, packed=Packed(by_sentence=True, aligned=True), source=side)
-        out: Tensor = attention(x_ND, read)
-        return out
-
-    assert not torch.equal(attend(), attend())
-    mean = torch.stack([attend().detach() for _ in range(400)]).mean(dim=0)
-    assert all(bool(g.isfinite().all()) for g in gradients(attend(), [x_ND, *attention.parameters()]))
-    attention.eval()
-    assert torch.equal(attend(), attend())
-    torch.testing.assert_close(mean, attend(), rtol=0.2, atol=0.1)

@@ -11,8 +11,8 @@ from torch import Tensor
 from torch.nn.functional import layer_norm, linear
 
 from cotext.layers.alibi import AlibiScore
-from cotext.layers.blocks import Residual, Size, TransformerBlock
-from cotext.layers.kernels.dropout import Dropout, dropout, keep_mask, relu_dropout
+from cotext.layers.blocks import Residual
+from cotext.layers.kernels.dropout import Dropout, dropout, keep_mask
 from cotext.layers.kernels.packing import Packing
 from cotext.layers.kernels.sdpa import attend
 from cotext.layers.masks import causal, visible
@@ -25,7 +25,6 @@ from cotext.layers.multi_head import (
     Score,
     SelfAttention,
 )
-from cotext.layers.state import SourceSide
 from cotext.models.build import build_model
 from cotext.models.interface import Model
 from tests.layers.layouts import doubles, layout, sentences
@@ -90,14 +89,13 @@ def test_dropout_zeroes_or_scales_and_passes_gradients_where_it_kept() -> None:
     torch.testing.assert_close(gradient, kept.double() / 0.6 * 3)
 
 
-@pytest.mark.parametrize("function", [dropout, relu_dropout])
-def test_dropout_in_bfloat16_drops_and_scales_the_same(function: Callable[..., Tensor]) -> None:
+def test_dropout_in_bfloat16_drops_and_scales_the_same() -> None:
     x = doubles(60, 5).bfloat16()
     outcomes = []
     for dtype in (torch.bfloat16, torch.float32):
         torch.manual_seed(1)
         given = x.to(dtype).requires_grad_()
-        out = function(given * 1, 0.3, True)
+        out = dropout(given, 0.3, True)
         assert out.dtype == dtype
         (gradient,) = torch.autograd.grad(out.float().square().sum(), given)
         outcomes.append((out.float(), gradient.float()))
@@ -109,18 +107,6 @@ def test_no_dropout_in_evaluation_nor_at_rate_zero() -> None:
     assert torch.equal(Dropout(0.5).eval()(x), x)
     assert torch.equal(Dropout(0.0)(x), x)
     assert Dropout(1.0)(x).abs().max() == 0
-
-
-def test_relu_dropout_is_dropout_of_relu() -> None:
-    x = doubles(60, 5).requires_grad_()
-    torch.manual_seed(1)
-    out = relu_dropout(x.clone(), 0.3, training=True)
-    torch.manual_seed(1)
-    plain = Dropout(0.3)(x.relu())
-    torch.testing.assert_close(out, plain)
-    factor = doubles(60, 5, seed=2)
-    (got,), (want,) = (torch.autograd.grad((y * factor).sum(), x) for y in (out, plain))
-    torch.testing.assert_close(got, want)
 
 
 # Packing
@@ -138,12 +124,6 @@ def test_unpacking_undoes_packing_but_for_padding(lengths: list[int]) -> None:
     packed = packing.pack(x)
     torch.testing.assert_close(packed, torch.cat([row[:n] for row, n in zip(x, lengths, strict=True)]))
     torch.testing.assert_close(packing.unpack(packed), x * (sentence >= 0)[..., None])
-
-
-def test_gradients_of_packing_and_unpacking() -> None:
-    packing = Packing(torch.tensor([[True, True, False], [True, False, False]]))
-    assert torch.autograd.gradcheck(packing.pack, doubles(2, 3, 4).requires_grad_())
-    assert torch.autograd.gradcheck(packing.unpack, doubles(3, 4).requires_grad_())
 
 
 # Attention
@@ -229,33 +209,6 @@ def test_residual_orders() -> None:
     after, before = (Residual(8, 0.0, pre_norm).double() for pre_norm in (False, True))
     torch.testing.assert_close(after(x, torch.sin), layer_norm(x + x.sin(), [8]))
     torch.testing.assert_close(before(x, torch.sin), x + layer_norm(x, [8]).sin())
-
-
-@pytest.mark.parametrize("pre_norm", [False, True])
-def test_blocks_without_padding_equal_blocks_with_it(pre_norm: bool) -> None:
-    torch.manual_seed(3)
-    size = Size(8, 12, 2, 1, 1, pre_norm=pre_norm)
-    encoder = TransformerBlock(size, plain_attention(SelfAttention, 8)).double()
-    cross = plain_attention(CrossAttention, 8)
-    decoder = TransformerBlock(size, plain_attention(SelfAttention, 8), cross).double()
-    source, target = sentences([[5], [2], [4]]), sentences([[3], [6], [1]])
-    x_BSD, x_BTD = doubles(3, 5, 8), doubles(3, 6, 8, seed=1)
-
-    def run(keep_padding: bool) -> tuple[Tensor, Tensor]:
-        rows = layout(source)
-        if keep_padding:
-            rows.__dict__["packing"] = None
-        memory = encoder(rows.pack(x_BSD), rows)
-        read = SourceSide([cross.project(memory, rows)], source)
-        written = layout(target, causal=True, source=read)
-        if keep_padding:
-            written.__dict__["packing"] = None
-        return memory, decoder(written.pack(x_BTD), written)
-
-    (memory, hidden), (packed, packed_hidden) = run(True), run(False)
-    assert memory.dim() == packed.dim() + 1
-    torch.testing.assert_close(packed, memory[source >= 0])
-    torch.testing.assert_close(packed_hidden, hidden[target >= 0])
 
 
 DEFAULT_BIAS = ("qkv", "query", "key_value", "widen", "narrow")

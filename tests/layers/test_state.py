@@ -12,7 +12,7 @@ from cotext.layers.positions import Kind
 from cotext.layers.state import STEPS_BETWEEN_COLLECTIONS, DecoderState
 from cotext.models.build import build_model
 from cotext.models.transformer import Transformer
-from tests.tiny import tiny_config, window
+from tests.tiny import shake, tiny_config, window
 
 VOCABULARY, SEP, PAD = 12, 10, 11
 
@@ -51,6 +51,7 @@ class Rows:
         self.model, self.source = model, source
         self.entries = list(range(len(prefixes)))
         self.beam = 1
+        self.passed = 0  # slots before all sentences and memories that were read
         self.tokens = [list(p) for p in prefixes]
         self.state: DecoderState = model.encode(source)
         self.state.open(slots)
@@ -81,6 +82,7 @@ class Rows:
             [(torch.tensor(row) == SEP).cumsum(dim=0)[-len(new[0]) :] for row in self.tokens]
         )
         hidden = self.model.decode(torch.tensor(new), sentence, self.state)
+        self.passed = max(self.passed, self.state.near)
         for row in range(len(self.tokens)):
             torch.testing.assert_close(hidden[row], self.full(row)[-len(new[0]) :])
 
@@ -118,17 +120,47 @@ def search_at_random(rows: Rows, beam: int, steps: int, stay: Mapping[int, list[
 
 
 PREFIXES = [[0], [0, 4, 5, SEP, 3], [0, 4, SEP], [0, 1, 2, 3]]
+GATED = {"span": "sentence", "top": {"layers": 1, "span": "row", "mix": "gated"}}
 
 
-@pytest.mark.parametrize("positions", ["absolute", "reset", "shifted"])
-@pytest.mark.parametrize("beam", [1, 3])
+def remembering(sentences: int) -> dict[str, Any]:
+    return {
+        "encoder": {"span": "sentence"},
+        "decoder": {"span": "memory", "score": "transformer_xl", "memory_sentences": sentences},
+        **{"cross": {"span": "sentence"}, "target_positions": "none", "encoder_layers": 2},
+    }
+
+
+@pytest.mark.parametrize(
+    ("slots", "beam", "inside"),
+    [
+        ({}, 1, False),
+        ({"positions": "reset"}, 3, False),
+        ({"positions": "shifted", "shift": "sequence", "segments": "learned"}, 1, False),
+        ({"positions": "shifted", "shift": "sequence", "segments": "learned"}, 3, False),
+        ({"segments": "learned", "segments_from": "current"}, 1, False),
+        ({"segments": "sinusoidal", "segments_from": "current"}, 3, False),
+        ({"attention": {"span": "sentence"}}, 3, True),
+        ({"attention": GATED}, 1, True),
+        ({"attention": {**GATED, "others": "gated"}}, 3, True),
+        (remembering(0), 2, True),
+        (remembering(1), 1, True),
+        (remembering(1), 3, True),
+        (remembering(2), 2, False),
+    ],
+)
 @torch.no_grad()
 def test_every_step_equals_the_full_pass_through_reordering_and_departures(
-    positions: Kind, beam: int
+    slots: dict[str, Any], beam: int, inside: bool
 ) -> None:
-    rows = Rows(model(positions), source([7, 3, 9, 4]), PREFIXES, slots=80)
-    # The gap is filled by the last.
-    search_at_random(rows, beam, 3 * STEPS_BETWEEN_COLLECTIONS, {10: [0, 3, 2], 25: [2, 1]})
+    """Beams fall into different sentences, and past the last one of the source."""
+    built, given = system(**slots), source([7, 3, 9, 4])
+    shake(built)
+    given.current[:] = torch.tensor([[2, 3], [0, 1], [3, 4], [1, 2]])
+    rows = Rows(built, given, PREFIXES, slots=80)
+    # The gap is filled by the last entry.
+    search_at_random(rows, beam, 2 * STEPS_BETWEEN_COLLECTIONS + 4, {5: [0, 3, 2], 10: [2, 1]})
+    assert rows.passed > 0 or not inside
 
 
 @torch.no_grad()
@@ -157,7 +189,7 @@ def test_several_tokens_at_once_may_follow(prefixes: list[list[int]], beam: int)
 def test_a_state_may_be_widened_before_its_first_token() -> None:
     rows = Rows.__new__(Rows)
     rows.model, rows.source = model(), source([5, 3])
-    rows.entries, rows.beam, rows.tokens = [0, 1], 1, [[], []]
+    rows.entries, rows.beam, rows.passed, rows.tokens = [0, 1], 1, 0, [[], []]
     rows.state = rows.model.encode(rows.source)
     rows.state.open(4)
     rows.widen(2)

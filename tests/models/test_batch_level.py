@@ -16,13 +16,12 @@ from cotext.layers.kernels.sdpa import TokenIndices, watch_weights
 from cotext.layers.masks import is_current
 from cotext.layers.multi_head import AttentionSize
 from cotext.layers.state import STEPS_BETWEEN_COLLECTIONS, SourceSide
-from cotext.models.abd import DatapointAttention, Datapoints
+from cotext.models.abd import DatapointAttention
 from cotext.models.mbe import BatchMean
 from cotext.models.transformer import Transformer
 from tests.layers.layouts import layout
 from tests.models.test_docflat import (
     TOKENIZER,
-    VIEWS,
     SentenceHypothesis,
     alone,
     batch_of,
@@ -30,13 +29,11 @@ from tests.models.test_docflat import (
     close,
     config_of,
     decoded,
-    embedded,
     full,
     instances,
     joined,
     meeting,
     product,
-    source_of,
 )
 from tests.tiny import random_model, tiny_config, window
 
@@ -221,35 +218,6 @@ class WrittenMeans(SentenceHypothesis):
         rows = self.context.target_rows
         x: Tensor = rows.norm(h[-1] + product(rows, mean[0], torch.cat([mean, *others])))
         return x
-
-
-@torch.no_grad()
-def test_current_tokens_of_the_target_see_the_mean_so_far_and_that_of_the_sentence_before() -> None:
-    """Two rows of one document, the later one first; of three sentences, the first is context of both."""
-    config = config_of(VIEWS["longer"], "datapoints", source=False)
-    model, batch = random_model(config, TOKENIZER), batch_of(config, [2, 1])
-    assert isinstance(model, Transformer)
-    assert isinstance(model.batch_context, Datapoints)
-    rows = model.batch_context.target_rows
-    assert rows is not None
-    state = model.encode(batch.source)
-    lengths = batch.is_label.sum(dim=1).tolist()
-    inputs = [
-        embedded(model, batch.target_input[i : i + 1, :n], batch.input_sentence[i : i + 1, :n])[0]
-        for i, n in enumerate(lengths)
-    ]
-    # Target sentences have 1, 5 and 1 words, and each its number.
-    context, earlier = (8, 2), inputs[1][2:].mean(dim=0, keepdim=True)
-    assert lengths == [10, 8]
-    hidden = full(model, batch)
-    for i, (h, first, before) in enumerate(zip(inputs, context, ([earlier], []), strict=True)):
-        x = list(h[:first])
-        for t in range(first, len(h)):
-            mean = h[first : t + 1].mean(dim=0)
-            x.append(rows.norm(h[t] + product(rows, mean, torch.cat([mean[None], *before]))))
-        k = batch.input_sentence[i : i + 1, : len(h)]
-        expected = decoded(model, torch.stack(x)[None], k, source_of(state.source, i))
-        close(hidden[i, : len(h)], expected[0])
 
 
 @pytest.mark.parametrize("beam", [1, 3])

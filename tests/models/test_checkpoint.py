@@ -2,6 +2,7 @@
 
 import errno
 import os
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ from tests.tiny_runs import (
     assert_same_run,
     prepare_toy,
     run_config,
+    told_in_training,
     train_here,
     train_to_a_mean,
     training_is_refused,
@@ -162,6 +164,18 @@ class TestPruning:
         saved = ckpt.checkpoints(tmp_path / "run")
         assert {11, 12, progress.best_update} <= set(saved)
         assert len(saved) <= 4
+
+    def test_what_cannot_be_deleted_is_reported_once(
+        self, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def refused(source: Path, target: Path) -> None:
+            no_space() if Path(source).name.isdigit() else shutil.move(source, target)
+
+        monkeypatch.setattr(os, "replace", refused)
+        config = run_config(validate_every=1, keep=1, average=1, max_updates=6)
+        told = [line for line in told_in_training(config, data, tmp_path / "run") if "deleted" in line]
+        assert len(told) == 1
+        assert re.match(r".*/0000000\d: is no longer needed, but cannot be deleted", told[0])
 
 
 def no_space(*args: Any, **kwargs: Any) -> None:

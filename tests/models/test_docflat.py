@@ -236,15 +236,6 @@ def test_whoever_watches_is_told_who_is_who() -> None:
 # --- the gate
 
 
-def test_a_discrete_gate_opens_at_the_threshold() -> None:
-    gate = NeuralContextGate(2, discrete=True, threshold=0.5)
-    with torch.no_grad():
-        gate.linear.weight.copy_(torch.eye(2))
-        gate.linear.bias.zero_()
-    seen = torch.tensor([[-1e-3, 0.0], [1e-3, 4.0]])
-    assert gate(seen).tolist() == [[0.0, 1.0], [1.0, 1.0]]  # sigmoid(0) = 0.5 is at the threshold: open
-
-
 def test_gradients_pass_a_discrete_gate_as_if_it_were_continuous() -> None:
     torch.manual_seed(0)
     discrete, continuous = NeuralContextGate(4, True, 0.6), NeuralContextGate(4, False, 0.6)
@@ -262,43 +253,6 @@ def test_gradients_pass_a_discrete_gate_as_if_it_were_continuous() -> None:
 
 
 # --- the baseline
-
-
-def test_with_a_closed_gate_it_is_the_baseline() -> None:
-    """Up to the norm, which the paper puts behind the gate."""
-    config = config_of()
-    system = docflat(config)
-    baseline = baseline_of(config, system)
-    batch = batch_of(config)
-    assert float((full(system, batch) - full(baseline, batch)).abs()[batch.is_label].max()) > 1e-2
-    assert isinstance(system.batch_context, FlatBatch)
-    for context in (system.batch_context.source_context, system.batch_context.target_context):
-        assert context is not None
-        assert context.gate is not None
-        nn.init.constant_(context.gate.linear.bias, -1e9)
-        context.norm = nn.Identity()  # type: ignore[assignment]
-    close(full(system, batch)[batch.is_label], full(baseline, batch)[batch.is_label])
-
-
-def baseline_of(config: Config, system: nn.Module) -> nn.Module:
-    plain = config.model_copy(update={"model": config.model.model_copy(update={"batch_context": "none"})})
-    baseline = random_model(plain, TOKENIZER, seed=9)
-    own = {k: v for k, v in system.state_dict().items() if k in baseline.state_dict()}
-    baseline.load_state_dict(own)
-    return baseline
-
-
-@pytest.mark.parametrize("side", ["source", "target"])
-def test_a_side_left_out_has_no_parameters_and_sees_no_other_row(side: str) -> None:
-    config = config_of(None, **{side: False})
-    system, batch = docflat(config), batch_of(config)
-    assert not any(name.startswith(f"batch_context.{side}_context") for name in system.state_dict())
-    assert any("_context." in name.removeprefix("batch_context.") for name in system.state_dict())
-    hidden = full(system, batch)
-    words = batch.source.tokens if side == "source" else batch.target_input
-    words[1] = (words[1] + 1) % 4  # of the second row; rows 0 to 3 are one document
-    moved = (full(system, batch) - hidden).abs().amax(dim=2) > 1e-9
-    assert moved.any(dim=1).tolist()[:4] == [False, True, False, False]
 
 
 # --- a batch, its rows, and their extra rows
@@ -465,7 +419,7 @@ class SentenceHypothesis:
             setattr(self, name, [list(getattr(self, name)[i]) for i in rows])
 
 
-def joined(batch: Batch, rows: list[int], all_written: bool = False) -> Batch:
+def joined(batch: Batch, rows: list[int]) -> Batch:
     """Some rows of a batch, with all others of their documents as extra rows: earlier ones have a target."""
     own = torch.tensor(rows)
     source, order = batch.source, batch.source.first_sentence + batch.source.current[:, 0]
@@ -474,7 +428,7 @@ def joined(batch: Batch, rows: list[int], all_written: bool = False) -> Batch:
         asked = [i for i in rows if source.document[i] == source.document[j]]
         if j not in rows and asked:
             others.append(j)
-            written.append(all_written or bool(order[j] < order[asked].max()))
+            written.append(bool(order[j] < order[asked].max()))
     beside = None
     if others:
         index = torch.tensor(others)
@@ -542,24 +496,6 @@ def test_every_step_of_rows_that_are_written_at_once(view: str, cross_document: 
             written.keep([0, 2, 1])
         if step == 20:
             written.keep([1])
-
-
-@pytest.mark.parametrize("rows", [[1, 3, 4], [3, 2], [1, 5, 6], [2, 4]])
-@torch.no_grad()
-def test_companions_that_stand_later_are_not_seen(rows: list[int]) -> None:
-    """All have a target here; rows of one document that are written at once, and rows of different ones."""
-    config = config_of()
-    batch = batch_of(config)
-    for all_written in (False, True):
-        part = joined(batch, rows, all_written)
-        generator = torch.Generator().manual_seed(0)
-        written = SentenceHypothesis(docflat(config), part, begun_of(part, False), slots=30)
-        written.widen(2)
-        for _ in range(4):
-            written.next(generator)
-            written.reorder(generator)
-        written.keep([0])
-        written.next(generator)
 
 
 def begun_of(batch: Batch, whole_windows: bool) -> list[int]:

@@ -184,43 +184,24 @@ def requests() -> list[SearchRequest]:
 
 
 @pytest.mark.parametrize("length_penalty", [0.0, 0.6, 2.0])
-@pytest.mark.parametrize("seed", range(3))
 @torch.no_grad()
-def test_a_wide_beam_finds_the_best_of_all_translations(seed: int, length_penalty: float) -> None:
+def test_a_wide_beam_finds_the_best_of_all_translations(length_penalty: float) -> None:
     """Also where a token raises the score, so that a longer hypothesis is better than its beginning."""
-    of_sentence, lm = toy(10 + seed), toy(20 + seed, **LM)
-    model = WithLanguageModel(of_sentence, lm, TOY.special, "lm")
-    found = search(model, toy_source(ROWS), requests(), TOY, SearchOptions(40, length_penalty))
-    lists = search(model, toy_source(ROWS), requests(), TOY, SearchOptions(40, length_penalty, nbest=5))
-    for number, hypothesis in enumerate(found):
+    rises = 0
+    for seed, number in itertools.product(range(3), range(len(ROWS))):
+        of_sentence, lm = toy(10 + seed), toy(20 + seed, **LM)
+        model, source = WithLanguageModel(of_sentence, lm, TOY.special, "lm"), toy_source(ROWS)
+        hypothesis, listed = (
+            search(model, source, requests(), TOY, SearchOptions(40, length_penalty, nbest=n))[number]
+            for n in (1, 5)
+        )
         scores = enumerated(of_sentence, lm, number)
+        rises += sum(scores[tokens] > scores[tokens[:-1]] for tokens in scores if len(tokens) > 1)
         ranked = sorted(scores, key=lambda t: scores[t] / (len(t) + 1) ** length_penalty, reverse=True)
         assert tuple(hypothesis.tokens) == ranked[0]
         assert hypothesis.log_probability == pytest.approx(scores[ranked[0]])
         assert math.fsum(hypothesis.token_log_probabilities) == pytest.approx(scores[ranked[0]])
-        assert lists[number].tokens == hypothesis.tokens
-        [others] = lists[number].others
+        assert listed.tokens == hypothesis.tokens
+        [others] = listed.others
         assert [other.tokens for other in others[:4]] == ranked[1:5]
-
-
-@torch.no_grad()
-def test_some_tokens_raise_the_score() -> None:
-    """Else the tests above could not tell whether search counts on falling scores."""
-    rises = 0
-    for seed in range(3):
-        scores = enumerated(toy(10 + seed), toy(20 + seed, **LM), 0)
-        rises += sum(scores[tokens] > scores[tokens[:-1]] for tokens in scores if len(tokens) > 1)
-    assert rises
-
-
-@pytest.mark.parametrize("beam", [1, 2, 4])
-@torch.no_grad()
-def test_rows_are_searched_as_they_are_alone(beam: int) -> None:
-    model = WithLanguageModel(toy(11), toy(21, **LM), TOY.special, "lm")
-    together = search(model, toy_source(ROWS), requests(), TOY, SearchOptions(beam))
-    for number, hypothesis in enumerate(together):
-        [alone] = search(
-            model, toy_source(ROWS[number : number + 1]), [requests()[number]], TOY, SearchOptions(beam)
-        )
-        assert alone.tokens == hypothesis.tokens
-        assert alone.score == pytest.approx(hypothesis.score, abs=1e-9)
+    assert rises > 0  # search cannot count on falling scores

@@ -2,7 +2,6 @@
 
 import math
 
-import pytest
 import torch
 from torch import Tensor
 from torch.nn.functional import linear
@@ -23,14 +22,6 @@ from tests.layers.layouts import doubles, layout, source_side
 SYMBOLS = SpecialSymbols(pad=20, bos=21, eos=22, separators=(23,))
 SMALL = ["model.dimension=16", "model.feed_forward=32", "model.heads=2", "model.dropout=0"]
 SMALL += ["model.encoder_layers=2", "model.decoder_layers=2"]
-# Table VI: what is left out, and the slots that leave it out.
-ABLATIONS = {
-    "self_source": ["model.encoder.score=relative"],
-    "self_target": ["model.decoder.score=relative"],
-    "cross": ["model.cross.score=content"],
-    "relative": ["model.attention.score=absolute"],
-}
-PLAIN = "model.attention.score=content"
 SPAN = 512
 
 
@@ -68,7 +59,7 @@ def test_parameters_over_the_baseline_are_those_of_table_v() -> None:
     """1025 vectors of head size 64, and nothing else; none without relative positions."""
     baseline = parameters(load_config("p-transformer/transformer-doc"))
     assert parameters(load_config("p-transformer/doc")) - baseline == 65_600
-    assert parameters(load_config("p-transformer/doc", None, ABLATIONS["relative"])) == baseline
+    assert parameters(load_config("p-transformer/doc", None, ["model.attention.score=absolute"])) == baseline
     longer = load_config("p-transformer/doc", None, ["view.max_tokens=2048", "model.relative_span=2048"])
     assert parameters(longer) - baseline == 4097 * 64
     sentence = parameters(load_config("p-transformer/transformer-sent"))
@@ -121,32 +112,6 @@ def test_cross_attention_is_equation_7() -> None:
     source = source_side(attention, h_s, torch.zeros(2, 5, dtype=torch.long))
     rows = layout(torch.zeros(2, 3, dtype=torch.long), 6, causal=True, source=source)
     torch.testing.assert_close(attention(h_t, rows), expected)
-
-
-def test_without_positions_and_with_a_table_of_zeros_it_is_the_baseline() -> None:
-    """The weights of the one load into the other by name."""
-    aware = build()
-    assert aware.relative is not None
-    plain = build(PLAIN)
-    missing = plain.load_state_dict(aware.state_dict(), strict=False)
-    assert (missing.missing_keys, missing.unexpected_keys) == ([], ["relative"])
-    assert not torch.allclose(hidden(aware, batch()), hidden(plain, batch()))
-    with torch.no_grad():
-        aware.relative.zero_()
-        aware.embedding.table.table.zero_()
-        plain.embedding.table.table.zero_()
-    torch.testing.assert_close(hidden(aware, batch()), hidden(plain, batch()))
-
-
-@pytest.mark.parametrize("switch", ABLATIONS)
-def test_every_switch_of_table_vi_matters_by_itself(switch: str) -> None:
-    on, off = build(), build(*ABLATIONS[switch])
-    off.load_state_dict(on.state_dict(), strict=False)
-    assert not torch.allclose(hidden(on, batch()), hidden(off, batch()))
-    source = batch().source
-    keys, changed = (model.encode(source).source.keys_values[0][0][0] for model in (on, off))
-    # What the decoder's self-attention knows changes nothing on the source side.
-    assert torch.allclose(keys, changed) == (switch == "self_target")
 
 
 def test_the_table_is_shared_and_trained_by_all_layers() -> None:

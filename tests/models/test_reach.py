@@ -46,6 +46,7 @@ FURTHER: dict[str, dict[str, Any]] = {
         "cross": {"span": "sentence"},
         "decoder": {"span": "sentence"},
     },
+    "all layers of current sentences alone": {"encoder": {"top": {"layers": 2, "span": "current"}}},
     "hierarchical over sentences": {
         "attention": {"span": "sentence"},
         "document_layer": "hierarchical",

@@ -16,7 +16,6 @@ from cotext.models.build import build_model
 from cotext.models.row_embedder import RowEmbedder
 from cotext.models.transformer import Transformer
 from cotext.runtime.errors import CotextError
-from tests.layers.test_state import SEP, Rows, search_at_random, source, system
 from tests.tiny import tiny_config, window
 
 SYMBOLS = SpecialSymbols(pad=20, bos=21, eos=22, separators=(23,))
@@ -128,20 +127,6 @@ def test_larger_windows_than_in_training_share_the_farthest_learned_segment() ->
     segments.data[1] += 1
     moved = (embed.source(batch.source)[3] != before).any(dim=1)
     assert moved.tolist() == [number > 1 for number in SEGMENTS[3][0]]
-
-
-@pytest.mark.parametrize("segments", ["learned", "sinusoidal"])
-@pytest.mark.parametrize("beam", [1, 3])
-@torch.no_grad()
-def test_every_step_of_search_equals_the_full_pass(segments: str, beam: int) -> None:
-    """In rows whose current sentences differ, which are widened, reordered and left."""
-    model = system(segments=segments, segments_from="current")
-    if model.embedding.segment is not None:
-        torch.nn.init.normal_(model.embedding.segment)
-    given = source([7, 3, 9, 4])
-    given.current[:] = torch.tensor([[2, 3], [0, 1], [3, 4], [1, 2]])
-    rows = Rows(model, given, [[0], [0, 4, 5, SEP, 3], [0, 4, SEP], [0, 1, 2, 3]], slots=80)
-    search_at_random(rows, beam, 12, {4: [0, 3, 2], 8: [2, 1]})
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,6 @@ from safetensors.torch import load_file, save_file
 from cotext.config.model import ModelConfig
 from cotext.config.recipe import Config, load_config, recipe_names
 from cotext.data.store import StoreWriter, TokenStore
-from cotext.layers import positions
 from cotext.models import checkpoint as ckpt
 from cotext.models.build import build_model
 from cotext.models.describe import describe_model
@@ -172,20 +171,6 @@ def test_no_more_threads_than_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [choose_threads(config, asked) for asked in (0, 1, 3, 1024)] == [2, 1, 3, 4]
     monkeypatch.setenv("OMP_NUM_THREADS", "none")
     assert choose_threads(config, 0) == 4
-
-
-def test_far_positions_take_no_table(monkeypatch: pytest.MonkeyPatch) -> None:
-    where = torch.tensor([[0, 5, 1500], [7, 3000, 1]])
-    table = positions.PositionTable(18)
-    expected = table(where)
-    assert table.table.size(0) == 3001
-    monkeypatch.setattr(positions, "MAX_ROWS", 2000)
-    table = positions.PositionTable(18)
-    assert torch.equal(table(where), expected)
-    assert table.table.size(0) == 1024
-    table(where[:1])
-    assert table.table.size(0) == 2000
-    assert torch.equal(table(torch.tensor([10**9])), positions.sinusoidal(torch.tensor([10**9]), 18))
 
 
 @loop_over(

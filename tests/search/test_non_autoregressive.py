@@ -206,17 +206,6 @@ def test_scores_are_the_likelihood_over_all_paths() -> None:
     assert score.log_probability == pytest.approx(math.log(total), abs=1e-5)
 
 
-@systems
-def test_scores_do_not_depend_on_the_batch(name: str) -> None:
-    model = model_of(SYSTEMS[name])
-    together = score_instances(model, instances(), SYMBOLS, 8000, CPU)
-    single = [score_instances(model, [row], SYMBOLS, 8000, CPU)[0] for row in instances()]
-    for one, other, row in zip(together, single, instances(), strict=True):
-        assert [s.tokens for s in one] == [len(t) + 1 for t in row.target]
-        for a, b in zip(one, other, strict=True):
-            assert a.log_probability == pytest.approx(b.log_probability, abs=1e-4)
-
-
 def test_a_sentence_without_a_path_is_impossible() -> None:
     row = replace(instances()[1], target=[[4] * 9])
     [[score]] = score_instances(model_of(CONTEXT), [row], SYMBOLS, 8000, CPU)

@@ -16,13 +16,9 @@ from tests.refusals import must_raise
 from tests.search.test_beam_search import (
     BLANK,
     KINDS,
-    ROWS,
     SEP2,
     UNK,
     Plain,
-    one_row,
-    rows_source,
-    transformer,
 )
 from tests.tables import Table, table_source
 from tests.translation.test_shortlist_search import (
@@ -97,20 +93,6 @@ def test_translations_are_as_frequent_as_they_are_probable(settings: dict[str, A
     assert found.keys() <= expected.keys()
     for tokens, p in expected.items():
         assert abs(found[tokens] / draws - p) < 4.5 * sqrt(p * (1 - p) / draws) + 1e-9, tokens
-
-
-def test_rows_draw_the_same_in_any_batch_and_other_seeds_draw_otherwise() -> None:
-    model, symbols = transformer(2)
-    source, options = rows_source([8, 5, 11, 3, 6]), SearchOptions(1, sampling=SamplingConfig())
-    texts = []
-    for seed in range(5):
-        requests = [SearchRequest(r.prefix, r.first_sentence, r.max_tokens, seed=(seed,)) for r in ROWS]
-        together = search(model, source, requests, symbols, options)
-        for i, hypothesis in enumerate(together):
-            [alone] = search(model, one_row(source, i), requests[i : i + 1], symbols, options)
-            assert alone.tokens == hypothesis.tokens
-        texts.append([tuple(h.tokens) for h in together])
-    assert len({tuple(t) for t in texts}) == 5
 
 
 def sampler(recipe: str, listed: bool = False, **sampling: Any) -> DocumentTranslator:

@@ -309,6 +309,18 @@ def test_unchanged_sentences_are_those_that_meet_their_terms(monkeypatch: pytest
     assert found == plain
 
 
+def test_later_windows_of_a_group_are_searched_after_a_corrected_or_given_sentence() -> None:
+    """As if the windows were searched one after the other, with this sentence given."""
+    name, guide = "docflat/docflat-i", Given({(0, 0): WANTED[0, 0]})
+    at_once, in_turn = system(name), system(name, **{"decode.schedule": "sequential"})
+    [(_, found)] = at_once.translate(DOCUMENTS[:1], guide=guide)
+    taken = {0: {0: found.document.sentences[0]}}
+    for translator in (in_turn, at_once):
+        [(_, expected)] = translator.translate(DOCUMENTS[:1], taken=taken)
+        assert found.document == expected.document
+        assert found.log_probabilities[1:] == pytest.approx(expected.log_probabilities[1:], abs=1e-6)
+
+
 def test_free_search_takes_no_guide() -> None:
     config = tiny_config(decode={"align": "free"})
     translator = DocumentTranslator(random_model(config, TOKENIZER), config, TOKENIZER, torch.device("cpu"))

@@ -153,6 +153,11 @@ def resolve_run(name: str | Path) -> Path:
     raise CotextError(f"{text}: no such run folder, and no installed model of this name{near}")
 
 
+def name_of(folder: Path) -> str:
+    """Return the name of the model in a folder, if it has one; else the path."""
+    return next((model.name for model in known_models().values() if model.folder == folder), str(folder))
+
+
 def _is_run(path: Path) -> bool:
     """Return whether a folder contains a begun or finished run, runs of several seeds, or an engine."""
     is_one = is_engine(path) or any((path / file).is_file() for file in ("config.yaml", "model.safetensors"))

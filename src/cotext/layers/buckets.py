@@ -18,13 +18,10 @@ bucket, L tokens of its longest, D model.
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
-from cotext.layers.kernels.function import TensorFunction
 from cotext.layers.kernels.packing import Packing
 from cotext.layers.kernels.sdpa import TokenIndices
 from cotext.layers.masks import causal as causal_mask
@@ -45,55 +42,30 @@ def sentence_spans(sentence: Tensor) -> Tensor:
     return torch.stack((stop - length, stop), dim=2).take_along_dim(k[:, :, None], dim=1)
 
 
-class _Fetch(TensorFunction):
-    @staticmethod
-    def forward(ctx: Any, x_PD: Tensor, index: Tensor, real_M: Tensor, distinct: bool) -> Tensor:
-        ctx.save_for_backward(index, real_M)
-        ctx.size, ctx.distinct = x_PD.size(0), distinct
-        return x_PD.index_select(0, index)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        # Rows fetched for padding must not add to the gradient of the row that stands in for them.
-        index, real_M = ctx.saved_tensors
-        grad_MD, origin_M = grads[0].index_select(0, real_M), index[real_M]
-        grad_PD = grad_MD.new_zeros(ctx.size, grad_MD.size(1))
-        if ctx.distinct:  # copying is faster than adding up
-            grad_PD.index_copy_(0, origin_M, grad_MD)
-        else:
-            grad_PD.index_add_(0, origin_M, grad_MD)
-        return grad_PD, None, None, None
-
-
 class ExtraTokens:
     """Tokens outside a bucket that its sentences attend to, such as the tokens of their source sentences.
 
     `at_GL` are the rows to fetch, `token_GL` their token indices in the batch; both -1 on padding.
-    `distinct`: no token is fetched twice.
     """
 
-    def __init__(self, at_GL: Tensor, token_GL: Tensor, distinct: bool) -> None:
+    def __init__(self, at_GL: Tensor, token_GL: Tensor) -> None:
         real_GL = at_GL >= 0
         self.mask = None if bool(real_GL.all()) else real_GL[:, None, None, :]
         self.sentences, self.tokens = at_GL.shape
-        # On padding, any row is fetched; `mask` hides it.
+        # On padding, any row is fetched; `mask` hides it, so that it gets a gradient of zero.
         self.index = at_GL.clamp(min=0).flatten()
         self.token_indices = token_GL
-        self.real_M = real_GL.flatten().nonzero()[:, 0]
-        self.distinct = distinct
 
     @classmethod
     def of_source(cls, start_G: Tensor, length_G: Tensor) -> "ExtraTokens":
         """Return the tokens in the given spans of the source rows, counted over all rows."""
         at_L = torch.arange(int(length_G.max()), device=start_G.device)
         at_GL = torch.where(at_L < length_G[:, None], start_G[:, None] + at_L, -1)
-        return cls(at_GL, at_GL, torch.unique(start_G).numel() == start_G.numel())
+        return cls(at_GL, at_GL)
 
     def fetch(self, x_PD: Tensor) -> Tensor:
         """Fetch the rows `at_GL` of x: [P, D] -> [G, L, D]."""
-        fetched = _Fetch.apply(x_PD, self.index, self.real_M, self.distinct)
-        return fetched.view(self.sentences, -1, x_PD.size(1))
+        return x_PD.index_select(0, self.index).view(self.sentences, -1, x_PD.size(1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,9 +118,7 @@ class _Rows:
         # A memory never reaches beyond the first sentence of its row.
         return self.first_G[(g - sentences).maximum(torch.where(opens_G, g, 0).cummax(dim=0).values)]
 
-    def remembered(
-        self, start_G: Tensor, here: Tensor, moved_N: Tensor, distinct: bool
-    ) -> ExtraTokens | None:
+    def remembered(self, start_G: Tensor, here: Tensor, moved_N: Tensor) -> ExtraTokens | None:
         """Return the memory of the sentences `here`; token n is now at moved_N[n]. None if there is none."""
         start, stop = start_G[here, None], self.first_G[here, None]
         longest = int((stop - start).max())
@@ -157,9 +127,7 @@ class _Rows:
         # Padded on the left, so that a memory ends where its sentence begins, and distances are the same.
         at_GM = stop + torch.arange(-longest, 0, device=stop.device)
         real, at_GM = at_GM >= start, at_GM.clamp(min=0)
-        return ExtraTokens(
-            torch.where(real, moved_N[at_GM], -1), torch.where(real, self.index_N[at_GM], -1), distinct
-        )
+        return ExtraTokens(torch.where(real, moved_N[at_GM], -1), torch.where(real, self.index_N[at_GM], -1))
 
 
 class Sentences:
@@ -213,7 +181,7 @@ class Sentences:
             if start_G is not None and counterpart_G is not None:
                 source = ExtraTokens.of_source(start_G[here], counterpart_G[here])
             if memory_G is not None:
-                memory = by_row.remembered(memory_G, here, moved_N, distinct=memory_sentences == 1)
+                memory = by_row.remembered(memory_G, here, moved_N)
             index_N = self.rows.index_N[tokens : tokens + int(lengths.sum())]
             tokens += index_N.numel()
             self.buckets.append(Bucket(here.numel(), index_N.numel(), index_N, own, mask, source, memory))

@@ -60,7 +60,7 @@ class Nodes:
     @cached_property
     def rows(self) -> ExtraTokens:
         """The nodes of every row, each once."""
-        return self._fetched(torch.where(self.real, self.index, -1), distinct=True)
+        return self._fetched(torch.where(self.real, self.index, -1))
 
     @cached_property
     def buckets(self) -> list[ExtraTokens]:
@@ -72,11 +72,10 @@ class Nodes:
         opening_G = bucket.token_indices().query[:, 0]
         row_G, k_G = opening_G // self._queries.size(1), self._queries.flatten()[opening_G]
         others = self.real[row_G] & (self.of != k_G[:, None])
-        return self._fetched(torch.where(others, self.index[row_G], -1), distinct=False)
+        return self._fetched(torch.where(others, self.index[row_G], -1))
 
-    def _fetched(self, token: Tensor, distinct: bool) -> ExtraTokens:
-        at = token if self._at is None else torch.where(token < 0, -1, self._at[token])
-        return ExtraTokens(at, token, distinct)
+    def _fetched(self, token: Tensor) -> ExtraTokens:
+        return ExtraTokens(token if self._at is None else torch.where(token < 0, -1, self._at[token]), token)
 
 
 def between_nodes(x_GHLK: Tensor, mask: Tensor | None) -> Tensor:

@@ -106,7 +106,11 @@ def joint(projection: nn.Module, a: Tensor, b: Tensor) -> Tensor:
     return product(a, weight_a, projection.bias) + product(b, weight_b)
 
 
-def gated(gate: nn.Module, a: Tensor, b: Tensor) -> Tensor:
-    """Return g * a + (1 - g) * b with g = sigmoid(W [a; b] + bias), for W, bias of `gate`: [..., D] each."""
+def gated(gate: nn.Module, a: Tensor, b: Tensor, start: nn.Module | None = None) -> Tensor:
+    """Return g * a + (1 - g) * b with g = sigmoid(W [a; b] + bias), for W, bias of `gate`: [..., D] each.
+
+    `start`: a `ZeroGate` that the change of a passes, too.
+    """
     b = b.to(a.dtype)
-    return torch.lerp(b, a, joint(gate, a, b).sigmoid().to(a.dtype))
+    mixed = torch.lerp(b, a, joint(gate, a, b).sigmoid().to(a.dtype))
+    return mixed if start is None else start(a, mixed)

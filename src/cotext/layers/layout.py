@@ -31,7 +31,7 @@ from torch import Tensor
 from cotext.layers.buckets import MemoryLayout, Sentences
 from cotext.layers.context_nodes import Nodes
 from cotext.layers.kernels.gated_others import Apart
-from cotext.layers.kernels.packing import Packing
+from cotext.layers.kernels.packing import Packing, moved_left
 from cotext.layers.kernels.sdpa import TokenIndices
 from cotext.layers.masks import causal as causal_mask
 from cotext.layers.masks import is_current, visible
@@ -250,18 +250,12 @@ class Layout:
     @cached_property
     def current_part(self) -> "tuple[Packing, Layout]":
         """The current tokens of every row: their indices, and their layout, shifted to the left."""
-        current_BT = self.is_current
-        count = current_BT.sum(dim=1, keepdim=True)
-        real = torch.arange(int(count.max()), device=current_BT.device) < count
-        sentence, position = (
-            of.new_full(real.shape, -1).masked_scatter(real, of[current_BT])
-            for of in (self.sentence, self.position)
-        )
+        sentence, position = moved_left(self.is_current, (self.sentence, -1), (self.position, 0))
         # The current tokens keep their positions in the original row.
         fewer = Layout(sentence, Packed(answers=self.packed.answers))
-        fewer.__dict__["position"] = position.clamp(min=0)
+        fewer.__dict__["position"] = position
         fewer.longest = self.longest
-        return Packing(current_BT), fewer
+        return Packing(self.is_current), fewer
 
     @property
     def top(self) -> "Layout":

@@ -16,16 +16,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+import torch
 from torch import Tensor, nn
 from torch.nn.functional import gelu, silu
 
-from cotext.layers.kernels.dropout import dropout, relu_dropout
+from cotext.layers.kernels.dropout import dropout
 from cotext.layers.kernels.sdpa import attend
 from cotext.layers.layout import AnyLayout, Keys, Layout, Step
 from cotext.layers.state import KeysValues, SlotMask
 
 Activation = Literal["relu", "swish", "gelu", "gelu_sigmoid"]
 ACTIVATIONS: Mapping[Activation, Callable[[Tensor], Tensor]] = {
+    "relu": torch.relu_,  # in place: in training, this is the largest tensor of a block
     "swish": silu,
     "gelu": gelu,
     "gelu_sigmoid": lambda x: x * (1.702 * x).sigmoid(),
@@ -242,11 +244,6 @@ class FeedForward(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """[..., D] -> [..., D]."""
-        wide = self.widen(x)
-        if self.activation == "relu":
-            # One kernel for both, in place: in training, this is the largest tensor of a block.
-            wide = relu_dropout(wide, self.dropout, self.training)
-        else:
-            wide = dropout(ACTIVATIONS[self.activation](wide), self.dropout, self.training)
+        wide = dropout(ACTIVATIONS[self.activation](self.widen(x)), self.dropout, self.training)
         narrow: Tensor = self.narrow(wide)
         return narrow

@@ -18,7 +18,6 @@ from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
 from cotext.data.batch import Batch, Labels
-from cotext.layers.kernels.packing import take_rows
 from cotext.layers.kernels.precision import precise_dtype
 from cotext.models.interface import TranslationModel
 
@@ -237,7 +236,7 @@ class CrossEntropy:
         labels = batch.labels
         factor_N = torch.where(labels.is_current, 1.0, self.context_discount)
         loss, nll_N, smoothed_N = output_loss(
-            take_rows(hidden_BTD.flatten(0, 1), labels.index),
+            hidden_BTD.flatten(0, 1).index_select(0, labels.index),
             model.output_weight,
             labels.token,
             factor_N,

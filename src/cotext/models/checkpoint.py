@@ -40,7 +40,7 @@ from cotext.models.run_folder import (
     write_config,
 )
 from cotext.runtime.errors import CotextError, shown
-from cotext.runtime.files import discard, replacing, require_new
+from cotext.runtime.files import discard, remove, replacing, require_new
 from cotext.runtime.locks import writing
 from cotext.runtime.version import __version__
 
@@ -295,16 +295,22 @@ def put_in_place(temporary: Path, final: Path) -> None:
     os.replace(temporary, final)
 
 
-def prune(run: Path, keep_models: set[int], keep_states: set[int]) -> None:
-    """Delete checkpoints outside `keep_models`, and the training states of those outside `keep_states`."""
+def prune(run: Path, keep_models: set[int], keep_states: set[int]) -> list[Path]:
+    """Delete checkpoints outside `keep_models`, and the training states of those outside `keep_states`.
+
+    Return the folders and files that could not be deleted.
+    """
+    undeleted: list[Path] = []
     for update in checkpoints(run):
         folder = checkpoint_folder(run, update)
         if update not in keep_models:
-            discard(folder)
+            undeleted += [] if discard(folder) else [folder]
         elif update not in keep_states:
-            for path in folder.glob("*.safetensors"):
-                if path.name != "model.safetensors":
-                    path.unlink(missing_ok=True)
+            states = [path for path in folder.glob("*.safetensors") if path.name != "model.safetensors"]
+            for path in states:
+                remove(path)
+            undeleted += filter(Path.exists, states)
+    return undeleted
 
 
 def sweep(run: Path) -> None:

@@ -169,14 +169,12 @@ def _check_kernel(model: ModelConfig, side: Side, key: str, span: str, score: st
 
 
 def _key(model: ModelConfig, side: Side, key: str) -> str:
-    overrides = {"encoder": model.encoder, "decoder": model.decoder, "cross": model.cross}[side]
-    is_set = key.partition(".")[0] in overrides.model_dump(exclude_none=True)
+    is_set = key.partition(".")[0] in getattr(model, side).model_dump(exclude_none=True)
     return f"model.{side}.{key}" if is_set else f"model.attention.{key}"
 
 
 def _check_positions(model: ModelConfig) -> None:
-    stacks = [model.stack("encoder"), model.stack("decoder"), model.stack("cross")]
-    aware = any(stack.score in ("absolute", "positions") for stack in stacks[:2])
+    aware = any(model.stack(side).score in ("absolute", "positions") for side in SIDES[:2])
     if aware and model.positions == "reset" and not model.neutral_start:
         raise CotextError(
             "model.positions = reset: the positions that every layer adds are absolute ones; choose "
@@ -286,8 +284,7 @@ def _check_non_autoregressive(config: Config) -> None:
             f"view.kind = {unfit.pop()}: a non-autoregressive model predicts every sentence of its row at "
             "once; choose document or sentence"
         )
-    stacks = (model.stack("encoder"), model.stack("decoder"), model.stack("cross"))
-    inside = any(stack.spans != {"row"} for stack in stacks)
+    inside = any(model.stack(side).spans != {"row"} for side in SIDES)
     if model.nat.path == "length" and (inside or model.nat.soft_copy == "sentences"):
         raise CotextError(
             "model.nat.path = length: which position belongs to which sentence is not known; it takes spans "

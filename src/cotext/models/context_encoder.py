@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from cotext.data.batch import Source
 from cotext.layers.blocks import Size, Stack, Stacks, TransformerBlock
 from cotext.layers.context_attention import ContextAttention
+from cotext.layers.kernels.packing import moved_left
 from cotext.layers.layout import Layout, Packed
 from cotext.layers.masks import is_current
 from cotext.layers.state import ContextSide
@@ -85,11 +86,7 @@ def context_attentions(stacks: Stacks) -> list[ContextAttention]:
 
 def _part(source: Source, chosen_BS: Tensor) -> tuple[Source, Tensor]:
     """Return source rows of the chosen tokens only, moved to the left, and the former index of each token."""
-    count = chosen_BS.sum(dim=1, keepdim=True)
-    real = torch.arange(int(count.max()), device=chosen_BS.device) < count
     place = torch.arange(chosen_BS.numel(), device=chosen_BS.device).view_as(chosen_BS)
-    tokens, sentence, index = (
-        of.new_full(real.shape, fill).masked_scatter(real, of[chosen_BS])
-        for of, fill in ((source.tokens, 0), (source.sentence, -1), (place, -1))
-    )
+    sides = (source.tokens, 0), (source.sentence, -1), (place, -1)
+    tokens, sentence, index = moved_left(chosen_BS, *sides)
     return replace(source, tokens=tokens, sentence=sentence, extra_rows=None, layouts=None), index

@@ -58,24 +58,21 @@ class FlatBatch(BatchContext):
         self.target_context = context() if sides.target else None
 
     def source_layout(self, source: Source, training: bool) -> ContextLayout:
-        if self.source_context is None:
-            return ContextLayout(source.sentence)
-        extra = None if source.extra_rows is None else source.extra_rows.source.sentence
-        return self._layout(source, source.sentence, extra, training, causal=False)
+        return self._layout(source, source.sentence, training, self.source_context, causal=False)
 
     def target_layout(self, source: Source, sentence: Tensor, training: bool) -> ContextLayout:
-        if self.target_context is None:
-            return ContextLayout(sentence)
-        extra = None if source.extra_rows is None else source.extra_rows.input_sentence
-        return self._layout(source, sentence, extra, training, causal=True)
+        return self._layout(source, sentence, training, self.target_context, causal=True)
 
     def _layout(
-        self, source: Source, sentence: Tensor, extra: Tensor | None, training: bool, causal: bool
+        self, source: Source, sentence: Tensor, training: bool, context: FlatContext | None, causal: bool
     ) -> ContextLayout:
+        if context is None:
+            return ContextLayout(sentence)
         rows, beside = self.order_of(source, training), None
-        if source.extra_rows is not None and extra is not None:
-            other = source.extra_rows.source
-            row_M = is_current(extra, other.current).nonzero()[:, 0]
+        if (extra := source.extra_rows) is not None:
+            other = extra.source
+            seen = extra.input_sentence if causal else other.sentence
+            row_M = is_current(seen, other.current).nonzero()[:, 0]
             beside = self.order_of(other, training).take(row_M) if len(row_M) else None
         layout = FlatLayout(is_current(sentence, source.current), rows, causal, beside)
         return ContextLayout(sentence, layout)

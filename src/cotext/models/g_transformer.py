@@ -46,9 +46,7 @@ class GatedAttention(nn.Module, AlmostClosed):
         self.start = ZeroGate(dimension) if neutral_start else None
 
     def forward(self, x: Tensor, layout: AnyLayout) -> Tensor:
-        near, far = self.local(x, layout), self.wide(x, layout)
-        mixed = gated(self.gate, near, far)
-        return mixed if self.start is None else self.start(near, mixed)
+        return gated(self.gate, self.local(x, layout), self.wide(x, layout), self.start)
 
     def adopted_names(self) -> Mapping[str, str]:
         """Return the names to copy: both attentions start as copies of the attention of a plain layer."""

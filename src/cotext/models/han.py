@@ -112,10 +112,7 @@ class HierarchicalAttention(DocumentLayer, AlmostClosed):
         any_BT1 = exists_BTm.any(dim=2, keepdim=True)
         d = self.feed_forward(self._chosen(h_BTD, torch.stack(results, dim=2), exists_BTm | ~any_BT1))
         d = self.norm(self.dropout(d))
-        mixed = gated(self.gate, h_BTD, d)
-        if self.start is not None:
-            mixed = self.start(h_BTD, mixed)
-        return torch.where(any_BT1, mixed, h_BTD)
+        return torch.where(any_BT1, gated(self.gate, h_BTD, d, self.start), h_BTD)
 
     def _chosen(self, h_BTD: Tensor, results_BTmD: Tensor, exists_BTm: Tensor) -> Tensor:
         """Attend from every token to the results of its earlier sentences: [B, T, D]."""

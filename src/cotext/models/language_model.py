@@ -24,6 +24,7 @@ import torch
 from torch import Tensor
 
 from cotext.data.batch import Source, SpecialSymbols
+from cotext.layers.kernels.packing import moved_left
 from cotext.layers.layout import Layouts
 from cotext.models.interface import TranslationModel
 
@@ -137,9 +138,5 @@ def _current(tokens: Tensor, sentence: Tensor, first: Tensor, pad: int) -> tuple
     [R, T] each -> [R, P] each, with sentence -1 on padding.
     """
     before = ((sentence >= 0) & (sentence < first[:, None])).sum(dim=1)
-    count = (sentence >= first[:, None]).sum(dim=1)
-    place = torch.arange(int(count.max()), device=tokens.device)
-    is_own = place < count[:, None]
-    at = (before[:, None] + place).clamp(max=tokens.size(1) - 1)
-    own = tokens.gather(1, at).masked_fill(~is_own, pad)
-    return own, torch.where(is_own, 0, -1), before
+    own, now = moved_left(sentence >= first[:, None], (tokens, pad), (torch.zeros_like(sentence), -1))
+    return own, now, before

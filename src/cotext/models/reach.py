@@ -21,8 +21,11 @@ def source_reach(config: Config) -> Reach:
     layers = range(model.decoder_layers)
     on_top = _document_layer(model) if model.document.target else OWN
     written = ALL if model.writes == "non_autoregressive" else _target_row(config)
-    reach = OWN
+    spans, reach = model.stack("encoder").spans | model.stack("cross").spans, OWN
     for layer in layers:
+        # All target sentences of a row attend to the states of current source sentences alone.
+        if config.view.kind != "document" and "current" in spans:
+            break
         # Layers above widen the range in the target, on which this cross-attention depends.
         above = sum((_layer(config, "decoder", later) for later in layers[layer + 1 :]), on_top)
         reach |= _layer(config, "cross", layer) + (above & written)
@@ -69,7 +72,7 @@ def _span(config: Config, stack: StackName, span: str) -> Reach:
     if stack == "decoder":
         return ALL if model.writes == "non_autoregressive" else BEFORE
     if span == "current":
-        return OWN if config.view.kind == "window" else ALL
+        return ALL if config.view.kind == "document" else OWN
     return _limited(model) if span == "row" else ALL
 
 

@@ -102,10 +102,7 @@ class SelectiveAttention(DocumentLayer):
         show_these(weights, queries[0] * exists[..., None])
         context = self.norm(self.dropout(self.out(merge_heads(self.weight_dropout(weights) @ v))))
         d = self.output_norm(self.feed_forward(context))
-        mixed = gated(self.gate, h_BTD, d)
-        if self.start is not None:
-            mixed = self.start(h_BTD, mixed)
-        return torch.where(exists[:, 0, :, None], mixed, h_BTD)
+        return torch.where(exists[:, 0, :, None], gated(self.gate, h_BTD, d, self.start), h_BTD)
 
     def _weights(self, of_sentences: Tensor, of_words: Tensor, member: Tensor, others: Tensor) -> Tensor:
         """Return the weight of every word, with a sum of 1: scores [B, H, T, S] -> [B, H, T, S].

@@ -55,7 +55,5 @@ class BesideSelfAttention(ContextSublayer, AlmostClosed):
         self.start = ZeroGate(size.dimension) if size.neutral_start else None
 
     def beside(self, x: Tensor, own: Tensor, layout: AnyLayout) -> Tensor:
-        mixed = gated(self.gate, own, self.attention(x, layout))
-        if self.start is not None:
-            mixed = self.start(own, mixed)
+        mixed = gated(self.gate, own, self.attention(x, layout), self.start)
         return torch.where(layout.has_context, mixed, own)

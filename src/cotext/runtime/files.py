@@ -167,12 +167,16 @@ def remove(path: Path) -> None:
             path.unlink()
 
 
-def discard(folder: Path) -> None:
-    """Rename a folder to a hidden name, then delete it, so that an interruption leaves no partial folder."""
+def discard(folder: Path) -> bool:
+    """Rename a folder to a hidden name, then delete it, so that an interruption leaves no partial folder.
+
+    Return whether this succeeded.
+    """
+    hidden = temporary_name(folder)
     with suppress(OSError):
-        hidden = temporary_name(folder)
         os.replace(folder, hidden)
         remove(hidden)
+    return not (folder.exists() or hidden.exists())
 
 
 def require_new(out: Path) -> None:

@@ -11,7 +11,7 @@ Shapes: B rows, T frames, N frames of all rows without padding, row after row, D
 """
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import groupby
 from operator import itemgetter
 
@@ -31,16 +31,16 @@ CHUNK = 128  # frames whose logits are computed at once, so that they stay in th
 PASS_TOKENS = 1024  # source tokens per pass on a CPU; larger passes are not faster per token
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Text:
     """The tokens of a sentence with their log-probabilities; `rest`: of the closing symbol.
 
     The log-probability of a token includes the blanks before it and its repeats.
     """
 
-    tokens: list[int]
-    log_p: list[float]
-    rest: float
+    tokens: list[int] = field(default_factory=list)
+    log_p: list[float] = field(default_factory=list)
+    rest: float = 0.0
 
     def within(self, most_tokens: int) -> "_Text":
         """Truncate to this many tokens; the closing symbol gets the log-probability of the others."""
@@ -113,48 +113,41 @@ class _FrameSearch:
             yield from self._pass(some, [requests[i] for i in chosen.tolist()])
 
     def _pass(self, source: Source, requests: Sequence[SearchRequest]) -> Iterator[_Row]:
-        draft = self.model.encode(source)
+        """Yield the rows of one pass, with log-probabilities, or logits if the search is not scored."""
+        draft, special = self.model.encode(source), self.symbols.special
         real = draft.sentence >= 0
-        hidden_ND = self.model.decode(draft)[real]
         sizes = real.sum(dim=1).tolist()
+        hidden = torch.split(self.model.decode(draft)[real], sizes)
         outputs = [OutputLayer(self.model, [], ())] * len(requests)
         if requests[0].shortlist is not None:  # then every row has its own
             always = {*self.symbols.closing, *self.non_content, *self.symbols.blank}
             outputs = [OutputLayer(self.model, [request.shortlist], always) for request in requests]
-        by_row = torch.split(hidden_ND, sizes), torch.split(draft.sentence[real], sizes)
-        paths = self._paths(outputs, *by_row)
-        for output, hidden_TD, sentence_T, path in zip(outputs, *by_row, paths, strict=True):
-            frames: dict[int, list[int]] = {}
-            for i, k in enumerate(sentence_T.tolist()):
-                frames.setdefault(k, []).append(i)
-            yield _Row(output, hidden_TD, frames, *path)
-
-    def _paths(
-        self, outputs: Sequence[OutputLayer], hidden: Sequence[Tensor], sentences: Sequence[Tensor]
-    ) -> Iterator[tuple[list[int], list[float]]]:
-        """Yield the most probable path of every row, from its states [T, D] and their sentences [T].
-
-        A path is a list of symbols and one of log-probabilities, or of logits if the search is not scored.
-        Consecutive rows with the same output layer are computed together.
-        """
-        scored = self.options.scored
+        # Consecutive rows with the same output layer are computed together.
         results = [
-            self._best(output, torch.cat([hidden_TD for _, hidden_TD in rows]), self.never, scored)
+            self._best(
+                output, torch.cat([hidden_TD for _, hidden_TD in rows]), self.never, self.options.scored
+            )
             for output, rows in groupby(zip(outputs, hidden, strict=True), key=itemgetter(0))
         ]
-        sizes = [len(hidden_TD) for hidden_TD in hidden]
         log_p, symbol = (torch.split(torch.cat(parts), sizes) for parts in zip(*results, strict=True))
-        for best_T, log_p_T, sentence_T in zip(symbol, log_p, sentences, strict=True):
-            if self.model.path == "sentences":
-                first, last = _begins(sentence_T), _begins(sentence_T.flip(0)).flip(0)
-                # Brackets are known: the first and last frames of a sentence are not searched.
-                for ends, fixed in ((first, self.symbols.special.bos), (last, self.symbols.special.eos)):
-                    best_T[ends], log_p_T[ends] = fixed, 0.0
+        sentences = torch.split(draft.sentence[real], sizes)
+        for output, hidden_TD, sentence_T, log_p_T, symbol_T in zip(
+            outputs, hidden, sentences, log_p, symbol, strict=True
+        ):
             if not bool(log_p_T.isfinite().all()):
                 raise CotextError(
                     "the model's output is not a number; check the model with the loss on known text"
                 )
-            yield best_T.tolist(), log_p_T.tolist()
+            frames: dict[int, list[int]] = {}
+            for i, k in enumerate(sentence_T.tolist()):
+                frames.setdefault(k, []).append(i)
+            row = _Row(output, hidden_TD, frames, symbol_T.tolist(), log_p_T.tolist())
+            if self.model.path == "sentences":
+                # Brackets are known: the first and last frames of a sentence are not searched.
+                for own in frames.values():
+                    row.symbol[own[0]], row.symbol[own[-1]] = special.bos, special.eos
+                    row.log_p[own[0]] = row.log_p[own[-1]] = 0.0
+            yield row
 
     def hypothesis(self, row: _Row, request: SearchRequest) -> Hypothesis:
         """Return the hypothesis of a row, with a text for every requested sentence."""
@@ -194,22 +187,20 @@ class _FrameSearch:
         """Return the sentences of a row in which the model has written their ends."""
         special = self.symbols.special
         whole = collapse(row.symbol, row.log_p, self.non_content, repeats=self.model.path == "row")
-        labels, log_p = list(whole.tokens), list(whole.log_p)
+        labels, log_p = whole.tokens, whole.log_p
         if not labels or labels[-1] != special.eos:
             labels.append(special.eos)
             log_p.append(0.0)
         log_p[-1] += whole.rest
-        texts = [_Text([], [], 0.0) for _ in range(count)]
-        rests = [0.0] * count
-        for k, label, probability in zip(
-            recover(labels, special, count).sentence, labels, log_p, strict=True
-        ):
+        texts = [_Text() for _ in range(count)]
+        owners = recover(labels, special, count).sentence
+        for k, label, probability in zip(owners, labels, log_p, strict=True):
             if label == special.eos:
-                rests[k] += probability
+                texts[k].rest += probability
             else:
                 texts[k].tokens.append(label)
                 texts[k].log_p.append(probability)
-        return [_Text(t.tokens, t.log_p, rest) for t, rest in zip(texts, rests, strict=True)]
+        return texts
 
     def _content_token(self, row: _Row, k: int) -> _Text:
         """Return the content token that lowers the probability of sentence k least, as its only token.
@@ -235,42 +226,27 @@ class _FrameSearch:
 
         If not `scored`, logits instead of log-probabilities.
         """
-        chunks = torch.split(hidden_ND, CHUNK)
-        results = [best_column(self._log_p(output, chunk, forbidden, scored)) for chunk in chunks]
+        columns, results = output.columns(torch.tensor(sorted(forbidden), device=hidden_ND.device)), []
+        for chunk in torch.split(hidden_ND, CHUNK):
+            log_p_NU = output.log_probabilities(chunk) if scored else output.logits(chunk)
+            results.append(best_column(log_p_NU.index_fill_(1, columns, -torch.inf)))
         log_p, column = (torch.cat(result).squeeze(1) for result in zip(*results, strict=True))
         return log_p, output.tokens(column)
-
-    def _log_p(
-        self, output: OutputLayer, hidden_ND: Tensor, forbidden: Collection[int], scored: bool = True
-    ) -> Tensor:
-        """Return log-probabilities of the columns of an output layer, [N, U]; -inf for forbidden symbols."""
-        log_p = output.log_probabilities(hidden_ND) if scored else output.logits(hidden_ND)
-        columns = output.columns(torch.tensor(sorted(forbidden), device=log_p.device))
-        return log_p.index_fill_(1, columns, -torch.inf)
-
-
-def _begins(sentence_T: Tensor) -> Tensor:
-    """True for the first frame of every sentence of a row, [T]."""
-    begins = torch.ones_like(sentence_T, dtype=torch.bool)
-    begins[1:] = sentence_T[1:] != sentence_T[:-1]
-    return begins
 
 
 def collapse(
     path: Sequence[int], log_p: Sequence[float], non_content: Collection[int], repeats: bool = True
 ) -> _Text:
     """Collapse a path to tokens: `repeats` of a symbol are one token, `non_content` symbols are removed."""
-    tokens: list[int] = []
-    log_p_of_tokens: list[float] = []
-    pending, before = 0.0, None
+    text, before = _Text(), None
     for symbol, probability in zip(path, log_p, strict=True):
         if symbol in non_content:
-            pending += probability
+            text.rest += probability
         elif repeats and symbol == before:
-            log_p_of_tokens[-1] += probability
+            text.log_p[-1] += probability
         else:
-            tokens.append(symbol)
-            log_p_of_tokens.append(pending + probability)
-            pending = 0.0
+            text.tokens.append(symbol)
+            text.log_p.append(text.rest + probability)
+            text.rest = 0.0
         before = symbol
-    return _Text(tokens, log_p_of_tokens, pending)
+    return text

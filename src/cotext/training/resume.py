@@ -223,13 +223,14 @@ class RunCheckpoints:
         """Write `model.safetensors` of the run, which `translate` uses; every process must call this."""
         self.save_model(self.run / "model.safetensors", updates)
 
-    def save(self, progress: TrainingProgress, state: ProcessState) -> None:
+    def save(self, progress: TrainingProgress, state: ProcessState) -> list[Path]:
         """Write a checkpoint, renaming its folder when it is complete, and prune older ones.
 
-        Every process must call this, each with its own state. Raises CotextError if another process has taken
-        over the run, or files cannot be written.
+        Every process must call this, each with its own state. Return what could not be deleted. Raises
+        CotextError if another process has taken over the run, or files cannot be written.
         """
         self.require_run()
+        undeleted: list[Path] = []
         main = self.accelerator.is_main_process
         final = checkpoint_folder(self.run, progress.update)
         temporary = final.with_name(f".{final.name}")
@@ -247,7 +248,7 @@ class RunCheckpoints:
             if main:
                 save_progress(temporary, progress)
                 ckpt.put_in_place(temporary, final)
-                self._prune(progress)
+                undeleted = self._prune(progress)
         except (OSError, SafetensorError, CotextError) as error:
             raise CotextError(
                 f"{final}: the checkpoint cannot be written: {error}; earlier checkpoints are complete. Free "
@@ -256,12 +257,13 @@ class RunCheckpoints:
         finally:
             if main:
                 shutil.rmtree(temporary, ignore_errors=True)
+        return undeleted
 
-    def _prune(self, progress: TrainingProgress) -> None:
+    def _prune(self, progress: TrainingProgress) -> list[Path]:
         saved = checkpoints(self.run)
         models = ckpt.worth_keeping(self.candidates(progress), progress.best_update, self.config.train)
         # Two training states are kept: if the last checkpoint is damaged, the one before it can be resumed.
-        ckpt.prune(self.run, {*models, saved[-1]}, set(saved[-2:]))
+        return ckpt.prune(self.run, {*models, saved[-1]}, set(saved[-2:]))
 
     def resume(self) -> tuple[TrainingProgress, ProcessState] | None:
         """Restore weights, optimizer, loss scale and random state from the last checkpoint, if there is one.

@@ -229,7 +229,7 @@ class Trainer:
         self.cursor = Cursor()
         self.interval = IntervalSums(time.perf_counter(), self.accelerator.device)
         self.journal = MetricsLog(run / "metrics.jsonl")
-        self.stopping = False
+        self.stopping, self.has_warned = False, False
         self.counted_until = time.process_time()
 
     def require_batches(self) -> None:
@@ -492,7 +492,11 @@ class Trainer:
 
     def _save_checkpoint(self) -> None:
         self._require_applied()
-        self.checkpoints.save(self.progress, ProcessState(self.cursor, self.interval.on_cpu()))
+        state = ProcessState(self.cursor, self.interval.on_cpu())
+        undeleted = self.checkpoints.save(self.progress, state)
+        if undeleted and not self.has_warned:
+            self.has_warned = True  # only once, as they remain at every further checkpoint
+            self.callbacks.on_message(f"{undeleted[0]}: is no longer needed, but cannot be deleted")
 
     def _resume(self) -> None:
         """Restore the last checkpoint, if there is one."""

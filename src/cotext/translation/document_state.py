@@ -178,6 +178,11 @@ class OpenDocument:
     def is_finished(self, number: int) -> bool:
         return number in self._found
 
+    def has_written(self, number: int, sentences: Sequence[SentenceHypothesis]) -> bool:
+        """Whether a finished window has these hypotheses for its requested sentences."""
+        own = self._found[number][len(self.given[number]) :]
+        return [sentence.tokens for sentence in own] == [sentence.tokens for sentence in sentences]
+
     def context(self, number: int) -> list[SentenceHypothesis]:
         """Return the hypotheses of the forced prefix of a window."""
         if self.first_pass is not None:

@@ -18,7 +18,7 @@ from cotext.data.formats import detect_format, located_documents, read_documents
 from cotext.data.formats.docids import find_side_file
 from cotext.data.formats.streams import check_readable
 from cotext.data.formats.table import FORMATS, find_format, require_written
-from cotext.data.languages import name_warning
+from cotext.data.languages import name_warning, same_language
 from cotext.data.nbest_lists import Candidate
 from cotext.data.splitting import Splitting
 from cotext.runtime.errors import CotextError, naming
@@ -101,6 +101,8 @@ class CorpusJob(Job[FileReport]):
         find_format(self._format).require_written()
         checksums = checksums_of([source], self._format)
         if warning := name_warning(source, opened.languages.source, f"{opened.folder} translates"):
+            self.tell(warning)
+        if warning := _language_warning(source, self._format, opened):
             self.tell(warning)
         # All checks come before the work: a job may run for hours.
         _require_room_for_missing(source, self._format, self._translator)
@@ -274,6 +276,19 @@ def check_output(out: Path, inputs: Iterable[Path]) -> None:
     for path in inputs:
         if out.exists() and path.exists() and out.samefile(path):
             raise CotextError(f"{out}: would overwrite an input file; choose another --out")
+
+
+def _language_warning(source: Path, format: str, opened: OpenedRun) -> str:
+    """Return a warning if a file states other languages than those of the run; otherwise an empty string."""
+    read, own, decode = find_format(format).languages, opened.languages, opened.config.decode
+    if read is None or decode.source_language or decode.target_language:
+        return ""
+    stated = read(source)
+    pairs = zip(stated, (own.source, own.target), strict=True)
+    if all(not theirs or not ours or same_language(theirs, ours) for theirs, ours in pairs):
+        return ""
+    named = "-".join(filter(None, stated))
+    return f"{source}: states the languages {named}; {opened.folder} translates {own}"
 
 
 def _require_room_for_missing(source: Path, kind: str, translator: DocumentTranslator) -> None:

@@ -243,19 +243,26 @@ class WindowSearch:
             found.sort(key=lambda pair: pair[0].number)
         drafts: list[tuple[Draft, bool]] = []
         searched: list[SearchedWindow] = []
+        replaced: set[tuple[OpenDocument, int]] = set()  # groups with a corrected or given sentence
         for row, hypothesis in found:
+            opened, group = row.document, (row.document, row.number // plan.group_windows)
+            # A window may be finished already, if its group failed in the middle and is searched again.
+            finished = opened.is_finished(row.number)
+            if group in replaced and not finished:
+                # It was found beside other sentences than those that its document has now.
+                [hypothesis] = self._search([row], plan.search_symbols)
             sentences, exact = self._recovered(row, hypothesis)
             if plan.options.align == "constrained" and not self._shows(row, sentences):
                 # Bytes that form no character: search again with only visible subwords.
                 [hypothesis] = self._search([row], self._showing_symbols)
                 sentences, exact = self._recovered(row, hypothesis)
             searched.append(SearchedWindow(row, hypothesis, sentences))
-            # A window may be finished already, if its group failed in the middle and is searched again.
-            if row.document.is_finished(row.number):
-                continue
-            drafts.append((Draft(row, sentences), exact))
-            if row.document.guide is None or plan.sees_other_rows:
-                self._finish([drafts.pop()])
+            if not finished:
+                drafts.append((Draft(row, [*sentences]), exact))
+                if opened.guide is None or plan.sees_other_rows:
+                    self._finish([drafts.pop()])
+            if plan.searches_groups and not opened.has_written(row.number, sentences):
+                replaced.add(group)
         self._finish(drafts)
         if self._lists is not None:
             self._lists.find(searched)

@@ -1,4 +1,4 @@
-"""Dropout with a fast mask of one byte per element, also fused with a ReLU.
+"""Dropout with a fast mask of one byte per element.
 
 On a CPU, torch draws one random number per element on one thread and stores the mask as floats. This takes
 longer than the layer norm, the addition and the ReLU together. Here one 64-bit random number is used for four
@@ -50,39 +50,6 @@ class _Dropout(TensorFunction):
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         (keep,) = ctx.saved_tensors
         return dropped(grads[0], keep, ctx.rate), None
-
-
-class _ReluDropout(TensorFunction):
-    """ReLU, then dropout. The gradient passes where the result is positive, so that no mask is saved."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, rate: float) -> Tensor:
-        ctx.rate = rate
-        if x.dtype == torch.bfloat16:  # operations in place are slow in this type
-            out = dropped(x.relu(), keep_mask(x, rate), rate)
-        else:
-            out = x.relu_().mul_(dropout_scale(keep_mask(x, rate), rate, x))
-            ctx.mark_dirty(x)
-        ctx.save_for_backward(out)
-        return out
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        (out,) = ctx.saved_tensors
-        # Dropped elements are 0 in the output, as are those that the ReLU set to 0: neither has a gradient.
-        passed = torch.ops.aten.threshold_backward(grads[0], out, 0)
-        factor = 1 / (1 - ctx.rate)
-        return passed * factor if passed.dtype == torch.bfloat16 else passed.mul_(factor), None
-
-
-def relu_dropout(x: Tensor, rate: float, training: bool) -> Tensor:
-    """Apply ReLU, then dropout; overwrites `x`, which the caller must not use again."""
-    if not training or rate == 0:
-        return x.relu_()
-    if x.device.type == "cpu" and rate < 1:
-        return _ReluDropout.apply(x, rate)
-    return nn.functional.dropout(x.relu_(), rate)
 
 
 def dropout(x: Tensor, rate: float, training: bool) -> Tensor:

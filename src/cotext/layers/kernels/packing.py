@@ -6,51 +6,18 @@ Shapes: B rows, T tokens, N real tokens of all rows, D model.
                 c d e        <- unpack           (padding comes back as zeros)
 """
 
-from typing import Any
-
+import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
-
-from cotext.layers.kernels.function import TensorFunction
 
 
-def _take(x_MD: Tensor, index_N: Tensor) -> Tensor:
-    return x_MD.index_select(0, index_N)
+def moved_left(chosen_BT: Tensor, *sides: tuple[Tensor, int]) -> list[Tensor]:
+    """Return only the chosen tokens of every row, from its beginning on: several [B, T] -> [B, most chosen].
 
-
-def _spread(x_ND: Tensor, index_N: Tensor, size: int) -> Tensor:
-    return x_ND.new_zeros(size, x_ND.size(1)).index_copy_(0, index_N, x_ND)
-
-
-class _Pack(TensorFunction):
-    @staticmethod
-    def forward(ctx: Any, x_MD: Tensor, index_N: Tensor) -> Tensor:
-        ctx.save_for_backward(index_N)
-        ctx.size = x_MD.size(0)
-        return _take(x_MD, index_N)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        # The indices are distinct, so that copying is enough.
-        return _spread(grads[0], ctx.saved_tensors[0], ctx.size), None
-
-
-class _Unpack(TensorFunction):
-    @staticmethod
-    def forward(ctx: Any, x_ND: Tensor, index_N: Tensor, size: int) -> Tensor:
-        ctx.save_for_backward(index_N)
-        return _spread(x_ND, index_N, size)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        return _take(grads[0], ctx.saved_tensors[0]), None, None
-
-
-def take_rows(x_MD: Tensor, index_N: Tensor) -> Tensor:
-    """Return the rows at distinct indices: [N, D]."""
-    return _Pack.apply(x_MD, index_N)
+    `sides`: indices or tokens of a batch, each with the value of padding.
+    """
+    count = chosen_BT.sum(dim=1, keepdim=True)
+    real = torch.arange(int(count.max()), device=chosen_BT.device) < count
+    return [x.new_full(real.shape, fill).masked_scatter(real, x[chosen_BT]) for x, fill in sides]
 
 
 class Packing:
@@ -68,9 +35,9 @@ class Packing:
 
     def pack(self, x_BTD: Tensor) -> Tensor:
         """[B, T, D] -> [N, D]."""
-        return take_rows(x_BTD.flatten(0, 1), self.index_N)
+        return x_BTD.flatten(0, 1).index_select(0, self.index_N)
 
     def unpack(self, x_ND: Tensor) -> Tensor:
         """[N, D] -> [B, T, D], zeros on padding."""
-        size = self.rows * self.tokens
-        return _Unpack.apply(x_ND, self.index_N, size).view(self.rows, self.tokens, -1)
+        padded = x_ND.new_zeros(self.rows * self.tokens, x_ND.size(1)).index_copy(0, self.index_N, x_ND)
+        return padded.view(self.rows, self.tokens, -1)

@@ -12,6 +12,8 @@ For two queries and three keys, d = key - query:
 The variant of Dai et al. 2019 (section 3.3) has separate biases for the two products and one R per head. Its
 keys may start with a memory, before the keys of the queries.
 
+The kernel for CPUs has no dropout of weights, for which torch's attention is used.
+
 Shapes: B rows, H heads, T queries, S keys, K per head, D = H * K, C queries of a chunk, n distances.
 """
 
@@ -23,7 +25,6 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from cotext.layers.kernels.dropout import dropout_scale, keep_mask
 from cotext.layers.kernels.function import TensorFunction
 from cotext.layers.kernels.sdpa import TokenIndices, biased, in_float32, on_cpu, show_weights, watched
 from cotext.layers.masks import causal as causal_mask
@@ -52,8 +53,8 @@ def attend_relative(
         show_weights(q_BHTK, k_BHSK, mask, causal, bias, tokens)
     # Under autocast, projected queries have a lower precision than the parameters.
     table = table.to(q_BHTK.dtype)
-    if on_cpu(q_BHTK):
-        return _RelativeAttention.apply(q_BHTK, k_BHSK, v_BHSK, table, mask, causal, dropout)
+    if on_cpu(q_BHTK) and not dropout:
+        return _RelativeAttention.apply(q_BHTK, k_BHSK, v_BHSK, table, mask, causal)
     # One call of torch, with Q R^T as a bias, is fast on a GPU.
     bias = relative_bias(q_BHTK, table, k_BHSK.size(2))
     return biased(q_BHTK, k_BHSK, v_BHSK, bias, mask, causal, dropout)
@@ -106,8 +107,6 @@ def attend_from_memory(
     to T - 1, and `biases_2D` contains u and w. `mask` [B or 1, 1, T, S]: True = may attend.
     """
     biases, r_nD = biases_2D.to(q_BTD.dtype), r_nD.to(q_BTD.dtype)
-    if on_cpu(q_BTD):
-        return _MemoryAttention.apply(q_BTD, k_BSD, v_BSD, biases, r_nD, mask, heads, dropout)
     bias = memory_bias(q_BTD + biases[1], r_nD, k_BSD.size(1), heads)
     q, k, v = (_split(x, heads) for x in (q_BTD + biases[0], k_BSD, v_BSD))
     return biased(q, k, v, bias, mask, dropout=dropout).transpose(1, 2).flatten(2)
@@ -145,16 +144,9 @@ class _RelativeAttention(TensorFunction):
 
     @staticmethod
     def forward(
-        ctx: Any,
-        q: Tensor,
-        k: Tensor,
-        v: Tensor,
-        table: Tensor,
-        mask: Tensor | None,
-        causal: bool,
-        rate: float,
+        ctx: Any, q: Tensor, k: Tensor, v: Tensor, table: Tensor, mask: Tensor | None, causal: bool
     ) -> Tensor:
-        ctx.scale, ctx.rate, ctx.causal = q.size(-1) ** -0.5, rate, causal
+        ctx.scale, ctx.causal = q.size(-1) ** -0.5, causal
         # Contiguous once, or every chunk would copy them again.
         q, k, v = (q * ctx.scale).contiguous(), k.contiguous(), v.contiguous()
         out = torch.empty(q.size(0), q.size(2), q.size(1), q.size(3), dtype=q.dtype).transpose(1, 2)
@@ -172,9 +164,6 @@ class _RelativeAttention(TensorFunction):
                 weight.masked_fill_(~part[..., :keys], -math.inf)
             weight = weight.softmax(dim=-1)
             saved.append(weight)
-            if rate > 0:
-                saved.append(keep := keep_mask(weight, rate))
-                weight = dropout_scale(keep, rate, weight).mul_(weight)
             out[:, :, first:stop] = weight @ v[:, :, :keys]
         ctx.save_for_backward(q, k, v, table, *saved)
         return out
@@ -182,19 +171,14 @@ class _RelativeAttention(TensorFunction):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        q, k, v, table, *saved = ctx.saved_tensors
-        weights = iter(saved)  # of each chunk, with its dropout mask, in the order of the forward pass
+        q, k, v, table, *weights = ctx.saved_tensors
         grad_q, grad_k, grad_v = torch.empty_like(q), torch.zeros_like(k), torch.zeros_like(v)
         grad_table = torch.zeros_like(table)
-        for first, stop, keys in _chunks(q.size(2), k.size(2), ctx.causal):
-            weight, query, grad_out = next(weights), q[:, :, first:stop], grads[0][:, :, first:stop]
+        chunks = _chunks(q.size(2), k.size(2), ctx.causal)
+        for (first, stop, keys), weight in zip(chunks, weights, strict=True):
+            query, grad_out = q[:, :, first:stop], grads[0][:, :, first:stop]
             grad_weight = grad_out @ v[:, :, :keys].transpose(-2, -1)
-            if ctx.rate > 0:
-                factor = dropout_scale(next(weights), ctx.rate, weight)
-                grad_v[:, :, :keys] += (factor * weight).transpose(-2, -1) @ grad_out
-                grad_weight *= factor
-            else:
-                grad_v[:, :, :keys] += weight.transpose(-2, -1) @ grad_out
+            grad_v[:, :, :keys] += weight.transpose(-2, -1) @ grad_out
             grad_scores = torch.ops.aten._softmax_backward_data(grad_weight, weight, -1, weight.dtype)
             grad_k[:, :, :keys] += grad_scores.transpose(-2, -1) @ query
             rows = _rows_of_table(table, first, stop, keys)
@@ -203,78 +187,7 @@ class _RelativeAttention(TensorFunction):
             grad_q[:, :, first:stop] = grad_scores @ k[:, :, :keys] + by_distance @ table[rows]
             by_place = by_distance.flatten(0, 2).T @ query.reshape(-1, query.size(-1))
             grad_table.index_add_(0, rows, by_place)
-        return grad_q.mul_(ctx.scale), grad_k, grad_v, grad_table, None, None, None
-
-
-class _MemoryAttention(TensorFunction):
-    """Heads come before rows, so that all products of a head with R are one matrix product."""
-
-    @staticmethod
-    def forward(
-        ctx: Any,
-        q: Tensor,
-        k: Tensor,
-        v: Tensor,
-        biases: Tensor,
-        r: Tensor,
-        mask: Tensor,
-        heads: int,
-        rate: float,
-    ) -> Tensor:
-        rows, queries, keys = q.size(0), q.size(1), k.size(1)
-        ctx.rate, ctx.sizes = rate, (rows, queries, heads)
-        ctx.scale = scale = (q.size(2) // heads) ** -0.5
-        # One matrix product per head is enough for all rows.
-        q = _heads_first(q, heads)
-        content, by_place = (q + bias.view(heads, 1, 1, -1) for bias in biases)
-        k, v = (_heads_first(x, heads).flatten(0, 1) for x in (k, v))
-        r = r.view(r.size(0), heads, -1).permute(1, 2, 0)
-        by_distance = torch.bmm(by_place.flatten(1, 2), r).view(heads, rows, queries, -1)
-        bias = _skewed(by_distance, keys).flatten(0, 1)
-        # `beta` scales the products with R, and `alpha` those with K: both by 1 / sqrt(K).
-        weight = torch.baddbmm(bias, content.flatten(0, 1), k.transpose(1, 2), beta=scale, alpha=scale)
-        weight.view(heads, rows, queries, keys).masked_fill_(~mask.transpose(0, 1), -math.inf)
-        weight = weight.softmax(dim=-1)
-        masks = (keep_mask(weight, rate),) if rate > 0 else ()
-        ctx.save_for_backward(content, by_place, k, v, r, weight, *masks)
-        dropped = dropout_scale(masks[0], rate, weight).mul_(weight) if masks else weight
-        return _heads_last(torch.bmm(dropped, v), heads)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        content, by_place, k, v, r, weight, *masks = ctx.saved_tensors
-        rows, queries, heads = ctx.sizes
-        grad_out = _heads_first(grads[0], heads).flatten(0, 1)
-        grad_weight = torch.bmm(grad_out, v.transpose(1, 2))
-        dropped = weight
-        if masks:
-            factor = dropout_scale(masks[0], ctx.rate, weight)
-            grad_weight, dropped = grad_weight.mul_(factor), factor.mul_(weight)
-        grad_v = torch.bmm(dropped.transpose(1, 2), grad_out)
-        grad_scores = torch.ops.aten._softmax_backward_data(grad_weight, weight, -1, weight.dtype)
-        grad_scores.mul_(ctx.scale)
-        grad_content = torch.bmm(grad_scores, k).view_as(content)
-        grad_k = torch.bmm(grad_scores.transpose(1, 2), content.flatten(0, 1))
-        by_distance = grad_scores.new_zeros(heads, rows, queries, r.size(2))
-        _skewed(by_distance, k.size(1)).copy_(grad_scores.view(heads, rows, queries, -1))
-        flat = by_distance.flatten(1, 2)
-        grad_by_place = torch.bmm(flat, r.transpose(1, 2)).view_as(by_place)
-        grad_r = torch.bmm(flat.transpose(1, 2), by_place.flatten(1, 2)).transpose(0, 1).flatten(1)
-        grad_biases = torch.stack([g.sum(dim=(1, 2)).flatten() for g in (grad_content, grad_by_place)])
-        grad_q = _heads_last((grad_content + grad_by_place).flatten(0, 1), heads)
-        grad_k, grad_v = _heads_last(grad_k, heads), _heads_last(grad_v, heads)
-        return grad_q, grad_k, grad_v, grad_biases, grad_r, None, None, None
-
-
-def _heads_first(x_BTD: Tensor, heads: int) -> Tensor:
-    """[B, T, D] -> [H, B, T, K], contiguous."""
-    return x_BTD.reshape(x_BTD.size(0), x_BTD.size(1), heads, -1).permute(2, 0, 1, 3).contiguous()
-
-
-def _heads_last(x: Tensor, heads: int) -> Tensor:
-    """[H * B, T, K] -> [B, T, D]."""
-    return x.view(heads, -1, x.size(1), x.size(2)).permute(1, 2, 0, 3).flatten(2)
+        return grad_q.mul_(ctx.scale), grad_k, grad_v, grad_table, None, None
 
 
 def _chunks(queries: int, keys: int, causal: bool) -> list[tuple[int, int, int]]:

@@ -9,7 +9,7 @@ import itertools
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from cotext.data.words import Word, covered, overlaps, words_of
+from cotext.data.words import Word, covered, occurrences, overlaps, words_of
 from cotext.translation.terms.constraints import SentenceConstraints
 from cotext.translation.terms.glossary import Glossary, Term
 
@@ -139,10 +139,16 @@ def _is_word(word: str, found: str, opens: bool) -> bool:
 
 
 def _places(text: str, copied: Sequence[str]) -> Iterator[tuple[int, int]]:
-    """Yield the spans of copied texts in a source; equal texts have successive spans."""
+    """Yield the spans of copied texts in a source; equal texts have successive spans.
+
+    A text that also occurs within another copied text has the spans outside it.
+    """
+    starts: dict[str, list[int]] = {}
+    for start, copy in occurrences(text, copied):
+        starts.setdefault(copy, []).append(start)
     after: dict[str, int] = {}
     for copy in copied:
-        start = text.find(copy, after.get(copy, 0))
+        start = starts[copy].pop(0) if starts.get(copy) else text.find(copy, after.get(copy, 0))
         after[copy] = start + len(copy)
         yield start, start + len(copy)
 

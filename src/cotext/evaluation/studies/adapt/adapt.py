@@ -36,6 +36,7 @@ from cotext.evaluation.studies.document_of_run import translated
 from cotext.evaluation.studies.evaluate.evaluate_files import Evaluation, evaluate_files
 from cotext.evaluation.studies.tables import Cell, Table, interval
 from cotext.files.parallel import PAIRS, pair_files
+from cotext.interchange.model_names import name_of
 from cotext.models.engine_folder import config_of
 from cotext.models.run_folder import model_file
 from cotext.runtime.devices import choose_threads
@@ -116,7 +117,7 @@ class Adaptation:
         if paired is not None:
             self._files, self.notes = (paired.path, None), paired.notes
         stated = languages_of_files(*self._files, request.format)
-        check_pair(languages, stated, f"the corpus {self._files[0]}", f"{request.model} translates")
+        check_pair(languages, stated, f"the corpus {self._files[0]}", f"{name_of(request.model)} translates")
         self._languages = languages if str(languages) else stated
 
     @property
@@ -271,7 +272,7 @@ def answer(report: AdaptReport) -> str:
 
 
 def next_commands(report: AdaptReport) -> list[str]:
-    out, model, data = report.request.out, report.request.model, report.data
+    out, model, data = report.request.out, name_of(report.request.model), report.data
     return [
         f"cotext translate {out} letter.docx --out translated.docx",
         f"cotext serve {out}",
