@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import MISSING, replace
-from functools import wraps
+from functools import partial, wraps
 from glob import escape, iglob
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, cast, get_args, get_origin
@@ -17,8 +17,6 @@ from cotext.runtime.errors import CotextError
 from cotext.runtime.request import Option, Request, option_name, options_of, without_none
 
 if TYPE_CHECKING:
-    from pydantic import BaseModel
-
     from cotext.runtime.jobs.engine import Job
 
 Json = Annotated[bool, typer.Option("--json", help="Print all figures as JSON instead of text.")]
@@ -210,11 +208,10 @@ def completion(name: str, declared: Option) -> Completion | None:
     choices = [each for each in (kind, *get_args(kind)) if get_origin(each) is Literal]
     if choices:
         return lambda incomplete: _beginning(incomplete, get_args(choices[0]))
-    if get_origin(kind) is Mapping:
-        return _decoding_settings
     if declared.is_run:
         return _runs
-    return {"recipe": _recipes, "overrides": _settings}.get(name)
+    kinds = {"recipe": _recipes, "overrides": partial(_keys, of_decoding=False)}
+    return partial(_keys, of_decoding=True) if get_origin(kind) is Mapping else kinds.get(name)
 
 
 def _beginning(incomplete: str, words: Iterable[str]) -> list[str]:
@@ -227,26 +224,15 @@ def _recipes(incomplete: str) -> list[str]:
     return _beginning(incomplete, recipe_names())
 
 
-def _settings(incomplete: str) -> list[str]:
-    from cotext.config.recipe import Config
-
-    return _keys(incomplete, Config)
-
-
-def _decoding_settings(incomplete: str) -> list[str]:
-    from cotext.config.decoding import DecodeConfig
-
-    return _keys(incomplete, DecodeConfig)
-
-
-def _keys(incomplete: str, model: "type[BaseModel]") -> list[str]:
-    """Return keys such as `train.seed=`.
+def _keys(incomplete: str, of_decoding: bool) -> list[str]:
+    """Return keys of a recipe, such as `train.seed=`, or of its section `decode`, such as `beam=`.
 
     A single key is returned also with its default value. Otherwise the shell would add a space after it.
     """
-    from cotext.config.recipe import keys
+    from cotext.config.decoding import DecodeConfig
+    from cotext.config.recipe import Config, keys
 
-    defaults = {f"{key}=": value for key, value in keys(model)}
+    defaults = {f"{key}=": value for key, value in keys(DecodeConfig if of_decoding else Config)}
     found = _beginning(incomplete, defaults)
     return found if len(found) != 1 else [*found, f"{found[0]}{defaults[found[0]]}"]
 

@@ -88,11 +88,6 @@ class OpenedRun:
         )
         return replace(self, translator=translator)
 
-    def for_scoring(self) -> "OpenedRun":
-        """Return the same run without its first pass, which scoring does not need."""
-        settings = {**self.config.decode.model_dump(), "first_pass": ""}
-        return self.with_decode(settings) if self.first_pass is not None else self
-
 
 def open_run(
     run: Path,

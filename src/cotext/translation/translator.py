@@ -24,7 +24,6 @@ from typing import Final, Protocol
 
 import torch
 
-from cotext.config.decoding import DecodeConfig
 from cotext.config.recipe import Config
 from cotext.data.documents import Document
 from cotext.data.nbest_lists import Candidate, Candidates
@@ -206,14 +205,6 @@ def alternatives(translations: Mapping[int, Translation]) -> Iterator[dict[int, 
         yield ranked
 
 
-def _with_languages(tokenizer: Tokenizer, decode: DecodeConfig) -> Tokenizer:
-    """Return the tokenizer for the languages of the settings, or else for its default languages."""
-    with naming("decode.source_language and decode.target_language"):
-        chosen = choose_languages(tokenizer, decode.source_language, decode.target_language)
-    require_languages(chosen, "decode.source_language and decode.target_language")
-    return chosen
-
-
 class DocumentTranslator(DocumentScorer):
     """A system that translates and scores documents, as its configuration and plan define.
 
@@ -243,7 +234,11 @@ class DocumentTranslator(DocumentScorer):
                 "the run with cotext.load, or remove the setting"
             )
         before = None if first_pass is None else first_pass.plan
-        tokenizer = _with_languages(tokenizer, config.decode)
+        keys = "decode.source_language and decode.target_language"
+        with naming(keys):
+            wanted = config.decode.source_language, config.decode.target_language
+            tokenizer = choose_languages(tokenizer, *wanted)
+        require_languages(tokenizer, keys)
         plan = DecodingPlan.of(config, tokenizer, model, before, name)
         super().__init__(model, plan.config, tokenizer, device, plan)
         self.first_pass = first_pass
