@@ -1,6 +1,5 @@
 """The command `demo`: translate a page with installed models, then train and compare three tiny systems.
 
-    out/sample.html       the page, if the models are installed
     out/data/             the controlled corpus, prepared
     out/test.en, test.de  the test documents that are translated
     out/<system>/         a run folder for each system
@@ -18,10 +17,9 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, nullcontext
 from dataclasses import asdict, dataclass
-from html import escape
 from importlib import resources
 from itertools import islice
 from pathlib import Path
@@ -38,11 +36,9 @@ from cotext.evaluation.requests import ComparisonRequest
 from cotext.evaluation.studies.compare.job import compare_folders
 from cotext.evaluation.studies.compare.measured import read_metrics
 from cotext.evaluation.studies.compare.report import as_text
-from cotext.evaluation.studies.context.page import marked
 from cotext.interchange.model_names import known_models
 from cotext.runtime.errors import CotextError
 from cotext.runtime.files import write_text
-from cotext.runtime.html import table, whole_page
 from cotext.runtime.locks import NAME, working_in
 from cotext.runtime.progress import Meter, console, display, is_live, meter, stages
 from cotext.runtime.signals import termination_interrupts
@@ -119,7 +115,7 @@ def run_demo(out: Path, settings: DemoSettings = SETTINGS, train: bool = True) -
     started = time.monotonic()
     with working_in(out):
         _open_folder(out, settings)
-        translated = translate_sample(out)
+        translated = translate_sample()
         if not train:
             if not translated:
                 raise CotextError(f"--no-train: there is nothing to do, because {PACKAGE} is not installed")
@@ -367,14 +363,10 @@ def _stop(processes: Sequence[subprocess.Popen[bytes]]) -> None:
 PACKAGE: Final = "cotext-model-en-de-software"
 # The sentence model and the document model in the package.
 MODELS: Final[Sequence[str]] = ("en-de-sentence", "en-de")
-SHOWN: Final = 3  # sentences printed on the terminal
 
 
-def translate_sample(out: Path) -> bool:
-    """Translate the sample with each installed model, print its beginning and write `out/sample.html`.
-
-    Return True if a model is installed; otherwise do nothing and return False.
-    """
+def translate_sample() -> bool:
+    """Translate the sample with each installed model and print it; return whether there is a model."""
     known = known_models()
     names = [name for name in MODELS if name in known]
     if not names:
@@ -384,25 +376,9 @@ def translate_sample(out: Path) -> bool:
     source = resources.files("cotext.cli").joinpath("sample.en").read_text(encoding="utf-8").splitlines()
     typer.echo(f"A page of software help, translated by {' and '.join(names)}:\n")
     translations = {name: load(known[name].folder, "cpu").translate(source) for name in names}
-    for number, sentence in enumerate(source[:SHOWN]):
+    for number, sentence in enumerate(source):
         typer.echo(f"  {sentence}")
         for name in names:
             typer.echo(f"    {name + ':':16} {translations[name][number]}")
-    page = out / "sample.html"
-    write_text(page, _page(source, translations))
-    typer.echo(f"\nThe whole page, side by side: {page}\n")
+    typer.echo()
     return True
-
-
-def _page(source: Sequence[str], translations: Mapping[str, Sequence[str]]) -> str:
-    """Return a page with one row per sentence; words that differ from the first model are marked."""
-    first, *others = translations
-    rows = [
-        [str(number + 1), escape(sentence), escape(translations[first][number])]
-        + [marked(translations[name][number], translations[first][number]) for name in others]
-        for number, sentence in enumerate(source)
-    ]
-    caption = f"Marked: words that differ from {escape(first)}." if others else "One row per sentence."
-    header = ("", "English", *map(escape, translations))
-    title = "A page of software help in German"
-    return whole_page(title, [f"<h1>{title}</h1>", table(caption, header, rows, left=len(header))])

@@ -24,22 +24,16 @@ from cotext.translation.terms.constraints import Guide
 Encoded = Sequence[Sequence[int]]  # the tokens of the sentences of a document
 
 
-@dataclass(frozen=True, slots=True)
-class CutDocument:
-    """The indices of the non-empty sentences of a document, and its windows, which count only these."""
+def cut_document(
+    view: View, source: Encoded, target: Encoded | None = None
+) -> tuple[list[int], list[Window]]:
+    """Return the indices of the non-empty sentences of a document, and its windows, which count only these.
 
-    kept: list[int]
-    windows: list[Window]
-
-
-def cut_document(view: View, source: Encoded, target: Encoded | None = None) -> CutDocument:
-    """Cut a document into the windows of a view, without sentences that are empty on both sides.
-
-    As in translation, the cut depends only on the source, so that scores of an output equal its scores in
-    search.
+    Empty means without tokens on both sides. As in translation, the cut depends only on the source, so that
+    scores of an output equal its scores in search.
     """
     kept = [j for j, tokens in enumerate(source) if tokens or (target is not None and target[j])]
-    return CutDocument(kept, view.split([len(source[j]) for j in kept], []))
+    return kept, view.split([len(source[j]) for j in kept], [])
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,12 +118,12 @@ class OpenDocument:
         `prefix`: translations are forced as target context: those of `first_pass` (the tokens of a complete
         translation), or else those found here.
         """
-        cut = cut_document(view, tokens)
-        source, windows = [tokens[j] for j in cut.kept], cut.windows
+        kept, windows = cut_document(view, tokens)
+        source = [tokens[j] for j in kept]
         given = [range(w.target.start, w.current.start if prefix else w.target.start) for w in windows]
-        opened = cls(index, document, cut.kept, source, windows, given, sequential_windows=sequential_windows)
+        opened = cls(index, document, kept, source, windows, given, sequential_windows=sequential_windows)
         if first_pass is not None:
-            opened.first_pass = [SentenceHypothesis(tuple(first_pass[j])) for j in cut.kept]
+            opened.first_pass = [SentenceHypothesis(tuple(first_pass[j])) for j in kept]
         opened.guide = guide
         opened.digest = int(hashlib.sha256("\n".join(document.sentences).encode()).hexdigest(), 16)
         # A window waits for the hypotheses of its prefix and, in sequence, for the window before it.

@@ -56,13 +56,13 @@ def document_rows(
 
     `chosen`: only groups in which one of these sentences is current.
     """
-    cut = cut_document(plan.view, source, target)
+    kept, windows = cut_document(plan.view, source, target)
     groups = []
-    for first in range(0, len(cut.windows), plan.group_windows):
-        group = [cut.windows[n] for n in group_of(first, len(cut.windows), plan.group_windows)]
-        if chosen is None or any(cut.kept[j] in chosen for window in group for j in window.current):
-            groups.append([_row(cut.kept, window, source, target) for window in group])
-    return cut.kept, groups
+    for first in range(0, len(windows), plan.group_windows):
+        group = windows[first : first + plan.group_windows]
+        if chosen is None or any(kept[j] in chosen for window in group for j in window.current):
+            groups.append([_row(kept, window, source, target) for window in group])
+    return kept, groups
 
 
 def _row(kept: Sequence[int], window: Window, source: Encoded, target: Encoded) -> DocumentRow:
@@ -222,14 +222,14 @@ class DocumentScorer:
         This holds for source and target; a sentence without tokens depends on itself. `own_row`: only the
         sentences of its own window, without other rows.
         """
-        cut = cut_document(self.plan.view, self.tokenizer.encode_batch(document.sentences))
+        kept, windows = cut_document(self.plan.view, self.tokenizer.encode_batch(document.sentences))
         visible = [range(j, j + 1) for j in range(len(document.sentences))]
-        for number, window in enumerate(cut.windows):
-            group = group_of(number, len(cut.windows), 1 if own_row else self.plan.group_windows)
-            first = min(cut.windows[n].source.start for n in group)
-            last = max(cut.windows[n].source.stop for n in group) - 1
+        for number, window in enumerate(windows):
+            group = group_of(number, len(windows), 1 if own_row else self.plan.group_windows)
+            first = min(windows[n].source.start for n in group)
+            last = max(windows[n].source.stop for n in group) - 1
             for j in window.current:
-                visible[cut.kept[j]] = range(cut.kept[first], cut.kept[last] + 1)
+                visible[kept[j]] = range(kept[first], kept[last] + 1)
         return visible
 
     def _score(
