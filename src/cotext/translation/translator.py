@@ -265,6 +265,14 @@ class DocumentTranslator(DocumentScorer):
         reads = kind.forced_pass is not None and kind.path is None
         return reads and options.align == "constrained" and options.sampling is None
 
+    def require_guides(self) -> None:
+        """Raise CotextError if terms are not supported."""
+        if not self.takes_guides:
+            raise CotextError(
+                "terms, words to keep and copied text need an autoregressive system with decode.align = "
+                "constrained, without decode.sampling; remove the glossary, or choose another run"
+            )
+
     def check(self, documents: Iterable[Document]) -> int:
         """Check that all documents can be translated; return the number of their sentences.
 
@@ -307,11 +315,8 @@ class DocumentTranslator(DocumentScorer):
                 f"decode.nbest = {self.plan.options.nbest}: with terms and copied text, only the best "
                 "translation is corrected, not the alternatives; remove decode.nbest or the glossary"
             )
-        if guide is not None and not self.takes_guides:
-            raise CotextError(
-                "terms and copied text need an autoregressive system with decode.align = constrained; "
-                "remove the glossary, or choose another run"
-            )
+        if guide is not None:
+            self.require_guides()
         waiting = self._after_first_pass(documents, guide, lambda count: on_sentences(0))
         # Several batches, so that windows of similar length can share one; beams count as tokens.
         wanted = max(1, BATCHES_AHEAD * self.config.decode.max_tokens // self.plan.options.beam)
