@@ -13,7 +13,6 @@ from typing import Any, TypeVar
 
 import torch
 
-from cotext.config.recipe import Config
 from cotext.data.batch import Batch, Instance, Source, SpecialSymbols
 from cotext.data.collate import make_batch, pack, source_batch
 from cotext.data.documents import Document, ParallelDocument
@@ -150,25 +149,15 @@ Reading = Callable[[RowsToRead], Sequence[Sequence[T]]]
 
 
 class DocumentScorer:
-    """A system that scores documents; `config` defines their context."""
+    """A system that scores documents; its plan defines their context."""
 
     def __init__(
-        self,
-        model: Model | Engine,
-        config: Config,
-        tokenizer: Tokenizer,
-        device: torch.device,
-        plan: DecodingPlan,
+        self, model: Model | Engine, tokenizer: Tokenizer, device: torch.device, plan: DecodingPlan
     ) -> None:
         self.model = model
-        self.config = config
         self.tokenizer = tokenizer
         self.device = device
-        self.plan = plan
-
-    @property
-    def signature(self) -> str:
-        return self.plan.signature
+        self.plan, self.config = plan, plan.config
 
     def check_pairs(self, documents: Iterable[ParallelDocument]) -> None:
         """Check that documents can be scored, before any is.

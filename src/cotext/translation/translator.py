@@ -19,7 +19,7 @@ from contextlib import closing
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
-from math import inf
+from math import exp, inf
 from typing import Final, Protocol
 
 import torch
@@ -190,6 +190,18 @@ class Translation:
     def recovered(self) -> bool:
         return all(self.pieces)
 
+    @property
+    def confidences(self) -> list[float | None]:
+        """The geometric means of the probabilities of the tokens of each sentence, closing symbol included.
+
+        They are comparable for any length; docs/results/terms.md has their correlation with quality. At most
+        1, also for scores of a language model, which are not probabilities. None without tokens or scores.
+        """
+        if not self.log_probabilities:
+            return [None] * len(self.tokens)
+        pairs = zip(self.log_probabilities, self.tokens, strict=True)
+        return [exp(min(log_probability / n, 0)) if n else None for log_probability, n in pairs]
+
 
 def alternatives(translations: Mapping[int, Translation]) -> Iterator[dict[int, Translation]]:
     """Yield the documents with the second best translation of every sentence, then the third, and so on.
@@ -240,7 +252,7 @@ class DocumentTranslator(DocumentScorer):
             tokenizer = choose_languages(tokenizer, *wanted)
         require_languages(tokenizer, keys)
         plan = DecodingPlan.of(config, tokenizer, model, before, name)
-        super().__init__(model, plan.config, tokenizer, device, plan)
+        super().__init__(model, tokenizer, device, plan)
         self.first_pass = first_pass
         self.shortlist = shortlist
         self.engine = engine
@@ -255,7 +267,7 @@ class DocumentTranslator(DocumentScorer):
     def signature(self) -> str:
         """The signature of decoding, with the table of a shortlist and the engine, if they are used."""
         table = named(self.shortlist) if self.config.decode.shortlist else ""
-        parts = [super().signature, f"shortlist_table:{table}" if table else ""]
+        parts = [self.plan.signature, f"shortlist_table:{table}" if table else ""]
         return "|".join(filter(None, [*parts, "" if self.engine is None else self.engine.name]))
 
     @property
