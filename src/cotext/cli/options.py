@@ -210,7 +210,7 @@ def completion(name: str, declared: Option) -> Completion | None:
         return lambda incomplete: _beginning(incomplete, get_args(choices[0]))
     if declared.is_run:
         return _runs
-    kinds = {"recipe": _recipes, "overrides": partial(_keys, of_decoding=False)}
+    kinds: dict[str, Completion] = {"recipe": _recipes, "overrides": partial(_keys, of_decoding=False)}
     return partial(_keys, of_decoding=True) if get_origin(kind) is Mapping else kinds.get(name)
 
 
