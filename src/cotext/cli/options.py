@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import MISSING, replace
-from functools import partial, wraps
+from functools import wraps
 from glob import escape, iglob
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, cast, get_args, get_origin
@@ -210,8 +210,11 @@ def completion(name: str, declared: Option) -> Completion | None:
         return lambda incomplete: _beginning(incomplete, get_args(choices[0]))
     if declared.is_run:
         return _runs
-    kinds: dict[str, Completion] = {"recipe": _recipes, "overrides": partial(_keys, of_decoding=False)}
-    return partial(_keys, of_decoding=True) if get_origin(kind) is Mapping else kinds.get(name)
+    if get_origin(kind) is Mapping:
+        return lambda incomplete: _keys(incomplete, of_decoding=True)
+    if name == "overrides":
+        return lambda incomplete: _keys(incomplete, of_decoding=False)
+    return _recipes if name == "recipe" else None
 
 
 def _beginning(incomplete: str, words: Iterable[str]) -> list[str]:
