@@ -4,7 +4,7 @@ import inspect
 import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import MISSING, replace
 from functools import wraps
 from glob import escape, iglob
@@ -18,6 +18,7 @@ from cotext.runtime.request import Option, Request, option_name, options_of, wit
 
 if TYPE_CHECKING:
     from cotext.runtime.jobs.engine import Job
+    from cotext.runtime.jobs.journal import Shard
 
 Json = Annotated[bool, typer.Option("--json", help="Print all figures as JSON instead of text.")]
 # Messages about translated sentences.
@@ -31,32 +32,24 @@ def counted(number: int, thing: str) -> str:
 
 
 @contextmanager
-def output(out: Path | None, inputs: Iterable[Path | None]) -> Iterator[None]:
+def output(out: Path | None, inputs: Iterable[Path | None], part: "Shard | None" = None) -> Iterator[None]:
     """Check in advance that a file can be written, and lock it for the duration of the block.
 
-    Raises the errors of `check_output`, and CotextError if another process is writing the file.
+    `part`: a shard of its job; then it must not exist, and is not locked. Raises the errors of
+    `check_output`, and CotextError if another process is writing the file.
     """
     if out is None:
         yield
         return
+    from cotext.runtime.files import require_new
     from cotext.runtime.locks import writing
     from cotext.translation.translate_file import check_output
 
     check_output(out, [path for path in inputs if path is not None])
-    with writing(out):
+    if part is not None:
+        require_new(out)
+    with writing(out) if part is None else nullcontext():
         yield
-
-
-def check_shard_output(out: Path, inputs: Iterable[Path | None]) -> None:
-    """Check in advance that the output of a job in shards can be written and does not exist.
-
-    Raises the errors of `check_output`, and CotextError if the file exists.
-    """
-    from cotext.runtime.files import require_new
-    from cotext.translation.translate_file import check_output
-
-    check_output(out, [path for path in inputs if path is not None])
-    require_new(out)
 
 
 def do_shard(job: "Job[Any]", json: bool, what: str = "scoring") -> None:
