@@ -123,7 +123,7 @@ def test_bad_input(world: World, tmp_path: Path) -> None:
     for words, *arguments in (
         ("give the page the suffix .html", *context, tmp_path / "page.json"),
         ("page.pdf: ends in .pdf, ", "score", run, *files, "--out", tmp_path / "page.pdf"),
-        ("short.", *attention, short, "--out", tmp_path / "maps"),
+        ("one.jsonl", *attention, single, "--out", tmp_path / "maps"),
         ("no folder can be made", *attention, target, "--out", blank),
         ("does not exist", *context, tmp_path / "no" / "page.html"),
         ("would overwrite", *context, source),
