@@ -13,15 +13,14 @@ from torch import Tensor, nn
 
 from cotext.config.recipe import Config, load_config
 from cotext.config.view import ViewConfig
-from cotext.data.batch import Instance, Source, SpecialSymbols
+from cotext.data.batch import Instance, SpecialSymbols
 from cotext.data.build import special_symbols
 from cotext.data.collate import make_batch
 from cotext.data.sampling import instances_of
 from cotext.data.views import SentenceView, Window
-from cotext.layers.layout import Layouts
 from cotext.models import checkpoint as ckpt
 from cotext.models.build import build_model
-from cotext.models.interface import TranslationModel
+from cotext.models.interface import System
 from cotext.models.run_folder import checkpoint_folder
 from cotext.runtime.errors import CotextError
 from cotext.runtime.integrity import unsealed
@@ -60,8 +59,10 @@ def started(source: Path | str, **settings: Any) -> Config:
     return run_config(init=str(source), **{"max_updates": 2, "validate_every": 2, "log_every": 2, **settings})
 
 
-class Parts(TranslationModel):
+class Parts(System):
     """A model of named parameters and nothing else; parameter i is filled with i + 1."""
+
+    output_weight = torch.empty(0)
 
     def __init__(self, shapes: Mapping[str, tuple[int, ...]], adopted: Mapping[str, str]) -> None:
         super().__init__()
@@ -74,21 +75,6 @@ class Parts(TranslationModel):
                     place.add_module(part, nn.Module())
                 place = place.get_submodule(part)
             place.register_parameter(last, nn.Parameter(torch.full(shape, float(number))))
-
-    def layouts(
-        self, source: Source, input_sentence: Tensor | None = None, training: bool = False
-    ) -> Layouts:
-        raise NotImplementedError
-
-    @property
-    def output_weight(self) -> Tensor:
-        raise NotImplementedError
-
-    def encode(self, source: Any) -> Any:
-        raise NotImplementedError
-
-    def decode(self, tokens: Tensor, sentence: Tensor, state: Any) -> Tensor:
-        raise NotImplementedError
 
     def adopted_names(self) -> Mapping[str, str]:
         return self.adopted
