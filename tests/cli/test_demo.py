@@ -203,7 +203,7 @@ def test_the_sample_is_printed_with_each_models_translation(
     printed = capsys.readouterr().out
     lines = (Path(demo.__file__).parent / "sample.en").read_text(encoding="utf-8").splitlines()
     assert all(f"  {line}\n" in printed for line in lines)
-    assert all(printed.count(f"{name}:") == len(lines) for name in demo.MODELS)
+    assert all(printed.count(f"    {name}:") == len(lines) for name in demo.MODELS)
     monkeypatch.setattr(demo, "known_models", dict)
     assert not demo.translate_sample()
     assert capsys.readouterr().out == ""
