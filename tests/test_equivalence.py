@@ -37,7 +37,7 @@ from cotext.models.interface import TranslationModel
 from cotext.models.parts import document_layer
 from cotext.search.beam_search import Hypothesis, SearchOptions, search
 from cotext.search.constraints import SearchRequest, SearchSymbols
-from cotext.translation.scorer import score_instances
+from cotext.translation.scorer import RowsToRead, score_instances
 from cotext.translation.translator import DocumentTranslator
 from tests.cover import COVER, FACTORS, cover, each_filling, goes_together, uncovered
 from tests.tiny import PlainWordTokenizer, logits, random_model, shake, tiny_config, window
@@ -539,7 +539,7 @@ def test_the_score_that_search_reports_is_that_of_teacher_forcing(name: str, kin
         if written != w and reads_current(SYSTEMS[name]):
             continue  # it would read another current sentence
         instance = Instance(row.document, written, row.source, sentences)
-        [scores] = score_instances(model, [instance], symbols, 8000, CPU)
+        [scores] = score_instances(RowsToRead(model, [instance], symbols, 8000, CPU))
         begun = len(split(list(request.prefix), symbols)[-1])
         own = _log_probabilities_of_beginning(model, row, request, begun, symbols)
         own += hypothesis.token_log_probabilities

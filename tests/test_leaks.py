@@ -457,9 +457,7 @@ def opened(config: Config, store: TokenStore) -> list[OpenDocument]:
     for d in (store[index] for index in range(len(store))):
         document = Document(d.id, ("",) * len(d.source))
         source = [s.tolist() for s in d.source]
-        found.append(
-            OpenDocument.start(d.index, document, source, view, prefix=True, sequential_windows=in_turn)
-        )
+        found.append(OpenDocument(d.index, document, source, view, prefix=True, sequential_windows=in_turn))
     return found
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from cotext.interchange.hub import SOURCES_UNKNOWN, export_hub, export_int8
 from cotext.interchange.model_names import CARD, write_checksums
 from cotext.runtime.errors import CotextError
-from cotext.runtime.integrity import new_or_same
+from cotext.runtime.locks import new_folder
 from cotext.runtime.version import __version__
 
 PROJECT = """\
@@ -52,7 +52,7 @@ def write_package(
         raise CotextError(f"{licence}: its name is not a known licence ({', '.join(SPDX)})")
     distribution = package.resolve().name
     module = _identifier(distribution)
-    with new_or_same(package) as made:
+    with new_folder(package) as made:
         (made / module).mkdir(parents=True)
         for name, run in runs.items():
             _write_model(name, made / module, run, licence.name, sources, scores)

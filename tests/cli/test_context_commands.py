@@ -1,4 +1,4 @@
-"""`cotext context`, `cxmi` and `profile` on the command line."""
+"""`cotext attention`, `context`, `cxmi` and `profile` on the command line."""
 
 import json
 from pathlib import Path
@@ -17,6 +17,20 @@ def parallel(folder: Path) -> tuple[Path, Path, list[ParallelDocument]]:
     source, target = folder / "d.en", folder / "d.de"
     write_parallel(source, target, documents, "docids")
     return source, target, documents
+
+
+def test_maps_of_attention(world: World, tmp_path: Path) -> None:
+    source, target, documents = parallel(tmp_path)
+    chosen, out = next(d for d in documents if len(d.source) == 4), tmp_path / "maps"
+    options = ("--target", target, "--document", chosen.id, "--out", out)
+    shown = succeed("attention", world.run, source, *options).out
+    names = {f"{name}.png" for name in ("encoder", "decoder", "cross")}
+    assert {path.name for path in out.iterdir()} == {"attention.json", *names}
+    assert all((out / name).read_bytes().startswith(b"\x89PNG\r\n\x1a\n") for name in names)
+    assert all(name in shown for name in names)
+    found = json.loads((out / "attention.json").read_text())
+    assert (found["document"], found["target"]) == (chosen.id, "given")
+    assert [s["target"] for s in found["sentences"]] == list(chosen.target)
 
 
 def test_context_of_a_given_translation(world: World, tmp_path: Path) -> None:
@@ -97,6 +111,7 @@ def test_bad_input(world: World, tmp_path: Path) -> None:
     write_parallel(short, None, documents[:2], "jsonl")
     run, context = world.run, ("context", world.run, source, "--out")
     files = ("--source", source, "--target", target)
+    attention = ("attention", run, source, "--target")
     before = listing(tmp_path)
     for page in ("page.pdf", "page.docx"):
         for command in (
@@ -108,6 +123,8 @@ def test_bad_input(world: World, tmp_path: Path) -> None:
     for words, *arguments in (
         ("give the page the suffix .html", *context, tmp_path / "page.json"),
         ("page.pdf: ends in .pdf, ", "score", run, *files, "--out", tmp_path / "page.pdf"),
+        ("one.jsonl", *attention, single, "--out", tmp_path / "maps"),
+        ("no folder can be made", *attention, target, "--out", blank),
         ("does not exist", *context, tmp_path / "no" / "page.html"),
         ("would overwrite", *context, source),
         ("no document 'none' among its 6", *context, out, "--document", "none"),

@@ -1,6 +1,5 @@
 """Commands on terminals of all kinds and on none, interrupted commands, and commands that fail."""
 
-import ast
 import fcntl
 import io
 import os
@@ -17,8 +16,6 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-import cotext as package
-from cotext.cli import main as cli
 from cotext.runtime import progress
 from cotext.runtime.progress import Meter
 from tests.command_line import World, cotext, must_refuse, process_environment, start, succeed
@@ -144,21 +141,6 @@ def test_every_exit_code_of_the_page_is_met(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr("cotext.models.describe.render", interrupted)
     found |= {cotext("systems").code}
     assert found == documented().keys()
-
-
-def test_no_command_ends_with_another_code() -> None:
-    """Every code in the source: a number, or a constant of a module."""
-    codes = set()
-    for path in Path(package.__file__).parent.rglob("*.py"):
-        tree = ast.parse(path.read_text(encoding="utf-8"))
-        calls = (node for node in ast.walk(tree) if isinstance(node, ast.Call) and node.args)
-        codes |= {
-            ast.unparse(call.args[-1] if ast.unparse(call.func) == "_fail" else call.args[0])
-            for call in calls
-            if ast.unparse(call.func) in ("_fail", "typer.Exit")
-        }
-    values = {"INTERRUPTED": cli.INTERRUPTED}
-    assert {values.get(code) or int(code) for code in codes} | {0} == documented().keys()
 
 
 def interrupt(process: "subprocess.Popen[str]", ready: Callable[[str], bool], times: int) -> tuple[int, str]:

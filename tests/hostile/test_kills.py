@@ -15,8 +15,7 @@ from tests.pretrained_models import marian_model
 from tests.tiny_runs import PROCESSES
 
 COMMANDS = ("prepare", "overwrite", "distill", "translate", "train", "score", "contrastive")
-COMMANDS += ("average", "compare", "import", "hub", "hub again", "int8", "ctranslate2")
-THERE = ("overwrite", "hub again")  # begin where the result is there
+COMMANDS += ("average", "compare", "import", "hub", "int8", "ctranslate2")
 LIBRARIES = {"import": "transformers", "ctranslate2": "ctranslate2"}
 KILLS = 14  # of each
 SIGNALS = (signal.SIGKILL, signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
@@ -88,7 +87,7 @@ def test_killed_at_any_moment(attacks: Attacks, tmp_path: Path, world: World, co
             "average": ["average", world.run, "--checkpoint", "3", "--checkpoint", "6", "--out", out],
             "compare": ["compare", world.run, "--suite", suite, "--no-controls", "--out", out],
             "import": ["import", str(foreign), "--out", out],
-        }.get(command, ["export", world.run, "--to", command.removesuffix(" again"), "--out", out])
+        }.get(command, ["export", world.run, "--to", command, "--out", out])
 
     timed(arguments(expected))
     seconds = timed(arguments(tmp_path / "again"))
@@ -99,7 +98,7 @@ def test_killed_at_any_moment(attacks: Attacks, tmp_path: Path, world: World, co
     for attempt in range(6 * KILLS):
         if kills >= KILLS:
             break
-        if command in THERE:
+        if command == "overwrite":
             shutil.copytree(expected, out)
         what, before_it = f"{attempt}:", kills
         for _ in range(attacks.random.randint(1, 3)):  # before it may end

@@ -14,7 +14,7 @@ from safetensors.torch import load_file, save_file
 from cotext.data.tokenizer import LanguageChoice
 from cotext.interchange.importing import import_model
 from cotext.runtime.errors import CotextError
-from tests.command_line import listing, must_refuse, succeed
+from tests.command_line import must_refuse
 from tests.loops import loop_over
 from tests.pretrained_models import m2m100_model, marian_model, mbart_model
 from tests.refusals import must_raise
@@ -186,12 +186,3 @@ def test_the_command_line_says_what_is_wrong(folders: dict[str, Path], tmp_path:
     ):
         must_refuse(message, "import", *arguments)
     assert [path.name for path in out.iterdir()] == ["mine.txt"]
-
-
-def test_the_same_import_again_finds_what_is_there(folders: dict[str, Path], tmp_path: Path) -> None:
-    command: list[str | Path] = ["import", folders["marian"], "--out", tmp_path / "run"]
-    assert "nothing was changed" not in succeed(*command).out
-    before = listing(tmp_path)
-    assert "already contains this import (checksums are equal); nothing was changed" in succeed(*command).out
-    must_refuse("import.json differs", *command, "--licence", "mit")
-    assert listing(tmp_path) == before

@@ -23,7 +23,7 @@ from cotext.models.nat import NonAutoregressiveTransformer
 from cotext.search.beam_search import Hypothesis, SearchOptions
 from cotext.search.constraints import SearchRequest, SearchSymbols
 from cotext.search.non_autoregressive import collapse, search_frames
-from cotext.translation.scorer import score_instances
+from cotext.translation.scorer import RowsToRead, score_instances
 from cotext.translation.translator import DocumentTranslator
 from tests.command_line import cotext, succeed, write_corpus
 from tests.models.test_casa import (
@@ -191,7 +191,7 @@ def test_scores_are_the_likelihood_over_all_paths() -> None:
     """Of a sentence of one token: every path between its brackets, one by one."""
     model = model_of(CONTEXT)
     row = replace(instances()[1], target=[[4]])
-    [[score]] = score_instances(model, [row], SYMBOLS, 8000, CPU)
+    [[score]] = score_instances(RowsToRead(model, [row], SYMBOLS, 8000, CPU))
     assert score.tokens == 2
     with torch.no_grad():
         draft = model.encode(source_batch([row], SYMBOLS))
@@ -206,9 +206,20 @@ def test_scores_are_the_likelihood_over_all_paths() -> None:
     assert score.log_probability == pytest.approx(math.log(total), abs=1e-5)
 
 
+@systems
+def test_scores_do_not_depend_on_the_batch(name: str) -> None:
+    model = model_of(SYSTEMS[name])
+    together = score_instances(RowsToRead(model, instances(), SYMBOLS, 8000, CPU))
+    single = [score_instances(RowsToRead(model, [row], SYMBOLS, 8000, CPU))[0] for row in instances()]
+    for one, other, row in zip(together, single, instances(), strict=True):
+        assert [s.tokens for s in one] == [len(t) + 1 for t in row.target]
+        for a, b in zip(one, other, strict=True):
+            assert a.log_probability == pytest.approx(b.log_probability, abs=1e-4)
+
+
 def test_a_sentence_without_a_path_is_impossible() -> None:
     row = replace(instances()[1], target=[[4] * 9])
-    [[score]] = score_instances(model_of(CONTEXT), [row], SYMBOLS, 8000, CPU)
+    [[score]] = score_instances(RowsToRead(model_of(CONTEXT), [row], SYMBOLS, 8000, CPU))
     assert score.log_probability == -math.inf
     translator = DocumentTranslator(model_of(CONTEXT), config_of(CONTEXT), TOKENIZER, CPU)
     [[told]] = translator.score([ParallelDocument("d", ("cat",), ("cat " * 9,))])

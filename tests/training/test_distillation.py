@@ -341,10 +341,3 @@ def test_what_is_refused_leaves_nothing_behind(world: World, whole: Path, tmp_pa
         refused = must_refuse(message, "distill", *arguments)
         assert "Traceback" not in refused.err
         assert listing(tmp_path) == before, message
-
-
-def test_an_empty_folder_is_as_good_as_none(world: World, whole: Path, tmp_path: Path) -> None:
-    out = tmp_path / "data-kd"
-    out.mkdir()
-    succeed(*command(world, out))
-    assert listing(out) == listing(whole)

@@ -4,13 +4,11 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Generator
 from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
@@ -327,47 +325,3 @@ def test_every_kind_of_system_can_be_divided(data: Path, tmp_path: Path, recipe:
 def test_what_is_not_divided(processes: int, settings: dict[str, Any], message: str) -> None:
     config = run_config(**{"shard_model": True, **settings}).train
     must_raise(message, require_shardable, config, processes)
-
-
-def machine(rank: int, port: int, arguments: list[str]) -> subprocess.Popen[str]:
-    """One of two machines, with one process of training."""
-    launcher = ["torch.distributed.run", "--nnodes=2", f"--node-rank={rank}", "--nproc-per-node=1"]
-    address = ["--master-addr=127.0.0.1", f"--master-port={port}"]
-    return subprocess.Popen(
-        [sys.executable, "-m", *launcher, *address, "-m", "cotext.cli.main", "train", *arguments],
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-
-
-def kill(launcher: subprocess.Popen[str]) -> None:
-    """With the processes that it has started, which are in sessions of their own."""
-    for process in (*psutil.Process(launcher.pid).children(recursive=True), launcher):
-        process.kill()
-
-
-@pytest.mark.slow
-def test_a_machine_that_is_lost(data: Path, tmp_path: Path) -> None:
-    """Two launchers with a process each; one is killed with all that it has started, and both begin again."""
-    config = run_config(max_updates=12, validate_every=2, max_tokens=150, average=1, patience=0)
-    (tmp_path / "recipe.yaml").write_text(dump_config(config))
-    arguments = [str(tmp_path / "recipe.yaml"), "--data", str(data), "--out"]
-    run, port = tmp_path / "run", free_port()
-    machines = [machine(rank, port, [*arguments, str(run)]) for rank in (0, 1)]
-    deadline = time.monotonic() + 300
-    while not ckpt.checkpoints(run):
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-    kill(machines[1])
-    assert [each.wait(timeout=300) == 0 for each in machines] == [False, False]
-    before = ckpt.checkpoints(run)[-1]
-    assert before < 12
-    port = free_port()
-    machines = [machine(rank, port, [*arguments, str(run)]) for rank in (0, 1)]
-    shown = [each.communicate(timeout=300)[0] for each in machines]
-    assert [each.returncode for each in machines] == [0, 0], shown
-    train_in_two(config, data, tmp_path / "whole")
-    for path in ckpt.checkpoint_folder(tmp_path / "whole", 12).glob("*.safetensors"):
-        assert_same_file(ckpt.checkpoint_folder(run, 12) / path.name, path)

@@ -44,7 +44,6 @@ from tests.tiny_runs import (
     prepare_toy,
     run_config,
     silent,
-    told_in_training,
     train_here,
     training_is_refused,
     with_section,
@@ -459,15 +458,15 @@ def train_and_tell(config: Config, data: Path, run: Path, there: Connection, rep
     runs.train(config, data, run, replace(silent(), on_update=tell))
 
 
-def check_kills(tmp_path: Path, kills: int, updates: int) -> None:
+def test_killed_at_random_moments(tmp_path: Path) -> None:
     """Validations, and with them checkpoints, are so frequent that many kills fall into their writing."""
     data = prepare_toy(tmp_path / "data")
-    config = run_config(max_updates=updates, validate_every=2, log_every=1, keep=1)
+    config = run_config(max_updates=80, validate_every=2, log_every=1, keep=1)
     train_here(config, data, tmp_path / "untroubled")
     run = tmp_path / "run"
     generator = random.Random(5)
     found = []
-    for _ in range(kills):
+    for _ in range(6):
         # Counted in updates, so that slow machines get on as well; then anywhere within one or a few of them.
         process = start_training(config, data, run, generator.randint(1, 6))
         time.sleep(generator.uniform(0, 0.05))
@@ -476,36 +475,12 @@ def check_kills(tmp_path: Path, kills: int, updates: int) -> None:
         assert process.exitcode == -signal.SIGKILL
         found.append(max(ckpt.checkpoints(run), default=0))
     assert found == sorted(found)
-    assert 0 < found[-1] < updates
+    assert 0 < found[-1] < 80
     train_here(config, data, run)
     assert_same_run(run, tmp_path / "untroubled")
 
 
-def test_killed_at_random_moments(tmp_path: Path) -> None:
-    check_kills(tmp_path, kills=6, updates=80)
-
-
-@pytest.mark.slow
-def test_killed_at_many_random_moments(tmp_path: Path) -> None:
-    check_kills(tmp_path, kills=60, updates=800)
-
-
 # --- The log of metrics.
-
-
-@pytest.mark.parametrize("left", [None, "", "cut short"])
-def test_reports_that_are_gone_are_missed(data: Path, tmp_path: Path, left: str | None) -> None:
-    run = tmp_path / "run"
-    train_here(run_config(max_updates=4), data, run)
-    whole = (run / "metrics.jsonl").read_text()
-    if left is None:
-        (run / "metrics.jsonl").unlink()
-    else:
-        (run / "metrics.jsonl").write_text(left and whole[: whole.index("\n") + 9])
-
-    first, second = (told_in_training(run_config(max_updates=n), data, run) for n in (8, 12))
-    assert f"{run}/metrics.jsonl: missing or truncated; its content is lost" in first
-    assert not any("metrics.jsonl" in text for text in second)
 
 
 def points(folder: Path, tag: str) -> list[tuple[int, float]]:
@@ -522,7 +497,7 @@ def test_what_came_after_the_checkpoint_is_forgotten_by_both(tmp_path: Path) -> 
         file.write('{"kind": "train", "upda')  # cut short by the interruption
     time.sleep(1)  # the curves are read in the order of the seconds in the names of their files
     second = MetricsLog(path)
-    assert second.forget_after(2) == (0, set())
+    assert second.forget_after(2) == 0
     second.write("train", {"update": 3.0, "loss": 30.0})
     entries = [json.loads(line) for line in path.read_text().splitlines()]
     assert [(entry["kind"], entry["update"], entry["loss"]) for entry in entries] == [
@@ -542,5 +517,5 @@ def test_damaged_lines_are_left_out_and_counted(tmp_path: Path) -> None:
     lines[1] = lines[1].replace("2.0", "2.5")
     lines[2] = sealed({"kind": "train", "loss": 3.0})  # whole, and of something else
     path.write_text("".join(f"{line}\n" for line in lines))
-    assert MetricsLog(path).forget_after(4) == (2, set())
+    assert MetricsLog(path).forget_after(4) == 2
     assert path.read_text().splitlines() == [lines[0], lines[3]]

@@ -582,13 +582,6 @@ class TestBest:
         for name, tensor in load_file(tmp_path / "run" / "model.safetensors").items():
             assert torch.equal(tensor, best[name])
 
-    def test_real_bleu_is_reported(self, data: Path, tmp_path: Path) -> None:
-        config = run_config(max_updates=4, validate_bleu=True, validate_sentences=8, best_by="bleu")
-        progress = train_here(config, data, tmp_path / "run")
-        bleu = [entry["bleu"] for entry in journal(tmp_path / "run") if entry["kind"] == "validation"]
-        assert bleu == [progress.best]
-        assert 0 <= bleu[0] <= 100
-
 
 # --- `train.checkpoint_activations`: activations that are computed once more.
 

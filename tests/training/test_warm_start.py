@@ -4,7 +4,7 @@ import re
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 import torch
@@ -13,15 +13,14 @@ from torch import Tensor, nn
 
 from cotext.config.recipe import Config, load_config
 from cotext.config.view import ViewConfig
-from cotext.data.batch import Instance, Source, SpecialSymbols
+from cotext.data.batch import Instance, SpecialSymbols
 from cotext.data.build import special_symbols
 from cotext.data.collate import make_batch
 from cotext.data.sampling import instances_of
 from cotext.data.views import SentenceView, Window
-from cotext.layers.layout import Layouts
 from cotext.models import checkpoint as ckpt
 from cotext.models.build import build_model
-from cotext.models.interface import TranslationModel
+from cotext.models.interface import System
 from cotext.models.run_folder import checkpoint_folder
 from cotext.runtime.errors import CotextError
 from cotext.runtime.integrity import unsealed
@@ -30,6 +29,7 @@ from cotext.training.run import train
 from cotext.training.start_settings import resolve, settle_by_start
 from cotext.training.warm_start import DECODER, grouped, inherit, start_from, start_loss, translate_symbols
 from tests.command_line import TINY, cotext
+from tests.loops import loop_over
 from tests.refusals import must_raise
 from tests.tiny import WordTokenizer, window
 from tests.tiny_runs import (
@@ -59,8 +59,10 @@ def started(source: Path | str, **settings: Any) -> Config:
     return run_config(init=str(source), **{"max_updates": 2, "validate_every": 2, "log_every": 2, **settings})
 
 
-class Parts(TranslationModel):
+class Parts(System):
     """A model of named parameters and nothing else; parameter i is filled with i + 1."""
+
+    output_weight = torch.empty(0)
 
     def __init__(self, shapes: Mapping[str, tuple[int, ...]], adopted: Mapping[str, str]) -> None:
         super().__init__()
@@ -74,54 +76,78 @@ class Parts(TranslationModel):
                 place = place.get_submodule(part)
             place.register_parameter(last, nn.Parameter(torch.full(shape, float(number))))
 
-    def layouts(
-        self, source: Source, input_sentence: Tensor | None = None, training: bool = False
-    ) -> Layouts:
-        raise NotImplementedError
-
-    @property
-    def output_weight(self) -> Tensor:
-        raise NotImplementedError
-
-    def encode(self, source: Any) -> Any:
-        raise NotImplementedError
-
-    def decode(self, tokens: Tensor, sentence: Tensor, state: Any) -> Tensor:
-        raise NotImplementedError
-
     def adopted_names(self) -> Mapping[str, str]:
         return self.adopted
 
 
-def weights(**shapes: tuple[int, ...]) -> dict[str, Tensor]:
-    """Weights 10, 11, 12 ...: other numbers at every place; `a__b` stands for the name `a.b`."""
+def weights(shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Tensor]:
+    """Other numbers at every place of every weight."""
     return {
-        name.replace("__", "."): 10.0 + torch.arange(torch.Size(shape).numel()).view(shape)
-        for name, shape in shapes.items()
+        name: 100.0 * number + torch.arange(torch.Size(shape).numel()).view(shape)
+        for number, (name, shape) in enumerate(shapes.items(), start=1)
     }
 
 
+# Shapes of a model, the weights that it adopts, shapes of the other model, and where each parameter comes
+# from: the name of another one, a number of rows of its own, or nothing.
+ORIGINS: list[tuple[Any, Any, Any, Any]] = [
+    # By name and shape: as many numbers in another shape do not fit.
+    (
+        {"a.w": (2, 3), "b.w": (2, 3), "c.w": (2, 3), "d": (4,)},
+        {},
+        {"a.w": (2, 3), "b.w": (3, 2), "d": (4,), "e": (1,)},
+        {"a.w": "a.w", "b.w": None, "c.w": None, "d": "d"},
+    ),
+    (
+        {"local.w": (2, 2), "global.w": (2, 2)},
+        {"global.w": "local.w"},
+        {"local.w": (2, 2)},
+        {"local.w": "local.w", "global.w": "local.w"},
+    ),
+    # Its own name comes before adoption, and adoption before rows.
+    (
+        {"x": (2, 2), "y": (3, 2)},
+        {"x": "z", "y": "t"},
+        {"x": (2, 2), "y": (2, 2), "z": (2, 2), "t": (3, 2)},
+        {"x": "x", "y": "t"},
+    ),
+    # What is adopted must be there and fit.
+    ({"x": (2, 2), "y": (2, 2)}, {"x": "absent", "y": "wide"}, {"wide": (2, 3)}, {"x": None, "y": None}),
+    # Further rows stay fresh; nothing else is cut or padded.
+    ({"e": (5, 2)}, {}, {"e": (3, 2)}, {"e": 3}),
+    *(
+        ({"e": own}, {}, {"e": theirs}, {"e": None})
+        for own, theirs in (
+            *(((2, 2), (3, 2)), ((3, 3), (2, 2)), ((2, 3), (2, 2))),
+            *(((4,), (2,)), ((2, 2), (2,)), ((3, 2, 2), (2, 2))),
+        )
+    ),
+]
+
+
 class TestInheriting:
-    def test_by_name_and_shape(self) -> None:
-        model = Parts({"a.w": (2, 3), "b.w": (2, 3), "c.w": (2, 3), "d": (4,)}, {})
-        given = weights(a__w=(2, 3), b__w=(3, 2), d=(4,), e=(1,))
+    @loop_over(("shapes", "adopted", "other", "origins"), ORIGINS)
+    def test_origins(self, shapes: Any, adopted: Any, other: Any, origins: dict[str, Any]) -> None:
+        model, given = Parts(shapes, adopted), weights(other)
+        before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
         found = inherit(model, given)
-        state = model.state_dict()
-        assert torch.equal(state["a.w"], given["a.w"])
-        assert torch.equal(state["d"], given["d"])
-        assert torch.equal(state["b.w"], torch.full((2, 3), 2.0))  # as many numbers in another shape
-        assert torch.equal(state["c.w"], torch.full((2, 3), 3.0))
-        assert (found.taken, found.fresh, found.unused) == (["d", "a.w"], ["b.w", "c.w"], ["b.w", "e"])
+        names = {name: origin for name, origin in origins.items() if isinstance(origin, str)}
+        rows = {name: origin for name, origin in origins.items() if isinstance(origin, int)}
+        for name, tensor in model.state_dict().items():
+            count = len(tensor) if name in names else rows.get(name, 0)
+            assert torch.equal(tensor[count:], before[name][count:])
+            if count:
+                assert torch.equal(tensor[:count], given[names.get(name, name)][:count])
+        assert set(found.taken) == {name for name, origin in names.items() if origin == name}
+        assert found.adopted == {name: origin for name, origin in names.items() if origin != name}
+        assert found.partly == {name: (count, shapes[name][0]) for name, count in rows.items()}
+        assert found.fresh == [name for name in model.state_dict() if origins[name] is None]
+        assert set(found.unused) == given.keys() - {*names.values(), *rows}
         assert all(parameter.requires_grad for parameter in model.parameters())
 
-    def test_adoption_copies_and_shares_nothing(self) -> None:
+    def test_what_is_adopted_is_copied(self) -> None:
         model = Parts({"local.w": (2, 2), "global.w": (2, 2)}, {"global.w": "local.w"})
-        given = weights(local__w=(2, 2))
-        found = inherit(model, given)
-        state = model.state_dict()
-        assert torch.equal(state["local.w"], given["local.w"])
-        assert torch.equal(state["global.w"], given["local.w"])
-        assert (found.taken, found.adopted, found.unused) == (["local.w"], {"global.w": "local.w"}, [])
+        inherit(model, given := weights({"local.w": (2, 2)}))
         with torch.no_grad():
             model.get_parameter("global.w").zero_()
         assert torch.equal(model.get_parameter("local.w"), given["local.w"])
@@ -129,7 +155,7 @@ class TestInheriting:
     def test_without_copies_the_first_alone_goes_on_from_a_parameter(self) -> None:
         adopted = {"local.w": "w", "wide.w": "w", "beside.t": "t"}
         model = Parts({"local.w": (2, 2), "wide.w": (2, 2), "t": (2,), "beside.t": (2,)}, adopted)
-        found = inherit(model, weights(w=(2, 2), t=(2,)), copies=False)
+        found = inherit(model, weights({"w": (2, 2), "t": (2,)}), copies=False)
         assert (found.taken, found.adopted, found.fresh) == (["t"], {"local.w": "w"}, ["wide.w", "beside.t"])
         assert torch.equal(model.get_parameter("wide.w"), torch.full((2, 2), 2.0))
 
@@ -146,49 +172,9 @@ class TestInheriting:
         assert found.neutral == copied.neutral
         assert {name.split(".")[3] for name in found.adopted} == {"local"}
 
-    def test_a_name_of_its_own_comes_before_adoption_and_adoption_before_rows(self) -> None:
-        model = Parts({"x": (2, 2), "y": (3, 2)}, {"x": "z", "y": "t"})
-        given = weights(x=(2, 2), y=(2, 2), z=(2, 2), t=(3, 2))
-        given["z"] = given["z"] + 100
-        found = inherit(model, given)
-        assert torch.equal(model.get_parameter("x"), given["x"])
-        assert torch.equal(model.get_parameter("y"), given["t"])
-        assert (found.taken, found.adopted, found.partly) == (["x"], {"y": "t"}, {})
-        assert found.unused == ["y", "z"]
-
-    def test_what_is_adopted_must_be_there_and_fit(self) -> None:
-        model = Parts({"x": (2, 2), "y": (2, 2)}, {"x": "absent", "y": "wide"})
-        found = inherit(model, weights(wide=(2, 3)))
-        assert found.fresh == ["x", "y"]
-        assert torch.equal(model.get_parameter("y"), torch.full((2, 2), 2.0))
-
     def test_adopting_for_a_name_that_is_not_there_is_a_mistake_in_the_model(self) -> None:
         with pytest.raises(ValueError, match=r"Parts adopts weights for globl.w: no such names"):
-            inherit(Parts({"global.w": (2, 2)}, {"globl.w": "local.w"}), weights(local__w=(2, 2)))
-
-    def test_further_rows_stay_fresh(self) -> None:
-        model = Parts({"e": (5, 2)}, {})
-        given = weights(e=(3, 2))
-        found = inherit(model, given)
-        assert torch.equal(model.get_parameter("e")[:3], given["e"])
-        assert torch.equal(model.get_parameter("e")[3:], torch.full((2, 2), 1.0))
-        assert (found.partly, found.taken, found.fresh, found.unused) == ({"e": (3, 5)}, [], [], [])
-
-    @pytest.mark.parametrize(
-        ("own", "theirs"),
-        [
-            ((2, 2), (3, 2)),
-            ((3, 3), (2, 2)),
-            ((2, 3), (2, 2)),
-            ((4,), (2,)),
-            ((2, 2), (2,)),
-            ((3, 2, 2), (2, 2)),
-        ],
-    )
-    def test_nothing_else_is_cut_or_padded(self, own: tuple[int, ...], theirs: tuple[int, ...]) -> None:
-        model = Parts({"e": own}, {})
-        assert inherit(model, weights(e=theirs)).fresh == ["e"]
-        assert torch.equal(model.get_parameter("e"), torch.full(own, 1.0))
+            inherit(Parts({"global.w": (2, 2)}, {"globl.w": "local.w"}), weights({"local.w": (2, 2)}))
 
     def test_symbols_of_other_separators_are_left_behind(self) -> None:
         """From indexed separators to brackets: the subwords and the symbols that both have."""
@@ -365,73 +351,53 @@ def test_what_is_the_decoders_alone(recipe: str) -> None:
     assert {n for n in names if not n.startswith(DECODER)} == encoder_side(config)
 
 
-class TestSymbols:
-    """Ten rows that all recipes share, of which 7 is the begin, 8 the end symbol and 9 the separator.
+WINDOW = {"kind": "window", "before": 1}
+BRACKET = {"kind": "document", "separators": "bracket"}
+INDEXED = {"kind": "document", "separators": "indexed", "indexed_separators": 4}
+NUMBERED: list[dict[str, Any]] = [{"separators": "numbered", "numbers": count} for count in range(5)]
+COPIED = "the separator is copied from the end symbol"
+FIRST = "0 taken, 3 copied from the"
 
-    Row i holds i, further ones 100 + i.
-    """
 
-    TOKENIZER = WordTokenizer(["a", "b"])
-
-    def rows(self, there: dict[str, Any], here: dict[str, Any], further: int) -> tuple[list[float], str]:
-        """The separator, then all further rows."""
-        table = torch.arange(10.0 + further)
-        table[10:] += 90
-        views = ViewConfig.model_validate(there), ViewConfig.model_validate(here)
-        found, account = translate_symbols(table[:, None].expand(-1, 3), *views, self.TOKENIZER)
-        assert found[:9, 0].tolist() == list(range(9))
-        return found[9:, 0].tolist(), account
-
-    def numbered(self, count: int) -> dict[str, Any]:
-        return {"separators": "numbered", "numbers": count}
-
-    @pytest.mark.parametrize("there", ["plain", "bracket"])
-    def test_numbers_open_sentences_as_the_begin_symbol_did(self, there: str) -> None:
-        expected = [9.0, 7.0, 7.0, 7.0], "numbers of sentences: 0 taken, 3 copied from the begin symbol"
-        assert self.rows({"separators": there}, self.numbered(3), 0) == expected
-
-    def test_further_numbers_are_what_the_last_one_served(self) -> None:
-        assert self.rows(self.numbered(2), self.numbered(4), 2) == (
-            [9.0, 100.0, 101.0, 101.0, 101.0],
+@loop_over(
+    ("there", "here", "rows", "account"),
+    [
+        # Numbers open sentences as the begin symbol did; further ones are what the last one served.
+        ({"separators": "plain"}, NUMBERED[3], [9, 7, 7, 7], f"numbers of sentences: {FIRST} begin symbol"),
+        ({"separators": "bracket"}, NUMBERED[3], [9, 7, 7, 7], f"numbers of sentences: {FIRST} begin symbol"),
+        (
+            *(NUMBERED[2], NUMBERED[4], [9, 100, 101, 101, 101]),
             "numbers of sentences: 2 taken, 2 copied from the last",
-        )
-        taken = "numbers of sentences: 3 taken"
-        assert self.rows(self.numbered(3), self.numbered(3), 3) == ([9.0, 100.0, 101.0, 102.0], taken)
-        taken = "numbers of sentences: 2 taken"
-        assert self.rows(self.numbered(3), self.numbered(2), 3) == ([9.0, 100.0, 101.0], taken)
-
-    WINDOW: ClassVar = {"kind": "window", "before": 1}
-    INDEXED: ClassVar = {"kind": "document", "separators": "indexed", "indexed_separators": 4}
-    COPIED = "the separator is copied from the end symbol"
-
-    def test_a_separator_that_was_never_seen_closes_sentences_as_the_end_symbol_did(self) -> None:
-        assert self.rows({}, self.WINDOW, 0) == ([8.0], self.COPIED)
-        assert self.rows({"kind": "document", "separators": "bracket"}, self.WINDOW, 0) == (
-            [8.0],
-            self.COPIED,
-        )
-        assert self.rows(self.WINDOW, self.WINDOW, 0) == ([9.0], "")
-        assert self.rows({"mixed_with": [self.WINDOW]}, self.WINDOW, 0) == ([9.0], "")
-        # Nobody needs it here.
-        assert self.rows({}, {}, 0) == ([9.0], "")
-        assert self.rows({}, {"kind": "document", "separators": "bracket"}, 0) == ([9.0], "")
-
-    def test_further_separators(self) -> None:
-        assert self.rows({}, self.INDEXED, 0) == (
-            [8.0, 8.0, 8.0, 8.0],
-            f"{self.COPIED}; further separators: 0 taken, 3 copied from the separator",
-        )
-        assert self.rows(self.WINDOW, self.INDEXED, 0) == (
-            [9.0, 9.0, 9.0, 9.0],
-            "further separators: 0 taken, 3 copied from the separator",
-        )
-        assert self.rows(self.INDEXED, {**self.INDEXED, "indexed_separators": 5}, 3) == (
-            [9.0, 100.0, 101.0, 102.0, 102.0],
-            "further separators: 3 taken, 1 copied from the last",
-        )
+        ),
+        (NUMBERED[3], NUMBERED[3], [9, 100, 101, 102], "numbers of sentences: 3 taken"),
+        (NUMBERED[3], NUMBERED[2], [9, 100, 101], "numbers of sentences: 2 taken"),
+        # A separator that was never seen closes sentences as the end symbol did.
+        ({}, WINDOW, [8], COPIED),
+        (BRACKET, WINDOW, [8], COPIED),
+        (WINDOW, WINDOW, [9], ""),
+        ({"mixed_with": [WINDOW]}, WINDOW, [9], ""),
+        ({}, {}, [9], ""),  # nobody needs it here
+        ({}, BRACKET, [9], ""),
         # Numbers are no separators, and the other way round.
-        assert self.rows(self.numbered(3), self.INDEXED, 3)[0] == [8.0, 8.0, 8.0, 8.0]
-        assert self.rows(self.INDEXED, self.numbered(3), 3)[0] == [9.0, 7.0, 7.0, 7.0]
+        ({}, INDEXED, [8, 8, 8, 8], f"{COPIED}; further separators: {FIRST} separator"),
+        (WINDOW, INDEXED, [9, 9, 9, 9], f"further separators: {FIRST} separator"),
+        (
+            *(INDEXED, INDEXED | {"indexed_separators": 5}, [9, 100, 101, 102, 102]),
+            "further separators: 3 taken, 1 copied from the last",
+        ),
+        (NUMBERED[3], INDEXED, [8, 8, 8, 8], f"{COPIED}; further separators: {FIRST} separator"),
+        (INDEXED, NUMBERED[3], [9, 7, 7, 7], f"numbers of sentences: {FIRST} begin symbol"),
+    ],
+)
+def test_symbols(there: dict[str, Any], here: dict[str, Any], rows: list[int], account: str) -> None:
+    """Row i holds i: 7 is the begin symbol, 8 the end symbol, 9 the separator; further rows hold 100 + i."""
+    further = there.get("numbers", 0) or there.get("indexed_separators", 1) - 1
+    table = torch.arange(10.0 + further)
+    table[10:] += 90
+    views = ViewConfig.model_validate(there), ViewConfig.model_validate(here)
+    found, told = translate_symbols(table[:, None].expand(-1, 3), *views, WordTokenizer(["a", "b"]))
+    assert found[:, 0].tolist() == [*range(9), *rows]
+    assert told == account
 
 
 @pytest.fixture(scope="module")

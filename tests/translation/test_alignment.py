@@ -1,5 +1,6 @@
 """Word alignment from cross-attention, for every kind of system."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,10 +13,10 @@ from cotext.data.documents import ParallelDocument
 from cotext.data.views import Window
 from cotext.layers.kernels.sdpa import watch_weights
 from cotext.models.build import build_model
-from cotext.translation.alignment import align
+from cotext.translation.alignment import align, attention_of, differences
 from cotext.translation.terms.word_alignment import proportional
 from cotext.translation.translator import DocumentTranslator
-from tests.tiny import PlainWordTokenizer, pieces, shake, tiny_config, window
+from tests.tiny import PlainWordTokenizer, pieces, random_translator, shake, tiny_config, window
 
 TOKENIZER = PlainWordTokenizer(["a", "b", "c", "d", "e", "f", "g", "h", "i", "j"])
 DOCUMENTS = [
@@ -118,3 +119,46 @@ def test_other_sentences_of_the_row_take_no_part() -> None:
     system = translator(tiny_config(view=pieces()))
     [found] = align(system, [ParallelDocument("0", ("a a", "a b", "b a"), ("c", "c d", "d c c"))])
     assert [each.weights.shape for each in found] == [(1, 2), (2, 2), (3, 2)]
+
+
+# --- By the removal of source words, against scores of documents that lack them.
+
+STORY = ParallelDocument("0", ("a b c", "d e", "f", "", "a d"), ("c b", "e f d", "a", "", "b"))
+
+
+def windows_of_two(**sections: Any) -> DocumentTranslator:
+    return random_translator(tiny_config(view=window(1), **sections), TOKENIZER)
+
+
+def test_differences_are_losses_of_log_probability_without_a_word() -> None:
+    system = windows_of_two()
+    [found] = differences(system, [(STORY, [1, 2])])
+    assert set(found) == {1, 2}
+    assert not found[2].any()  # a single word tells nothing
+    [[whole]] = system.score_tokens([(STORY, [1])])
+    columns = []
+    for left in ("e", "d"):
+        source = (STORY.source[0], left, *STORY.source[2:])
+        [[less]] = system.score_tokens([(replace(STORY, source=source), [1])])
+        columns.append([max(a - b, 0.0) for a, b in zip(whole[:-1], less[:-1], strict=True)])
+    by_hand = torch.tensor(columns, dtype=torch.float64).T
+    total = by_hand.sum(dim=1, keepdim=True)
+    torch.testing.assert_close(found[1], by_hand / total.clamp(min=1e-300))
+
+
+@pytest.mark.parametrize("score", ["absolute", "positions", "content"])
+def test_attention_with_positions_is_averaged_with_differences(score: str) -> None:
+    system = windows_of_two(model={"attention": {"score": score}})
+    [[found]] = align(system, [STORY], [[0]])
+    [attention] = system.read([(STORY, [0])], attention_of)
+    [removal] = differences(system, [(STORY, [0])])
+    wanted = attention[0] if score == "content" else attention[0] + removal[0]
+    torch.testing.assert_close(found.weights, wanted / wanted.sum(dim=1, keepdim=True))
+
+
+def test_systems_without_attention_are_aligned_by_differences_alone() -> None:
+    system = windows_of_two()
+    [removal] = differences(system, [(STORY, [0])])
+    system.plan = replace(system.plan, kind=replace(system.plan.kind, forced_pass=None))
+    [[found]] = align(system, [STORY], [[0]])
+    torch.testing.assert_close(found.weights, removal[0])

@@ -11,13 +11,10 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from cotext.config.recipe import Config
-from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite
 from cotext.data.documents import ParallelDocument
-from cotext.evaluation.studies.contrastive.contrastive import run_suite
 from cotext.models.build import build_model
 from cotext.models.transformer import Transformer
 from cotext.runtime.errors import CotextError
-from cotext.translation import candidate_scoring as module
 from cotext.translation.candidate_scoring import CandidateSet, score_candidates
 from cotext.translation.scorer import SentenceScore
 from cotext.translation.translator import DocumentTranslator
@@ -160,30 +157,3 @@ def test_a_damaged_model_is_refused() -> None:
         t.model.output_weight.fill_(float("nan"))
     with pytest.raises(CotextError, match="not finite"):
         score_candidates(t, CHOICES)
-
-
-def test_a_suite_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Chunks never cut an example, and every candidate is counted once."""
-    monkeypatch.setattr("cotext.evaluation.studies.contrastive.contrastive.SUITE_CHUNK", 4)
-    examples = tuple(
-        ContrastiveExample(str(n), "pronoun", 1, tuple(c.source), tuple(map(tuple, c.candidates)), 0)
-        for n, c in enumerate(CHOICES)
-    )
-    counted: list[int] = []
-    asked: list[int] = []
-
-    def noting(t: DocumentTranslator, choices: Sequence[CandidateSet]) -> list[list[SentenceScore]]:
-        asked.append(len(choices))
-        return module.score_candidates(t, choices)
-
-    monkeypatch.setattr("cotext.evaluation.studies.contrastive.contrastive.score_candidates", noting)
-    t = translator(VIEWS["window"])
-    suite = ContrastiveSuite("s", "en", "de", examples)
-    report = run_suite(t, suite, on_candidates=counted.append)
-    assert sum(counted) == sum(len(c.candidates) for c in CHOICES)
-    assert asked == [2, 2, 2]
-    right = sum(
-        members[0].log_probability > max(m.log_probability for m in members[1:]) + 1e-9
-        for members in one_by_one(t, CHOICES)
-    )
-    assert report.overall.correct == right

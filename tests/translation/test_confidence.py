@@ -5,18 +5,15 @@ import math
 import pytest
 
 from cotext.data.documents import Document
-from cotext.translation.confidence import confidences, least_sure
+from cotext.files.bilingual_page import least_sure
 from tests.tiny import PlainWordTokenizer, random_translator, tiny_config, window
-
-TOKENIZER = PlainWordTokenizer(["a", "b", "c", "d", "e", "f"])
-
-
-TRANSLATOR = random_translator(tiny_config(view=window(1)), TOKENIZER)
 
 
 def test_it_is_the_mean_probability_of_the_tokens_that_were_written() -> None:
-    [(_, found)] = TRANSLATOR.translate([Document("0", ("a b", "", "c d e", "c"))], taken={0: {3: "f"}})
-    sure = confidences(found)
+    tokenizer = PlainWordTokenizer(["a", "b", "c", "d", "e", "f"])
+    translator = random_translator(tiny_config(view=window(1)), tokenizer)
+    [(_, found)] = translator.translate([Document("0", ("a b", "", "c d e", "c"))], taken={0: {3: "f"}})
+    sure = found.confidences
     assert (sure[1], sure[3]) == (None, None)
     for j in (0, 2):
         value = sure[j]

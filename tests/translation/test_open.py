@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from cotext.runtime.errors import CotextError
 from cotext.translation import open as opening
 from cotext.translation.open import open_run
 from cotext.translation.score_file import score_file
 from cotext.translation.translate_file import translate_file
 from tests.command_line import World, documents_file
+from tests.refusals import must_raise
 from tests.tiny_runs import toy_documents
 
 
@@ -26,12 +26,7 @@ def test_a_run_is_loaded_once_to_translate_and_to_score(
     wider = opened.with_decode({"beam": 2})
     assert [each.config.decode.beam for each in (wider, opened)] == [2, 1]
     assert wider.loaded.model is opened.loaded.model
-    scored, _ = score_file(opened.for_scoring(), source, out)
+    scored, _ = score_file(opened.with_decode({"first_pass": ""}), source, out)
     assert [len(scores) for _, scores in scored] == [len(d) for d in toy_documents(2, 3)]
     assert loads == [(world.run, None)]
-
-
-def test_settings_are_checked_each_time(world: World) -> None:
-    opened = open_run(world.run, "cpu")
-    with pytest.raises(CotextError, match="unknown decoding setting"):
-        opened.with_decode({"beams": 2})
+    must_raise("unknown decoding setting", opened.with_decode, {"beams": 2})

@@ -15,7 +15,7 @@ from cotext.data.documents import ParallelDocument
 from cotext.data.views import Window
 from cotext.runtime.errors import CotextError
 from cotext.translation import scorer as scoring_module
-from cotext.translation.scorer import SentenceScore, require_finite, score_instances
+from cotext.translation.scorer import RowsToRead, SentenceScore, require_finite, score_instances
 from cotext.translation.translator import DocumentTranslator
 from tests.tiny import PlainWordTokenizer, pieces, random_translator, tiny_config, window
 
@@ -113,7 +113,7 @@ def test_a_window_that_answers_for_all_its_sentences_scores_each_of_them() -> No
     w = t.plan.view.split([1, 1, 1], [1, 1, 1])[2]
     parts = [Window(w.source, w.target, r) for r in (range(1), range(1, 2), range(2, 3), range(3))]
     instances = [Instance(0, part, source, target) for part in parts]
-    *single, whole = score_instances(t.model, instances, SYMBOLS, 8000, CPU)
+    *single, whole = score_instances(RowsToRead(t.model, instances, SYMBOLS, 8000, CPU))
     assert [s.tokens for s in whole] == [s.tokens for [s] in single] == [len(s) + 1 for s in target]
     for a, [b] in zip(whole, single, strict=True):
         assert a.log_probability == pytest.approx(b.log_probability, abs=1e-4)
@@ -170,16 +170,16 @@ def test_a_sentence_that_is_empty_on_both_sides_is_no_part_of_its_document(name:
 
 
 def test_no_more_windows_are_scored_than_hold_what_was_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
-    rows: list[int] = []
+    counts: list[int] = []
 
-    def counting(model: Any, instances: Sequence[Instance], *rest: Any) -> list[list[SentenceScore]]:
-        rows.append(len(instances))
-        return score_instances(model, instances, *rest)
+    def counting(rows: RowsToRead) -> list[list[SentenceScore]]:
+        counts.append(len(rows.instances))
+        return score_instances(rows)
 
     monkeypatch.setattr(scoring_module, "score_instances", counting)
     for name in ("sentence", "window", "document", "document, in pieces"):
         translator(SYSTEMS[name]).score_sentences([(DOCUMENT, (0, 1))])
-    assert rows == [2, 2, 1, 1]
+    assert counts == [2, 2, 1, 1]
 
 
 @pytest.mark.parametrize("max_tokens", [1, 20, 8000])
@@ -201,8 +201,8 @@ def test_instances_that_belong_together_share_a_batch(
         for i, w in enumerate([*views, *views])
     ]
     groups = [[0, 5, 2], [7], [1, 3], [6, 4]]
-    found = score_instances(t.model, instances, SYMBOLS, max_tokens, CPU, groups)
-    alone = score_instances(t.model, instances, SYMBOLS, 1, CPU)
+    found = score_instances(RowsToRead(t.model, instances, SYMBOLS, max_tokens, CPU, groups))
+    alone = score_instances(RowsToRead(t.model, instances, SYMBOLS, 1, CPU))
     assert all(close(a, b) for [a], [b] in zip(found, alone, strict=True))
     together = batches[: -len(instances)]
     assert sorted(i for batch in together for i in batch) == list(range(8))

@@ -15,7 +15,6 @@ from cotext.data.formats import read_documents, read_parallel, streams, xml_form
 from cotext.data.suite_files import read_suite
 from cotext.evaluation.metrics.discourse import read_marks
 from cotext.evaluation.studies.contrastive.decisions import read_decisions
-from cotext.runtime.errors import CotextError
 from tests.command_line import piped
 from tests.refusals import must_raise
 
@@ -148,26 +147,3 @@ def test_what_a_shell_pipes_in_is_read(tmp_path: Path) -> None:
     # More than a pipe holds at once.
     with piped(b"a\nb\n\nc\n" * 10_000) as source, piped(b"A\nB\n\nC\n" * 10_000) as target:
         assert sum(len(d) for d in read_parallel(source, target, "text")) == 30_000
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "message"),
-    [
-        ("a.json", {"mine": {"decisions": {"1": [1]}}}, "suite 'mine', example '1': neither"),
-        ("a.json", {"mine": {"decisions": {"x" * 9000: "maybe"}}}, "neither 'right'"),
-        ("a.json", {"m" * 9000: []}, "has no 'decisions'"),
-    ],
-)
-def test_invalid_decisions(tmp_path: Path, name: str, content: object, message: str) -> None:
-    (tmp_path / name).write_text(json.dumps(content))
-    with pytest.raises(CotextError, match=message) as caught:
-        read_decisions(tmp_path / name)
-    assert len(str(caught.value)) < 700
-
-
-@pytest.mark.parametrize("position", ["9" * 6000, "\u00b2", "-1", "1e3"])
-def test_invalid_positions_of_marks(tmp_path: Path, position: str) -> None:
-    (tmp_path / "marks").write_text(f"TC\t{position}:is\n", encoding="utf-8")
-    with pytest.raises(CotextError, match="is not a mark") as caught:
-        read_marks(tmp_path / "marks")
-    assert len(str(caught.value)) < 500

@@ -5,7 +5,6 @@ import os
 import random
 import re
 import resource
-import shutil
 import signal
 import threading
 from collections.abc import Callable, Iterator
@@ -31,10 +30,9 @@ from tests.command_line import (
     listing,
     must_refuse,
     prepare_arguments,
-    signal_when,
-    start,
     succeed,
     train_arguments,
+    writable_copy,
 )
 from tests.killing import killed_when
 from tests.tiny_runs import toy_documents
@@ -114,21 +112,6 @@ def test_killed_at_any_moment_a_translation_ends_the_same(world: World, tmp_path
     assert f"{count} documents (" in shown.out, moments
     assert out.read_bytes() == expected.read_bytes(), moments
     assert {p.name for p in tmp_path.iterdir()} == {"in.en", "out.de", "expected.de"}
-
-
-def test_ctrl_c_is_a_message_and_the_same_command_goes_on(world: World, tmp_path: Path) -> None:
-    source, out = documents_file(tmp_path / "in.en", 30, 12), tmp_path / "out.de"
-    process = start(*command(world, source, out, "--set", "max_tokens=100"))
-    stopped = signal_when(process, lambda: finished_documents(out) >= 3, signal.SIGINT)
-    assert stopped.code == 130, stopped
-    assert stopped.err.splitlines()[-1] == (
-        "cotext: interrupted; to resume train, translate, distill or a shard, run the same command again"
-    )
-    assert "Traceback" not in stopped.err
-    assert not out.exists()
-    done = finished_documents(out)
-    shown = succeed(*command(world, source, out, "--set", "max_tokens=100")).out
-    assert f"({done} documents from an interrupted job)" in shown
 
 
 def test_translations_of_another_job_are_neither_taken_over_nor_lost(
@@ -260,15 +243,11 @@ def test_two_processes_in_one_folder(world: World, source: Path, tmp_path: Path)
         for arguments in commands.values():
             must_refuse(f"{out}: another process is working on it", *arguments)
     assert list(out.iterdir()) == []
-
-
-def test_two_comparisons_of_one_run(world: World, tmp_path: Path) -> None:
-    """Both would keep there what they measure."""
-    run = shutil.copytree(world.run, tmp_path / "run")
+    # Two comparisons of a run would both keep there what they measure.
+    run = writable_copy(world.run, tmp_path / "run")
     with working_in(run / "compared"):
-        refused = cotext("compare", run, "--suite", world.folder / "suite.json", "--out", tmp_path / "page")
-    assert (refused.code, "compared: another process is working on it" in refused.err) == (2, True)
-    assert [path.name for path in tmp_path.iterdir()] == ["run"]
+        command = ("compare", run, "--suite", world.folder / "suite.json", "--out", tmp_path / "page")
+        must_refuse("compared: another process is working on it", *command)
 
 
 def test_a_request_to_end_is_a_message_and_the_same_command_goes_on(
@@ -324,14 +303,12 @@ def test_a_full_disk_while_translating(world: World, source: Path, tmp_path: Pat
     out.write_text("older\n")
     before = listing(tmp_path)
     assert "exists; choose another name, or add --overwrite" in cotext(*command(world, source, out)).err
+    overwriting = command(world, source, out, "--overwrite")
     with files_of_at_most(heading - 10):
-        refused = cotext(*command(world, source, out, "--overwrite"))
-    assert (refused.code, "out.de.partial: cannot be written: File too large" in refused.err) == (2, True)
+        must_refuse("out.de.partial: cannot be written: File too large", *overwriting)
     assert listing(tmp_path) == before
     with files_of_at_most(heading + 800):
-        refused = cotext(*command(world, source, out, "--overwrite"))
-    assert refused.code == 2
-    assert "the same command resumes from there" in refused.err
+        must_refuse("the same command resumes from there", *overwriting)
     assert out.read_text() == "older\n"
     done = finished_documents(out)
     assert 0 < done < DOCUMENTS
@@ -353,8 +330,7 @@ def test_a_full_disk_while_the_translation_gets_its_name(world: World, source: P
     )
     before = listing(tmp_path)
     with files_of_at_most(jsonl.stat().st_size - 1000):
-        refused = cotext(*arguments)
-    assert (refused.code, "out.jsonl: cannot be written: File too large" in refused.err) == (2, True)
+        must_refuse("out.jsonl: cannot be written: File too large", *arguments)
     assert listing(tmp_path).keys() == before.keys() | {"out.jsonl.partial"}
     assert "(1 document from an interrupted job)" in succeed(*arguments).out
 
@@ -372,8 +348,7 @@ def test_a_full_disk_while_training(world: World, tmp_path: Path) -> None:
     run = tmp_path / "run"
     arguments = train_arguments(world.folder, run, "train.validate_bleu=false")
     with files_of_at_most(20_000):
-        refused = cotext(*arguments)
-    assert (refused.code, "cannot be written" in refused.err) == (2, True), refused.err
+        must_refuse("cannot be written", *arguments)
     assert not list(run.rglob(".*"))
     # Room again: the same command goes on, and arrives where it would have.
     assert "finished at update 6" in succeed(*arguments).out
@@ -391,8 +366,7 @@ def test_a_full_disk_while_writing_results(world: World, tmp_path: Path, name: s
         "average": ["--checkpoint", "3"],
     }[name]
     with files_of_at_most(100):
-        refused = cotext(name, world.run, *arguments, "--out", out)
-    assert (refused.code, "File too large" in refused.err) == (2, True), refused.err
+        must_refuse("File too large", name, world.run, *arguments, "--out", out)
     assert list(tmp_path.iterdir()) == []
 
 

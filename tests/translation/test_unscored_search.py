@@ -12,7 +12,6 @@ from cotext.models.build import build_model
 from cotext.runtime.errors import CotextError
 from cotext.search.beam_search import SearchOptions
 from cotext.search.output_layer import OutputLayer
-from cotext.translation.confidence import confidences
 from cotext.translation.translator import DocumentTranslator
 from tests.command_line import World, cotext, documents_file, succeed
 from tests.golden import SETTINGS
@@ -39,7 +38,7 @@ def test_the_same_texts_without_a_score(recipe: str, listed: bool) -> None:
     assert [t.truncated for t in scored] == [t.truncated for t in plain]
     assert all(len(t.log_probabilities) == len(t.tokens) for t in scored)
     assert all(t.log_probabilities == () for t in plain)
-    assert [confidences(t) for t in plain] == [[None] * len(t.tokens) for t in plain]
+    assert [t.confidences for t in plain] == [[None] * len(t.tokens) for t in plain]
 
 
 @pytest.mark.parametrize("recipe", ["focused-concatenation/s4to4", "casa/casa"])

@@ -1,8 +1,4 @@
-"""Groups of windows that attend to each other: batches of batch-level models, and their translations.
-
-The models are random. Besides DocFlat there is `Meeting`, a Transformer whose hidden states depend on the
-other rows of their document.
-"""
+"""Groups of windows that attend to each other: their batches and translations, by random models."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -15,10 +11,6 @@ from cotext.config.recipe import Config, parse_config
 from cotext.data.batch import Batch, Instance, Source
 from cotext.data.collate import make_batch
 from cotext.data.documents import Document, ParallelDocument
-from cotext.layers.layout import Layouts
-from cotext.layers.state import DecoderState
-from cotext.models.interface import TranslationModel
-from cotext.models.transformer import Transformer
 from cotext.search.beam_search import Hypothesis, search
 from cotext.search.constraints import SearchRequest
 from cotext.translation import plan as plan_module
@@ -32,80 +24,6 @@ from tests.translation.test_translator import CPU, WORDS, read_to_translate, sam
 from tests.translation.test_translator import PLAIN as TOKENIZER
 
 NUMBERED = {"separators": "numbered", "numbers": 4}
-
-
-class MeetingState:
-    """The Transformer's own, and what a row knows of others: [R, D]."""
-
-    def __init__(self, inner: DecoderState, source: Source, known: Tensor) -> None:
-        self.inner, self.source, self.known, self.is_open = inner, source, known, False
-
-    def open(self, places: int) -> None:
-        self.is_open = True
-        self.inner.open(places)
-
-    def widen(self, beam: int) -> None:
-        self.known = self.known.repeat_interleave(beam, dim=0)
-        self.inner.widen(beam)
-
-    def reorder(self, origin: Tensor) -> None:
-        self.known = self.known[origin]
-        self.inner.reorder(origin)
-
-    def finish(self, entries: Tensor, tokens: Tensor, sentence: Tensor) -> None:
-        pass
-
-    def select(self, entries: Tensor, beam: int) -> None:
-        self.known = self.known.view(-1, beam, self.known.size(1))[entries].flatten(0, 1)
-        self.inner.select(entries, beam)
-
-
-class Meeting(TranslationModel):
-    """A row knows the current sources of all rows of its document and, with `target`, earlier targets."""
-
-    sees_other_rows = True
-
-    def __init__(self, inner: Transformer, target: bool = True) -> None:
-        super().__init__()
-        self.inner, self.target = inner, target
-
-    def layouts(
-        self, source: Source, input_sentence: Tensor | None = None, training: bool = False
-    ) -> Layouts:
-        raise NotImplementedError
-
-    @property
-    def output_weight(self) -> Tensor:
-        return self.inner.output_weight
-
-    def encode(self, source: Source) -> MeetingState:
-        beside = source.extra_rows
-        known = self.seen(source, source, source.tokens, source.sentence, before=1.0, after=0.5)
-        if beside is not None:
-            side = beside.source.tokens, beside.source.sentence
-            known = known + self.seen(source, beside.source, *side, before=1.0, after=0.5)
-            if self.target:
-                written = beside.target_input, beside.input_sentence
-                known = known + self.seen(source, beside.source, *written, before=0.8, after=0.0)
-        return MeetingState(self.inner.encode(source), source, known)
-
-    def decode(self, tokens: Tensor, sentence: Tensor, state: MeetingState) -> Tensor:
-        known, source = state.known, state.source
-        if self.target and not state.is_open:
-            known = known + self.seen(source, source, tokens, sentence, before=0.8, after=0.0)
-        return self.inner.decode(tokens, sentence, state.inner) + known[:, None]
-
-    def seen(
-        self, rows: Source, others: Source, tokens: Tensor, sentence: Tensor, before: float, after: float
-    ) -> Tensor:
-        """What each row knows of others, given one side of these: [B, D]."""
-        weight = self.inner.output_weight.detach()
-        current = (sentence >= others.current[:, :1]) & (sentence < others.current[:, 1:])
-        told = ((weight[tokens] * current[:, :, None]).sum(dim=1)).tanh()
-        place, other = (s.first_sentence + s.current[:, 0] for s in (rows, others))
-        earlier, later = other < place[:, None], other > place[:, None]
-        share = (earlier * before + later * after) * (rows.document[:, None] == others.document)
-        return share.to(told.dtype) @ told
 
 
 def standing(source: Source) -> list[tuple[int, int]]:
@@ -126,10 +44,6 @@ SYSTEMS = {
 }
 systems = pytest.mark.parametrize("name", SYSTEMS)
 BATCH_LEVEL = ["flat", "mean", "datapoints"]
-# Every view with a model that shows all of them what there is to see; one with those that are shipped.
-seen_by = pytest.mark.parametrize(
-    ("model", "name"), [*(("meeting", name) for name in SYSTEMS), ("flat", "window, numbered")]
-)
 # Where the other rows see what a row writes of its own: all that is written is scored in the same context.
 SCORED = [name for name in SYSTEMS if name != "regenerate"]
 TAKING = [name for name in SYSTEMS if name.startswith(("window", "future"))]
@@ -175,23 +89,19 @@ def first_system(seed: int = 7, **decode: Any) -> DocumentTranslator:
 
 def translator(
     config: Config,
-    model: str = "meeting",
+    model: str = "flat",
     target: bool = True,
     first_pass: DocumentTranslator | None = None,
     cross_document: bool = False,
     **decode: Any,
 ) -> DocumentTranslator:
-    """`model`: `meeting`, a system by name, or `transformer`, which knows nothing of other rows."""
+    """`model`: a system by name, or `transformer`, which knows nothing of other rows."""
     sections = config.model_dump() | {"decode": {**config.decode.model_dump(), **decode}}
     if model in BATCH_LEVEL:
         batch = {"target": target, "cross_document": cross_document}
         sections["model"] |= {"batch_context": model, "batch": batch}
     config = parse_config(sections, "test")
-    chosen = random_model(config, TOKENIZER)
-    if model == "meeting":
-        assert isinstance(chosen, Transformer)
-        chosen = Meeting(chosen, target).eval()
-    return DocumentTranslator(chosen, config, TOKENIZER, CPU, first_pass)
+    return DocumentTranslator(random_model(config, TOKENIZER), config, TOKENIZER, CPU, first_pass)
 
 
 class Spy:
@@ -219,9 +129,9 @@ def test_groups_are_runs_of_windows() -> None:
     ("model", "name", "schedule", "two_passes"),
     [
         (model, *way)
-        for model in ("meeting", *BATCH_LEVEL)
+        for model in BATCH_LEVEL
         for way in WAYS
-        if model in ("meeting", "flat") or way[0] == "window, numbered"
+        if model == "flat" or way[0] == "window, numbered"
     ],
 )
 def test_a_document_is_translated_alone_as_amid_others(
@@ -262,37 +172,32 @@ def test_documents_that_meet_in_training_do_not_in_translation(model: str) -> No
     assert all(same(*pair) for pair in zip(*(translated(t, CORPUS) for t in (apart, crossing)), strict=True))
 
 
-@seen_by
-def test_the_other_rows_make_a_difference(model: str, name: str) -> None:
+@systems
+def test_the_other_rows_make_a_difference(name: str) -> None:
     """Or the tests here would prove nothing."""
     kinds: list[dict[str, Any]] = [{}, {"target": False}, {"group_windows": 1}]
-    systems = [translator(SYSTEMS[name], model, beam=1, **kind) for kind in kinds]
-    outputs = [translated(t, CORPUS[:1])[0] for t in systems]
+    outputs = [translated(translator(SYSTEMS[name], beam=1, **kind), CORPUS[:1])[0] for kind in kinds]
     assert len({out.log_probabilities for out in outputs}) == 3
 
 
-@seen_by
-def test_groups_of_one_row_know_that_row_alone(model: str, name: str) -> None:
+@systems
+def test_groups_of_one_row_know_that_row_alone(name: str) -> None:
     """Whatever else is in the batch: with a first pass, rows of one document are searched side by side."""
     first = first_system(beam=1) if name in TAKING else None
-    plain = translator(SYSTEMS[name], model, first_pass=first, max_tokens=1)
+    plain = translator(SYSTEMS[name], first_pass=first, max_tokens=1)
     # Every row has a batch of its own, and nothing beside it.
     plain.plan = replace(plain.plan, sees_other_rows=False, group_windows=1, sequential_windows=1)
     expected = translated(plain, TWO)
     for schedule in ("sequential", "simultaneous"):
-        lonely = translator(SYSTEMS[name], model, first_pass=first, group_windows=1, schedule=schedule)
+        lonely = translator(SYSTEMS[name], first_pass=first, group_windows=1, schedule=schedule)
         assert all(same(a, b) for a, b in zip(translated(lonely, TWO), expected, strict=True))
 
 
-@pytest.mark.parametrize(
-    ("model", "name"), [*(("meeting", name) for name in SCORED), ("flat", "window, numbered")]
-)
-def test_both_schedules_agree_where_nothing_is_seen_of_targets(model: str, name: str) -> None:
+@pytest.mark.parametrize("name", SCORED)
+def test_both_schedules_agree_where_nothing_is_seen_of_targets(name: str) -> None:
     first = first_system(beam=1) if name in TAKING else None
     one, *others = (
-        translated(
-            translator(SYSTEMS[name], model, target=False, first_pass=first, schedule=s, max_tokens=n), TWO
-        )
+        translated(translator(SYSTEMS[name], target=False, first_pass=first, schedule=s, max_tokens=n), TWO)
         for s, n in (("sequential", 8000), ("simultaneous", 8000), ("simultaneous", 1))
     )
     for other in others:
@@ -301,7 +206,7 @@ def test_both_schedules_agree_where_nothing_is_seen_of_targets(model: str, name:
 
 @pytest.mark.parametrize(
     ("model", "name"),
-    [*(("meeting", name) for name in SCORED), *((model, "window, numbered") for model in BATCH_LEVEL)],
+    [*(("flat", name) for name in SCORED), *((model, "window, numbered") for model in BATCH_LEVEL[1:])],
 )
 def test_the_score_of_a_translation_is_what_search_reported(model: str, name: str) -> None:
     found = translated(translator(SYSTEMS[name], model), CORPUS)
@@ -439,14 +344,12 @@ class Leaving(DocumentTranslator):
             yield index, replace(translation, document=replace(translation.document, sentences=left))
 
 
-@pytest.mark.parametrize(
-    ("model", "name"), [*(("meeting", name) for name in TAKING), ("flat", "window, numbered")]
-)
+@pytest.mark.parametrize("name", TAKING)
 @pytest.mark.parametrize("schedule", ["sequential", "simultaneous"])
-def test_a_first_pass_may_leave_sentences_empty(model: str, name: str, schedule: str) -> None:
+def test_a_first_pass_may_leave_sentences_empty(name: str, schedule: str) -> None:
     whole = first_system()
     leaving = Leaving(whole.model, whole.config, whole.tokenizer, CPU)
-    found = translated(translator(SYSTEMS[name], model, first_pass=leaving, schedule=schedule), CORPUS)
+    found = translated(translator(SYSTEMS[name], first_pass=leaving, schedule=schedule), CORPUS)
     for document, translation in zip(CORPUS, found, strict=True):
         assert [bool(s) for s in translation.document.sentences] == [bool(s) for s in document.sentences]
 
@@ -537,7 +440,7 @@ def entries(t: DocumentTranslator) -> dict[str, str]:
 
 def test_a_group_that_failed_in_the_middle_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Searched again whole, as its windows see each other; what was finished before is not told again."""
-    t = translator(SYSTEMS["alone"], "flat", schedule="simultaneous", beam=1)
+    t = translator(SYSTEMS["alone"], schedule="simultaneous", beam=1)
     assert t.plan.searches_groups
     pool = DocumentPool(t.windows)
     told: list[int] = []

@@ -2,7 +2,7 @@
 
 import typer
 
-from cotext.cli.options import Json, as_json, check_shard_output, do_shard, output, write_figures
+from cotext.cli.options import Json, as_json, do_shard, output, write_figures
 from cotext.evaluation.requests import ContextRequest, CxmiRequest, DocumentRequest, SpeedRequest
 
 
@@ -33,13 +33,13 @@ def cxmi(request: CxmiRequest, json: Json = False) -> None:
     from cotext.translation.open import open_scorer
 
     inputs, out = [request.source, request.target], request.out
-    opening = (request.run, request.device, dict(request.decode), request.checkpoint)
-    if request.part() is not None and out is not None:
-        check_shard_output(out, inputs)
-        do_shard(CorpusUseJob(open_scorer(*opening), request), json)
-        return
-    with output(out, inputs), meter("scoring", 0) as progress:
-        found = measure_corpus(open_scorer(*opening), request, progress.restart, progress.advance)
+    with output(out, inputs, request.part()):
+        opened = open_scorer(request.run, request.device, dict(request.decode), request.checkpoint)
+        if request.shard is not None:
+            do_shard(CorpusUseJob(opened, request), json)
+            return
+        with meter("scoring", 0) as progress:
+            found = measure_corpus(opened, request, progress.restart, progress.advance)
         write_figures(out, found.as_dict())
     typer.echo(as_json(found.as_dict()) if json else found.render())
 

@@ -9,7 +9,7 @@ import typer
 
 from cotext.cli.endpoints import require_for_endpoints
 from cotext.cli.messages import printable, tell_slow_precision
-from cotext.cli.options import Json, as_json, check_shard_output, do_shard, output, write_figures
+from cotext.cli.options import Json, as_json, do_shard, output, write_figures
 from cotext.evaluation.requests import ContrastiveRequest, SuiteRules
 
 if TYPE_CHECKING:
@@ -41,9 +41,7 @@ def contrastive(request: ContrastiveRequest, json: Json = False) -> None:
     if is_endpoint(request.run):
         _by_endpoint(request, loaded, json)
         return
-    if part is not None and out is not None:
-        check_shard_output(out, request.suites)
-    with output(None if part is not None else out, request.suites):
+    with output(out, request.suites, part):
         open_one = open_run if request.generate else open_scorer
         opened = open_one(request.run, request.device, dict(request.decode), request.checkpoint)
         tell_slow_precision(opened)

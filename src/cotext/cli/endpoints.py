@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from cotext.language_models.translate_file import EndpointReport
 
 # Options of `translate` that apply only to runs.
-_RUN_OPTIONS = (
-    "glossary keep memory bilingual scores abbreviations entries device checkpoint on workers shard"
+_FOR_RUNS = (
+    *("glossary", "keep", "memory", "bilingual", "scores", "abbreviations", "entries", "device"),
+    *("checkpoint", "on", "workers", "shard"),
 )
-_FOR_RUNS = tuple(_RUN_OPTIONS.split())
 
 
 def translate_by_endpoint(request: TranslationRequest, json: bool) -> None:

@@ -17,7 +17,6 @@ from cotext.evaluation.requests import (
     MbrRequest,
     ProfileRequest,
 )
-from cotext.runtime.errors import CotextError
 
 if TYPE_CHECKING:
     from cotext.runtime.progress import Meter
@@ -121,20 +120,19 @@ def mbr(request: MbrRequest, json: Json = False) -> None:
     from cotext.data.formats import write_documents
     from cotext.data.formats.table import find_format
     from cotext.evaluation.studies.evaluate.mbr_files import choose_translations
+    from cotext.runtime.files import require_absent
     from cotext.runtime.progress import meter
     from cotext.translation.translate_file import check_output
-    from cotext.translation.written_beside import check_new_lists, lists_beside, remove_lists
+    from cotext.translation.written_beside import lists_beside, remove_lists
 
     out = request.out
-    if out.is_file() and not request.overwrite:
-        raise CotextError(f"{out}: exists; choose another --out, or add --overwrite to replace it")
+    require_absent(out, request.overwrite or out.is_dir())
     find_format(request.to)
     inputs = [*request.files, *filter(None, [request.source])]
     with output(out, inputs), meter("choosing", 0) as progress:
         # Old n-best lists beside the output are removed with it, unless they are inputs of this command.
         check_output(lists_beside(out), inputs)
-        if not request.overwrite:
-            check_new_lists(out)
+        require_absent(lists_beside(out), request.overwrite)
         on_comet = partial(progress.next_task, "choosing")
         chosen, report = choose_translations(request, progress.restart, progress.advance, on_comet)
         write_documents(out, chosen, request.to)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -10,7 +10,6 @@ from cotext.cli.messages import tell_slow_precision
 from cotext.cli.options import (
     Json,
     as_json,
-    check_shard_output,
     do_shard,
     output,
     write_figures,
@@ -92,15 +91,11 @@ def score(request: ScoreRequest, json: Json = False) -> None:
     from cotext.translation.score_file import ScoreJob, score_file
 
     source, target, out, part = request.source, request.target, request.out, request.part()
-    opening = (request.run, request.device, dict(request.decode), request.checkpoint)
-    if part is not None and out is not None:
-        check_shard_output(out, [source, target])
-        opened = open_scorer(*opening)
+    with output(out, [source, target], part):
+        opened = open_scorer(request.run, request.device, dict(request.decode), request.checkpoint)
         tell_slow_precision(opened)
-        do_shard(ScoreJob(opened, source, target, out, part, format=request.format, columns=not json), json)
-        return
-    with output(out, [source, target]):
-        opened = open_scorer(*opening)
-        tell_slow_precision(opened)
-        found = score_file(opened, source, target, format=request.format, columns=not json)
-        write_scores(out, *found, json)
+        options: Any = {"format": request.format, "columns": not json}
+        if part is not None and out is not None:
+            do_shard(ScoreJob(opened, source, target, out, part, **options), json)
+        else:
+            write_scores(out, *score_file(opened, source, target, **options), json)

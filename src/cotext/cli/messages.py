@@ -33,9 +33,7 @@ def _shortened(line: str) -> str:
 
 def printable(text: str) -> str:
     """Return text from files for a terminal: long lines shortened, control and half characters escaped."""
-    lines = text.splitlines()
-    shown_lines = map(_shortened, lines)
-    return "\n".join(map(visible, shown_lines))
+    return "\n".join(visible(_shortened(line)) for line in text.splitlines())
 
 
 @contextmanager

@@ -4,7 +4,7 @@ import inspect
 import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import MISSING, replace
 from functools import wraps
 from glob import escape, iglob
@@ -17,9 +17,8 @@ from cotext.runtime.errors import CotextError
 from cotext.runtime.request import Option, Request, option_name, options_of, without_none
 
 if TYPE_CHECKING:
-    from pydantic import BaseModel
-
     from cotext.runtime.jobs.engine import Job
+    from cotext.runtime.jobs.journal import Shard
 
 Json = Annotated[bool, typer.Option("--json", help="Print all figures as JSON instead of text.")]
 # Messages about translated sentences.
@@ -33,32 +32,24 @@ def counted(number: int, thing: str) -> str:
 
 
 @contextmanager
-def output(out: Path | None, inputs: Iterable[Path | None]) -> Iterator[None]:
+def output(out: Path | None, inputs: Iterable[Path | None], part: "Shard | None" = None) -> Iterator[None]:
     """Check in advance that a file can be written, and lock it for the duration of the block.
 
-    Raises the errors of `check_output`, and CotextError if another process is writing the file.
+    `part`: a shard of its job; then it must not exist, and is not locked. Raises the errors of
+    `check_output`, and CotextError if another process is writing the file.
     """
     if out is None:
         yield
         return
+    from cotext.runtime.files import require_new
     from cotext.runtime.locks import writing
     from cotext.translation.translate_file import check_output
 
     check_output(out, [path for path in inputs if path is not None])
-    with writing(out):
+    if part is not None:
+        require_new(out)
+    with writing(out) if part is None else nullcontext():
         yield
-
-
-def check_shard_output(out: Path, inputs: Iterable[Path | None]) -> None:
-    """Check in advance that the output of a job in shards can be written and does not exist.
-
-    Raises the errors of `check_output`, and CotextError if the file exists.
-    """
-    from cotext.runtime.files import require_new
-    from cotext.translation.translate_file import check_output
-
-    check_output(out, [path for path in inputs if path is not None])
-    require_new(out)
 
 
 def do_shard(job: "Job[Any]", json: bool, what: str = "scoring") -> None:
@@ -210,11 +201,13 @@ def completion(name: str, declared: Option) -> Completion | None:
     choices = [each for each in (kind, *get_args(kind)) if get_origin(each) is Literal]
     if choices:
         return lambda incomplete: _beginning(incomplete, get_args(choices[0]))
-    if get_origin(kind) is Mapping:
-        return _decoding_settings
     if declared.is_run:
         return _runs
-    return {"recipe": _recipes, "overrides": _settings}.get(name)
+    if get_origin(kind) is Mapping:
+        return lambda incomplete: _keys(incomplete, of_decoding=True)
+    if name == "overrides":
+        return lambda incomplete: _keys(incomplete, of_decoding=False)
+    return _recipes if name == "recipe" else None
 
 
 def _beginning(incomplete: str, words: Iterable[str]) -> list[str]:
@@ -227,26 +220,15 @@ def _recipes(incomplete: str) -> list[str]:
     return _beginning(incomplete, recipe_names())
 
 
-def _settings(incomplete: str) -> list[str]:
-    from cotext.config.recipe import Config
-
-    return _keys(incomplete, Config)
-
-
-def _decoding_settings(incomplete: str) -> list[str]:
-    from cotext.config.decoding import DecodeConfig
-
-    return _keys(incomplete, DecodeConfig)
-
-
-def _keys(incomplete: str, model: "type[BaseModel]") -> list[str]:
-    """Return keys such as `train.seed=`.
+def _keys(incomplete: str, of_decoding: bool) -> list[str]:
+    """Return keys of a recipe, such as `train.seed=`, or of its section `decode`, such as `beam=`.
 
     A single key is returned also with its default value. Otherwise the shell would add a space after it.
     """
-    from cotext.config.recipe import keys
+    from cotext.config.decoding import DecodeConfig
+    from cotext.config.recipe import Config, keys
 
-    defaults = {f"{key}=": value for key, value in keys(model)}
+    defaults = {f"{key}=": value for key, value in keys(DecodeConfig if of_decoding else Config)}
     found = _beginning(incomplete, defaults)
     return found if len(found) != 1 else [*found, f"{found[0]}{defaults[found[0]]}"]
 

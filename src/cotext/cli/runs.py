@@ -9,7 +9,6 @@ import typer
 from cotext.cli.messages import printable
 from cotext.cli.options import Json, as_json, counted
 from cotext.runtime.errors import CotextError, nearest_known
-from cotext.runtime.integrity import is_occupied
 from cotext.runtime.version import __version__
 
 
@@ -75,7 +74,7 @@ def import_pretrained(
     ],
     out: Annotated[
         Path,
-        typer.Option(help="Run folder to create; an existing folder is compared with the import."),
+        typer.Option(help="Run folder to create."),
     ],
     source_language: Annotated[
         str, typer.Option(help="For multilingual models: the source language, as in eng_Latn.")
@@ -95,23 +94,17 @@ def import_pretrained(
     from cotext.data.tokenizer import LanguageChoice
     from cotext.interchange.importing import import_model
 
-    there = is_occupied(out)
     found = import_model(folder, out, LanguageChoice(source_language, target_language), licence)
     if json:
         typer.echo(as_json({**asdict(found), "run": str(out), "version": __version__}))
         return
-    typer.echo(printable(found.render()))
-    shown = printable(str(out))
-    done = f"{shown}: already contains this import (checksums are equal); nothing was changed"
-    typer.echo(done if there else f"written to {shown}")
+    typer.echo(f"{printable(found.render())}\nwritten to {printable(str(out))}")
 
 
 def export(
     run: Annotated[Path, typer.Argument(help="Run folder, or name of a model.")],
     to: Annotated[Literal["ctranslate2", "hub", "int8"], typer.Option(help="ctranslate2, hub or int8.")],
-    out: Annotated[
-        Path, typer.Option(help="Folder to create; an existing folder is compared with the export.")
-    ],
+    out: Annotated[Path, typer.Option(help="Folder to create.")],
     quantization: Annotated[
         str | None,
         typer.Option(help="For ctranslate2: float32 (default), int8, int8_float32, int8_float16 or float16."),
@@ -141,7 +134,6 @@ def export(
         raise CotextError("--quantization requires --to ctranslate2: remove it, or change --to")
     if (licence is not None or scores) and to != "hub":
         raise CotextError("--licence and --scores require --to hub: remove them, or change --to")
-    there = is_occupied(out)
     if not out.absolute().parent.is_dir():
         raise CotextError(f"{out}: {out.absolute().parent} does not exist; create it first")
     run = resolve_run(run)
@@ -165,8 +157,6 @@ def export(
         typer.echo(
             f"{out}: before publishing, read README.md and fill in the missing parts, which are marked"
         )
-    if there:
-        typer.echo(f"{out}: already contains this export (checksums are equal); nothing was changed")
 
 
 def models(

@@ -3,9 +3,8 @@
 The layout of a row (separators, brackets, sentence indices) is described in `cotext.data.batch`.
 """
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, Self, TypeVar
 
 import numpy as np
 import torch
@@ -165,50 +164,23 @@ def bracketed_targets(batch: Batch) -> tuple[Tensor, Tensor]:
 OPEN_BATCHES = 32
 
 
-class Size(Protocol):
-    """The size of an item in a batch."""
-
-    def plus(self, other: Self) -> Self:
-        """Return the size of a batch of both."""
-
-
-S = TypeVar("S", bound=Size)
-
-
-@dataclass(frozen=True, slots=True)
-class _Rows:
-    rows: int
-    longest: int
-
-    def plus(self, other: "_Rows") -> "_Rows":
-        return _Rows(self.rows + other.rows, max(self.longest, other.longest))
-
-
-def pack_while(sizes: Sequence[S], fits: Callable[[S], bool]) -> list[list[int]]:
-    """Group consecutive items to batches that fit; an item that does not fit is a separate batch.
-
-    Returns the indices of the items of every batch.
-    """
-    batches: list[list[int]] = []
-    batch_size: S | None = None
-    for i, size in enumerate(sizes):
-        grown = None if batch_size is None else batch_size.plus(size)
-        if grown is not None and fits(grown):
-            batches[-1].append(i)
-            batch_size = grown
-        else:
-            batches.append([i])
-            batch_size = size
-    return batches
-
-
 def pack(lengths: Iterable[Sequence[int]], max_tokens: int) -> list[list[int]]:
     """Group consecutive items to batches of at most `max_tokens`; a longer item is a separate batch.
 
-    `lengths` has, for every item, the lengths of its rows, which share a batch.
+    `lengths` has, for every item, the lengths of its rows, which share a batch. Returns the indices of the
+    items of every batch.
     """
-    sizes = [_Rows(len(rows), max(rows)) for rows in lengths]
-    return pack_while(sizes, lambda size: size.rows * size.longest <= max_tokens)
+    batches: list[list[int]] = []
+    count = longest = 0  # of the rows of the last batch
+    for i, rows in enumerate(lengths):
+        grown = count + len(rows), max(longest, *rows)
+        if batches and grown[0] * grown[1] <= max_tokens:
+            batches[-1].append(i)
+            count, longest = grown
+        else:
+            batches.append([i])
+            count, longest = len(rows), max(rows)
+    return batches
 
 
 @dataclass(slots=True)

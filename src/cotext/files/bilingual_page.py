@@ -9,9 +9,11 @@ from html import escape
 
 from cotext.files.translate_blocks import PairedSentence
 from cotext.runtime.html import facts, whole_page
-from cotext.translation.confidence import LEAST_SURE, least_sure
 from cotext.translation.faults import add_faults, faults_in_words
 
+# The share of sentences that are marked. The confidence of good translations differs between runs (label
+# smoothing, domain): a fixed limit would mark all of one file and none of another.
+LEAST_SURE = 0.1
 STYLE = """<style>
 body { max-width: 84rem; }
 .both { display: table; width: 100%; border-collapse: collapse; table-layout: fixed;
@@ -29,6 +31,17 @@ body { max-width: 84rem; }
 @media (max-width: 40rem) { .both td, .both th { padding: .3rem; }
   .both th.number, .both td.number { width: 2.2rem; } }
 </style>"""
+
+
+def least_sure(values: Sequence[float | None]) -> list[bool]:
+    """Return which sentences of a file to mark: the tenth with the lowest confidence.
+
+    None of fewer than ten; among equal values, the first.
+    """
+    # Sentences without a confidence are never marked.
+    ranked = sorted((value, j) for j, value in enumerate(values) if value is not None)
+    low = {j for _, j in ranked[: int(len(ranked) * LEAST_SURE)]}
+    return [j in low for j in range(len(values))]
 
 
 def render_page(

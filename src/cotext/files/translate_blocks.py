@@ -17,7 +17,6 @@ from cotext.files.blocks import Block, Contents, Copied, Piece, Point, empty_lin
 from cotext.files.tags import project
 from cotext.runtime.errors import CotextError
 from cotext.translation.alignment import align
-from cotext.translation.confidence import confidences
 from cotext.translation.faults import Checks, Fault
 from cotext.translation.open import OpenedRun
 from cotext.translation.terms.terms import TermGuide, TermReport
@@ -234,7 +233,7 @@ class BlockDocuments:
         for index, document in enumerate(self.documents):
             blocks = self._whole[self.numbers[index]].cut
             of_block = [n for n, block in enumerate(blocks) for _ in block.parts.sentences]
-            scores = confidences(translations[index])
+            scores = translations[index].confidences
             visible = self._translator.visible_sentences(document)
             for j, target in enumerate(self._targets(index, translations[index])):
                 expected = guide.occurrences(index, j) if guide else ()

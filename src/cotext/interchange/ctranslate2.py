@@ -23,7 +23,7 @@ from cotext.models.checkpoint import LoadedModel, load_run
 from cotext.models.engine_folder import CTRANSLATE2, INSTALL, EngineDescription, write_description
 from cotext.models.run_folder import describe_file, model_file
 from cotext.runtime.errors import CotextError
-from cotext.runtime.integrity import new_or_same
+from cotext.runtime.locks import new_folder
 
 QUANTIZATIONS: Final = ("float32", "int8", "int8_float32", "int8_float16", "float16")
 STEP: Final = 1024  # the number of positions is rounded up to a multiple of this
@@ -76,10 +76,7 @@ def further_parts(config: Config, names: Iterable[str]) -> Iterator[str]:
 
 
 def export_engine(run: Path, out: Path, quantization: str = "float32", update: int | None = None) -> None:
-    """Export a run as an engine folder; raise CotextError if that is impossible.
-
-    `new_or_same` handles an existing `out`.
-    """
+    """Export a run as an engine folder; raise CotextError if that is impossible, or `out` is not empty."""
     if quantization not in QUANTIZATIONS:
         raise CotextError(f"--quantization {quantization}: choose one of {', '.join(QUANTIZATIONS)}")
     if not installed():
@@ -95,7 +92,7 @@ def export_engine(run: Path, out: Path, quantization: str = "float32", update: i
         raise CotextError(
             f"{run}: CTranslate2 does not support these parameters of the model: {', '.join(names[:3])}"
         )
-    with new_or_same(out) as temporary:
+    with new_folder(out) as temporary:
         write_engine(loaded, quantization, temporary, published_data(run))
 
 

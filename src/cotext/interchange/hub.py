@@ -24,7 +24,8 @@ from cotext.models.describe import describe_cut, describe_length_penalty, descri
 from cotext.models.precision import int8_weights
 from cotext.models.run_folder import IMPORT, noted_data, noted_import, write_config
 from cotext.runtime.errors import CotextError, shown
-from cotext.runtime.integrity import new_or_same, sealed
+from cotext.runtime.integrity import sealed
+from cotext.runtime.locks import new_folder
 from cotext.runtime.reading import read_json
 
 # JSON files of a run that contain no scores.
@@ -41,7 +42,7 @@ def export_hub(
     recipe: str = "",
     update: int | None = None,
 ) -> None:
-    """Write a run as a folder for publication. `new_or_same` handles an existing `out`.
+    """Write a run as a folder for publication.
 
     `licence`: licence of the model, in the notation of the hub (apache-2.0, cc-by-4.0 ...). If it is empty,
     the licence of the import is used if it is in this notation. `scores`: JSON files of `cotext evaluate` and
@@ -49,8 +50,8 @@ def export_hub(
     empty, the recipe of the paper's table row is used.
 
     Raises:
-        CotextError: the run needs another run, a file has no scores, or `out` cannot be written; also the
-            errors of `load_run`.
+        CotextError: the run needs another run, a file has no scores, or `out` is not empty or cannot be
+            written; also the errors of `load_run`.
     """
     if licence and not _LICENCE.fullmatch(licence):
         raise CotextError(
@@ -78,7 +79,7 @@ def export_hub(
         licence=licence,
         figures=tuple(dict.fromkeys(figures)),
     )
-    with new_or_same(out) as temporary:
+    with new_folder(out) as temporary:
         weights = loaded.with_states("cotext export").state_dict()
         _write_run(temporary, run, loaded, published_config(loaded.config), weights)
         write_data(temporary, facts.data)
@@ -88,13 +89,13 @@ def export_hub(
 def export_int8(run: Path, out: Path, update: int | None = None) -> None:
     """Write a run folder with large matrices in int8, and decode.precision = int8.
 
-    `new_or_same` handles an existing `out`. The int8 run has a quarter of the size and cannot be trained. Its
-    translations and scores equal, bit for bit, the results of the run with decode.precision = int8.
+    It has a quarter of the size and cannot be trained. Its translations and scores equal, bit for bit, the
+    results of the run with decode.precision = int8. Raises CotextError if `out` is not empty.
     """
     loaded = load_run(run, update)
     decode = loaded.config.decode.model_copy(update={"precision": "int8"})
     weights = int8_weights(loaded.with_states("cotext export"))
-    with new_or_same(out) as temporary:
+    with new_folder(out) as temporary:
         _write_run(temporary, run, loaded, loaded.config.model_copy(update={"decode": decode}), weights)
         write_data(temporary, noted_data(run))
 

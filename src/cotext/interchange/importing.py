@@ -27,8 +27,9 @@ from cotext.models.interface import Model, TranslationModel
 from cotext.models.parameters import count_parameters
 from cotext.models.run_folder import IMPORT, write_config
 from cotext.runtime.errors import CotextError, shown
-from cotext.runtime.files import checksum
-from cotext.runtime.integrity import is_occupied, new_or_same, sealed
+from cotext.runtime.files import checksum, require_new
+from cotext.runtime.integrity import sealed
+from cotext.runtime.locks import new_folder
 from cotext.runtime.version import __version__
 
 OPENERS: dict[str, Callable[[Path, LanguageChoice], ForeignModel]] = {
@@ -192,7 +193,7 @@ def open_foreign(folder: Path, languages: LanguageChoice) -> ForeignModel:
 
 def import_model(folder: Path, out: Path, languages: LanguageChoice, licence: str = "") -> Imported:
     """Make a run folder of a pretrained model; raise CotextError if the self-test fails."""
-    is_occupied(out)
+    require_new(out)
     foreign = open_foreign(folder, languages)
     tokenizer, config = foreign.tokenizer, foreign.config
     model = read_model(foreign)
@@ -220,7 +221,7 @@ def import_model(folder: Path, out: Path, languages: LanguageChoice, licence: st
     )
     del foreign  # frees the memory of its mapped files before the model is written
     out.resolve().parent.mkdir(parents=True, exist_ok=True)
-    with new_or_same(out) as temporary:
+    with new_folder(out) as temporary:
         tokenizer.save(temporary / "tokenizer")
         write_config(temporary, config)
         (temporary / IMPORT).write_text(f"{sealed(note)}\n", encoding="utf-8")

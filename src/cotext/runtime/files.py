@@ -185,6 +185,12 @@ def require_new(out: Path) -> None:
         raise CotextError(f"{out}: exists; choose another --out")
 
 
+def require_absent(path: Path, overwrite: bool) -> None:
+    """Raise CotextError if an output file exists and must not be overwritten."""
+    if path.exists() and not overwrite:
+        raise CotextError(f"{path}: exists; choose another --out, or add --overwrite to replace it")
+
+
 def standard_folder(variable: str, usual: str) -> Path:
     """Return the folder `cotext` in an XDG base directory, given by the variable or else ~/`usual`."""
     named = os.environ.get(variable, "")

@@ -4,19 +4,14 @@ import json
 import os
 import re
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from itertools import islice
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
 from cotext.runtime.errors import CotextError
-from cotext.runtime.files import checksum, replacing
-from cotext.runtime.locks import writing
+from cotext.runtime.files import checksum
 from cotext.runtime.reading import read_bytes
 
-MAX_LISTED: Final = 10_000  # maximum number of names that are read from a folder
-MAX_SHOWN: Final = 5
 MAX_SEALED_BYTES: Final = 1 << 32  # largest file of sealed lines
 
 _SEAL = re.compile(r',\s*"crc32": "([0-9a-f]{8})"\s*\}\s*\Z')
@@ -67,35 +62,6 @@ def is_occupied(out: Path) -> bool:
     if out.exists() and not out.is_dir():
         raise CotextError(f"{out}: exists; choose another --out")
     return out.is_dir() and any(out.iterdir())
-
-
-@contextmanager
-def new_or_same(out: Path, refusals: type[Exception] = OSError) -> Iterator[Path]:
-    """Yield a temporary folder that becomes `out`. If `out` is not empty, the two are only compared.
-
-    Raises CotextError if another process is writing `out`, or `out` has other content; also the errors of
-    `is_occupied` and `replacing`.
-    """
-    put = _require_same if is_occupied(out) else None
-    with writing(out), replacing(out.resolve(), refusals, put) as temporary:
-        yield temporary
-
-
-def _require_same(made: Path, there: Path) -> None:
-    """Raise CotextError if an existing folder does not contain the same files as the new folder."""
-    new = digests(made, filter(Path.is_file, made.rglob("*")))
-    problems = []
-    for name, digest in new.items():
-        if not (there / name).is_file():
-            problems.append(f"{name} is missing")
-        elif checksum(there / name) != digest:
-            problems.append(f"{name} differs")
-    files = (path for path in islice(there.rglob("*"), MAX_LISTED) if path.is_file())
-    names = sorted(path.relative_to(there).as_posix() for path in files)
-    problems += [f"{name} does not belong to it" for name in names if name not in new]
-    if problems:
-        more = f", and {len(problems) - MAX_SHOWN:,} more" if len(problems) > MAX_SHOWN else ""
-        raise CotextError(f"{there}: exists; choose another --out: {', '.join(problems[:MAX_SHOWN])}{more}")
 
 
 def require_whole(folder: Path, expected: Mapping[str, str], remedy: str) -> None:

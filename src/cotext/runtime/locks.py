@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import IO, Any, Final
 
 from cotext.runtime.errors import CotextError
-from cotext.runtime.files import ON_WINDOWS, Process, sweep
+from cotext.runtime.files import ON_WINDOWS, Process, replacing, require_new, sweep
 
 fcntl: Any
 try:
@@ -159,6 +159,17 @@ def working_in(folder: Path) -> Iterator[Lock]:
         with suppress(OSError):  # not empty: the folder contains earlier results or other files
             folder.rmdir()
         raise
+
+
+@contextmanager
+def new_folder(out: Path) -> Iterator[Path]:
+    """Yield a temporary folder that becomes `out`, which is locked.
+
+    Raises CotextError if `out` exists and is not empty; also the errors of `Lock.acquire` and `replacing`.
+    """
+    require_new(out)
+    with writing(out), replacing(out.resolve()) as temporary:
+        yield temporary
 
 
 def require_free(path: Path, what: str) -> None:

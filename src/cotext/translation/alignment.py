@@ -41,7 +41,7 @@ from cotext.losses.ctc import Lattices, best_alignment, units
 from cotext.models.interface import NonAutoregressiveModel
 from cotext.runtime.errors import CotextError
 from cotext.translation.plan import kind_of
-from cotext.translation.scorer import DocumentRow, DocumentScorer, instance_batches, score_labels
+from cotext.translation.scorer import DocumentRow, DocumentScorer, RowsToRead, score_labels
 from cotext.translation.terms.word_alignment import SentenceAlignment, proportional, word_units
 
 # --- Word alignment from probabilities: which target tokens become less likely without a source word.
@@ -108,8 +108,7 @@ def differences(
                         )
             if len(removals) > begun:
                 add(edited)
-    budget = scorer.config.decode.max_tokens
-    scores = score_labels(scorer.model, instances, scorer.plan.symbols, budget, scorer.device, together)
+    scores = score_labels(scorer.to_read(instances, together))
     results: list[dict[int, Tensor]] = [{} for _ in documents]
     for document, row in rows:
         for sentence, (source, target) in zip(row.sentences, _current(row), strict=True):
@@ -291,23 +290,17 @@ def _sentence_alignment(
     return SentenceAlignment(tuple(source_spans), tuple(target_spans), distributions(weights))
 
 
-def attention_of(
-    model: Any,
-    instances: Sequence[Instance],
-    symbols: SpecialSymbols,
-    max_tokens: int,
-    device: torch.device,
-    groups: Sequence[Sequence[int]] | None = None,
-) -> list[list[Tensor]]:
-    """Return the weights of the current sentences of every instance, [T, S] each: see `scorer.Reading`."""
-    weights: list[list[Tensor]] = [[] for _ in instances]
-    read = _read_parallel if kind_of(model).path is not None else _read_forced
-    with torch.inference_mode():
-        for members, batch in instance_batches(instances, symbols, max_tokens, device, groups):
-            sentences = _sentences([instances[i] for i in members], batch, symbols)
-            read(model, batch, sentences)
-            for sentence in sentences:
-                weights[members[sentence.row]].append(distributions(sentence.weights.cpu()))
+@torch.inference_mode()
+def attention_of(rows: RowsToRead) -> list[list[Tensor]]:
+    """Return the weights of the current sentences of every row, [T, S] each: see `scorer.Reading`."""
+    weights: list[list[Tensor]] = [[] for _ in rows.instances]
+    read = _read_parallel if kind_of(rows.model).path is not None else _read_forced
+    model: Any = rows.model
+    for members, batch in rows.batches():
+        sentences = _sentences([rows.instances[i] for i in members], batch, rows.symbols)
+        read(model, batch, sentences)
+        for sentence in sentences:
+            weights[members[sentence.row]].append(distributions(sentence.weights.cpu()))
     return weights
 
 

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from cotext.data.batch import Instance, SpecialSymbols
-from cotext.data.collate import TargetRow, pack_while, padded, source_batch, target_row
+from cotext.data.collate import TargetRow, padded, source_batch, target_row
 from cotext.data.documents import ParallelDocument
 from cotext.data.tokenizer import Side, Tokenizer
 from cotext.data.views import Window
@@ -176,39 +176,6 @@ def _group(
     return _Group(number, first, scored, [k - scored.start for k in compared], row_of, rows, shared)
 
 
-@dataclass(frozen=True, slots=True)
-class _Size:
-    """The size of groups of W rows, which are padded to the longest source, prefix and continuation."""
-
-    groups: int
-    rows: int  # W
-    source: int
-    prefix: int
-    continuation: int
-    real: int  # tokens to be decoded
-
-    def plus(self, other: "_Size") -> "_Size":
-        return _Size(
-            self.groups + other.groups,
-            self.rows,
-            max(self.source, other.source),
-            max(self.prefix, other.prefix),
-            max(self.continuation, other.continuation),
-            self.real + other.real,
-        )
-
-    def fits(self, max_tokens: int) -> bool:
-        """Whether the batch is within `max_tokens` and, with more than MANY_ROWS rows, has little padding."""
-        decoded = self.prefix + self.rows * self.continuation
-        few = self.groups * self.rows <= MANY_ROWS or self.groups * decoded <= MOST_PADDED * self.real
-        return few and self.groups * max(self.source, decoded) <= max_tokens
-
-
-def _size(group: _Group, symbols: SpecialSymbols) -> _Size:
-    real = group.shared + sum(len(row.inputs) - group.shared for row in group.rows)
-    return _Size(1, len(group.rows), group.first.source_tokens(symbols), group.shared, group.longest, real)
-
-
 def _packed(groups: Sequence[_Group], symbols: SpecialSymbols, max_tokens: int) -> Iterator[list[_Group]]:
     """Yield batches of groups with the same number of rows.
 
@@ -219,11 +186,22 @@ def _packed(groups: Sequence[_Group], symbols: SpecialSymbols, max_tokens: int) 
     ordered = sorted(
         groups, key=lambda g: (len(g.rows), g.longest // 4, g.shared, g.first.source_tokens(symbols))
     )
-    for _, alike in groupby(ordered, key=lambda g: len(g.rows)):
-        members = list(alike)
-        sizes = [_size(g, symbols) for g in members]
-        for batch in pack_while(sizes, lambda size: size.fits(max_tokens)):
-            yield [members[i] for i in batch]
+    for width, alike in groupby(ordered, key=lambda g: len(g.rows)):
+        batch: list[_Group] = []
+        longest, real = (0, 0, 0), 0  # of source, prefix and continuation; tokens to be decoded
+        for group in alike:
+            own = group.first.source_tokens(symbols), group.shared, group.longest
+            own_real = sum(len(row.inputs) for row in group.rows) - (width - 1) * group.shared
+            source, prefix, continuation = map(max, longest, own)
+            decoded, count = prefix + width * continuation, len(batch) + 1
+            wasteful = count * width > MANY_ROWS and count * decoded > MOST_PADDED * (real + own_real)
+            if batch and (wasteful or count * max(source, decoded) > max_tokens):
+                yield batch
+                batch, longest, real = [group], own, own_real
+            else:
+                batch.append(group)
+                longest, real = (source, prefix, continuation), real + own_real
+        yield batch
 
 
 def _score(

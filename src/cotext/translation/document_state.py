@@ -6,7 +6,7 @@ Sentence indices count the remaining sentences.
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import Protocol
 
@@ -24,22 +24,16 @@ from cotext.translation.terms.constraints import Guide
 Encoded = Sequence[Sequence[int]]  # the tokens of the sentences of a document
 
 
-@dataclass(frozen=True, slots=True)
-class CutDocument:
-    """The indices of the non-empty sentences of a document, and its windows, which count only these."""
+def cut_document(
+    view: View, source: Encoded, target: Encoded | None = None
+) -> tuple[list[int], list[Window]]:
+    """Return the indices of the non-empty sentences of a document, and its windows, which count only these.
 
-    kept: list[int]
-    windows: list[Window]
-
-
-def cut_document(view: View, source: Encoded, target: Encoded | None = None) -> CutDocument:
-    """Cut a document into the windows of a view, without sentences that are empty on both sides.
-
-    As in translation, the cut depends only on the source, so that scores of an output equal its scores in
-    search.
+    Empty means without tokens on both sides. As in translation, the cut depends only on the source, so that
+    scores of an output equal its scores in search.
     """
     kept = [j for j, tokens in enumerate(source) if tokens or (target is not None and target[j])]
-    return CutDocument(kept, view.split([len(source[j]) for j in kept], []))
+    return kept, view.split([len(source[j]) for j in kept], [])
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,41 +69,16 @@ class WindowLog(Protocol):
         """Record a finished window."""
 
 
-@dataclass(slots=True, eq=False)
 class OpenDocument:
     """The sentences of a document, its windows, and the hypotheses so far.
 
-    `given`: for each window, the target sentences of its forced prefix: earlier hypotheses, or those of
-    `first_pass`. A window is ready when these exist and the window before it, within its run of
-    `sequential_windows` windows, is finished.
+    `kept`: index in the document of every sentence. `given`: for each window, the target sentences of its
+    forced prefix: earlier hypotheses, or those of `first_pass`. A window is ready when these exist and the
+    window before it, within its run of `sequential_windows` windows, is finished.
     """
 
-    index: int
-    document: Document
-    kept: list[int]  # index in the document of every sentence
-    source: list[list[int]]
-    windows: list[Window]
-    given: list[range]
-    first_pass: list[SentenceHypothesis] | None = None  # a translation of the document, per sentence
-    sequential_windows: int = 1
-    ready: list[int] = field(default_factory=list)
-    guide: Guide | None = None
-    log: WindowLog | None = None
-    on_sentence: Callable[[int, str], None] = lambda sentence, text: None  # index in the document
-    texts: dict[int, str] = field(default_factory=dict)  # finished sentences, by index in the document
-    taken: dict[int, SentenceHypothesis] = field(default_factory=dict)  # given translations
-    inexact: set[int] = field(default_factory=set)  # windows without exactly the sentences requested
-    others: dict[int, Candidates] = field(default_factory=dict)  # further translations, with decode.nbest
-    digest: int = 0  # of its sentences
-    _missing: list[int] = field(default_factory=list)  # per window, number of awaited hypotheses
-    _waiting: dict[int, list[int]] = field(default_factory=dict)  # per sentence, windows that await it
-    # Hypotheses: per window, of its target sentences; per sentence, from the window where it is current.
-    _found: dict[int, list[SentenceHypothesis]] = field(default_factory=dict)
-    _current: dict[int, SentenceHypothesis] = field(default_factory=dict)
-
-    @classmethod
-    def start(
-        cls,
+    def __init__(
+        self,
         index: int,
         document: Document,
         tokens: Sequence[list[int]],
@@ -118,28 +87,42 @@ class OpenDocument:
         first_pass: Sequence[list[int]] | None = None,
         sequential_windows: int = 1,
         guide: Guide | None = None,
-    ) -> "OpenDocument":
+    ) -> None:
         """Open a document, given the tokens of its sentences.
 
         `prefix`: translations are forced as target context: those of `first_pass` (the tokens of a complete
         translation), or else those found here.
         """
-        cut = cut_document(view, tokens)
-        source, windows = [tokens[j] for j in cut.kept], cut.windows
-        given = [range(w.target.start, w.current.start if prefix else w.target.start) for w in windows]
-        opened = cls(index, document, cut.kept, source, windows, given, sequential_windows=sequential_windows)
-        if first_pass is not None:
-            opened.first_pass = [SentenceHypothesis(tuple(first_pass[j])) for j in cut.kept]
-        opened.guide = guide
-        opened.digest = int(hashlib.sha256("\n".join(document.sentences).encode()).hexdigest(), 16)
+        self.index, self.document, self.guide = index, document, guide
+        self.sequential_windows = sequential_windows
+        self.kept, self.windows = cut_document(
+            view, tokens
+        )  # `kept`: index in the document of every sentence
+        self.source = [tokens[j] for j in self.kept]
+        firsts = (w.current.start if prefix else w.target.start for w in self.windows)
+        self.given = [range(w.target.start, first) for w, first in zip(self.windows, firsts, strict=True)]
+        self.first_pass = (
+            None if first_pass is None else [SentenceHypothesis(tuple(first_pass[j])) for j in self.kept]
+        )
+        self.log: WindowLog | None = None
+        self.on_sentence: Callable[[int, str], None] = lambda sentence, text: None  # index in the document
+        self.texts: dict[int, str] = {}  # finished sentences, by index in the document
+        self.taken: dict[int, SentenceHypothesis] = {}  # given translations
+        self.inexact: set[int] = set()  # windows without exactly the sentences requested
+        self.others: dict[int, Candidates] = {}  # further translations, with decode.nbest
+        self.digest = int(hashlib.sha256("\n".join(document.sentences).encode()).hexdigest(), 16)
+        # Hypotheses: per window, of its target sentences; per sentence, from the window where it is current.
+        self._found: dict[int, list[SentenceHypothesis]] = {}
+        self._current: dict[int, SentenceHypothesis] = {}
         # A window waits for the hypotheses of its prefix and, in sequence, for the window before it.
-        for number, sentences in enumerate(given):
+        self._waiting: dict[int, list[int]] = {}  # per sentence, windows that await it
+        self._missing: list[int] = []  # per window, number of awaited hypotheses
+        for number, sentences in enumerate(self.given):
             awaited = sentences if first_pass is None else ()
             for j in awaited:
-                opened._waiting.setdefault(j, []).append(number)
-            opened._missing.append(len(awaited) + (number % sequential_windows > 0))
-        opened.ready = [number for number, missing in enumerate(opened._missing) if not missing]
-        return opened
+                self._waiting.setdefault(j, []).append(number)
+            self._missing.append(len(awaited) + (number % sequential_windows > 0))
+        self.ready = [number for number, missing in enumerate(self._missing) if not missing]
 
     def take(
         self, translations: Mapping[int, str], encode: Callable[[str], list[int]], forces: bool = False

@@ -88,11 +88,6 @@ class OpenedRun:
         )
         return replace(self, translator=translator)
 
-    def for_scoring(self) -> "OpenedRun":
-        """Return the same run without its first pass, which scoring does not need."""
-        settings = {**self.config.decode.model_dump(), "first_pass": ""}
-        return self.with_decode(settings) if self.first_pass is not None else self
-
 
 def open_run(
     run: Path,
@@ -109,8 +104,8 @@ def open_run(
     runs are searched by PyTorch, whose results all reports of figures use.
 
     Raises:
-        CotextError: the run or device does not exist, a decoding key is unknown, or the first-pass run
-            itself has a first pass; `decode` has engine = ctranslate2, without `converts`.
+        CotextError: the run or device does not exist, or a decoding key is unknown; `decode` has engine =
+            ctranslate2, without `converts`.
     """
     if not converts and (decode or {}).get("engine") == "ctranslate2" and not is_engine(run):
         raise CotextError(
@@ -177,14 +172,8 @@ def _shortlist(run: Path, tokenizer: Tokenizer, config: Config) -> Shortlist | N
 
 def _open_first_pass(run: Path, device: torch.device) -> OpenedRun:
     """Load the first-pass run with its own configuration."""
-    key = f"decode.first_pass = {run}"
-    with naming(key):
+    with naming(f"decode.first_pass = {run}"):
         loaded, weights = _loaded(run, device)
-    if further := loaded.config.decode.first_pass:
-        raise CotextError(
-            f"{key}: this run itself uses a first pass ({further}), but at most two passes are supported; "
-            "choose a run without decode.first_pass"
-        )
     loaded = in_precision(loaded, loaded.config.decode.precision, device)
     # Only the best translation of a first pass is used.
     loaded = replace(loaded, config=_with_decode(loaded.config, {"nbest": 1}))

@@ -15,6 +15,7 @@ from cotext.data.formats.table import find_format
 from cotext.data.nbest_lists import Candidates, ListedDocument, read_lists
 from cotext.models.describe import describe_length_penalty
 from cotext.runtime.errors import CotextError
+from cotext.runtime.files import require_absent
 from cotext.runtime.jobs.engine import Job
 from cotext.runtime.jobs.journal import Journal, Results
 from cotext.runtime.version import __version__
@@ -82,8 +83,7 @@ class RerankJob(Job[RerankReport]):
         self.out, self._to = request.out, request.to
         find_format(self._to).require_written()
         check_output(self.out, [request.lists, request.source])
-        if self.out.exists() and not request.overwrite:
-            raise CotextError(f"{self.out}: exists; choose another --out, or add --overwrite to replace it")
+        require_absent(self.out, request.overwrite)
         self._scorer = opened.translator
         self._documents = list(read_documents(request.source, request.format))
         listed_by, listed = read_lists(request.lists)

@@ -13,7 +13,6 @@ from typing import Any, TypeVar
 
 import torch
 
-from cotext.config.recipe import Config
 from cotext.data.batch import Batch, Instance, Source, SpecialSymbols
 from cotext.data.collate import make_batch, pack, source_batch
 from cotext.data.documents import Document, ParallelDocument
@@ -56,13 +55,13 @@ def document_rows(
 
     `chosen`: only groups in which one of these sentences is current.
     """
-    cut = cut_document(plan.view, source, target)
+    kept, windows = cut_document(plan.view, source, target)
     groups = []
-    for first in range(0, len(cut.windows), plan.group_windows):
-        group = [cut.windows[n] for n in group_of(first, len(cut.windows), plan.group_windows)]
-        if chosen is None or any(cut.kept[j] in chosen for window in group for j in window.current):
-            groups.append([_row(cut.kept, window, source, target) for window in group])
-    return cut.kept, groups
+    for first in range(0, len(windows), plan.group_windows):
+        group = windows[first : first + plan.group_windows]
+        if chosen is None or any(kept[j] in chosen for window in group for j in window.current):
+            groups.append([_row(kept, window, source, target) for window in group])
+    return kept, groups
 
 
 def _row(kept: Sequence[int], window: Window, source: Encoded, target: Encoded) -> DocumentRow:
@@ -70,90 +69,67 @@ def _row(kept: Sequence[int], window: Window, source: Encoded, target: Encoded) 
     return DocumentRow(Instance(0, window, *sides), [kept[j] for j in window.current])
 
 
-def score_instances(
-    model: Model | Engine,
-    instances: Sequence[Instance],
-    symbols: SpecialSymbols,
-    max_tokens: int,
-    device: torch.device,
-    groups: Sequence[Sequence[int]] | None = None,
-) -> list[list[SentenceScore]]:
-    """Return the scores of the current sentences of every instance; the model must be in eval mode.
+@dataclass(frozen=True, slots=True)
+class RowsToRead:
+    """Rows to read in batches with a model, which must be in eval mode.
 
-    `groups`: the instances, by index, that must share a batch; None: no restriction.
+    `groups`: the rows, by index, that must share a batch; None: no restriction.
     """
-    scores: list[list[SentenceScore]] = [[] for _ in instances]
-    sentence_nll = kind_of(model).sentence_nll
-    with torch.inference_mode():
-        for members, batch in instance_batches(instances, symbols, max_tokens, device, groups):
-            nll = sentence_nll(model, batch)
-            labels = torch.bincount(sentence_of_label(batch), minlength=len(nll))
-            sentence_scores = map(SentenceScore, (-nll).tolist(), labels.tolist())
-            for i in members:
-                scores[i] = list(islice(sentence_scores, len(instances[i].window.current)))
+
+    model: Model | Engine
+    instances: Sequence[Instance]
+    symbols: SpecialSymbols
+    max_tokens: int
+    device: torch.device
+    groups: Sequence[Sequence[int]] | None = None
+
+    def batches(self) -> Iterator[tuple[list[int], Batch]]:
+        """Yield batches, each with the indices of its rows."""
+        lengths = [(i.row_tokens(self.symbols), i.source_tokens(self.symbols)) for i in self.instances]
+        groups = [[i] for i in range(len(lengths))] if self.groups is None else self.groups
+        # Rows of similar length share a batch, which limits padding.
+        together = sorted(groups, key=lambda group: max(lengths[i] for i in group))
+        rows = [[lengths[i][0] for i in group] for group in together]
+        for packed in pack(rows, self.max_tokens):
+            members = [i for g in packed for i in together[g]]
+            yield members, make_batch([self.instances[i] for i in members], self.symbols).to(self.device)
+
+
+@torch.inference_mode()
+def score_instances(rows: RowsToRead) -> list[list[SentenceScore]]:
+    """Return the scores of the current sentences of every row."""
+    scores: list[list[SentenceScore]] = [[] for _ in rows.instances]
+    sentence_nll = kind_of(rows.model).sentence_nll
+    for members, batch in rows.batches():
+        nll = sentence_nll(rows.model, batch)
+        labels = torch.bincount(sentence_of_label(batch), minlength=len(nll))
+        sentence_scores = map(SentenceScore, (-nll).tolist(), labels.tolist())
+        for i in members:
+            scores[i] = list(islice(sentence_scores, len(rows.instances[i].window.current)))
     return scores
 
 
-def score_labels(
-    model: Model | Engine,
-    instances: Sequence[Instance],
-    symbols: SpecialSymbols,
-    max_tokens: int,
-    device: torch.device,
-    groups: Sequence[Sequence[int]] | None = None,
-) -> list[list[tuple[float, ...]]]:
+def score_labels(rows: RowsToRead) -> list[list[tuple[float, ...]]]:
     """Return the log-probabilities of all labels of every current sentence, its end last.
 
     The model must have token probabilities (`ModelKind.token_nll`).
     """
-    token_nll = kind_of(model).token_nll
+    token_nll = kind_of(rows.model).token_nll
     assert token_nll is not None
-    nll = token_nll
-
-    def values(model: Any, batch: Batch) -> list[float]:
-        log_probabilities: list[float] = (-nll(model, batch)).tolist()
-        return log_probabilities
-
-    return read_labels(values, model, instances, symbols, max_tokens, device, groups)
+    return read_labels(lambda model, batch: (-token_nll(model, batch)).tolist(), rows)
 
 
-def read_labels(
-    values: Callable[[Any, Batch], list[T]],
-    model: Model | Engine,
-    instances: Sequence[Instance],
-    symbols: SpecialSymbols,
-    max_tokens: int,
-    device: torch.device,
-    groups: Sequence[Sequence[int]] | None = None,
-) -> list[list[tuple[T, ...]]]:
+@torch.inference_mode()
+def read_labels(values: Callable[[Any, Batch], list[T]], rows: RowsToRead) -> list[list[tuple[T, ...]]]:
     """Return the values of all labels of every current sentence; `values`: those of a batch, in order."""
-    found: list[list[tuple[T, ...]]] = [[] for _ in instances]
-    with torch.inference_mode():
-        for members, batch in instance_batches(instances, symbols, max_tokens, device, groups):
-            of_labels = iter(values(model, batch))
-            for i in members:
-                window, target = instances[i].window, instances[i].target
-                lengths = [len(target[j - window.target.start]) + 1 for j in window.current]
-                found[i] = [tuple(islice(of_labels, length)) for length in lengths]
+    found: list[list[tuple[T, ...]]] = [[] for _ in rows.instances]
+    for members, batch in rows.batches():
+        of_labels = iter(values(rows.model, batch))
+        for i in members:
+            window, target = rows.instances[i].window, rows.instances[i].target
+            lengths = [len(target[j - window.target.start]) + 1 for j in window.current]
+            found[i] = [tuple(islice(of_labels, length)) for length in lengths]
     return found
-
-
-def instance_batches(
-    instances: Sequence[Instance],
-    symbols: SpecialSymbols,
-    max_tokens: int,
-    device: torch.device,
-    groups: Sequence[Sequence[int]] | None,
-) -> Iterator[tuple[list[int], Batch]]:
-    """Yield batches, each with the indices of its instances."""
-    lengths = [(i.row_tokens(symbols), i.source_tokens(symbols)) for i in instances]
-    together = [[i] for i in range(len(instances))] if groups is None else [list(g) for g in groups]
-    # Rows of similar length share a batch, which limits padding.
-    together.sort(key=lambda group: max(lengths[i] for i in group))
-    rows = [[lengths[i][0] for i in group] for group in together]
-    for packed in pack(rows, max_tokens):
-        members = [i for g in packed for i in together[g]]
-        yield members, make_batch([instances[i] for i in members], symbols).to(device)
 
 
 def require_finite(scores: Iterable[SentenceScore], none_possible: bool = False) -> None:
@@ -168,33 +144,20 @@ def require_finite(scores: Iterable[SentenceScore], none_possible: bool = False)
         )
 
 
-# A scoring function of the current sentences of instances: `score_instances`, `score_labels` or the like.
-Reading = Callable[
-    [Any, Sequence[Instance], SpecialSymbols, int, torch.device, Sequence[Sequence[int]] | None],
-    Sequence[Sequence[T]],
-]
+# A function that reads the current sentences of rows: `score_instances`, `score_labels` or the like.
+Reading = Callable[[RowsToRead], Sequence[Sequence[T]]]
 
 
 class DocumentScorer:
-    """A system that scores documents; `config` defines their context."""
+    """A system that scores documents; its plan defines their context."""
 
     def __init__(
-        self,
-        model: Model | Engine,
-        config: Config,
-        tokenizer: Tokenizer,
-        device: torch.device,
-        plan: DecodingPlan,
+        self, model: Model | Engine, tokenizer: Tokenizer, device: torch.device, plan: DecodingPlan
     ) -> None:
         self.model = model
-        self.config = config
         self.tokenizer = tokenizer
         self.device = device
-        self.plan = plan
-
-    @property
-    def signature(self) -> str:
-        return self.plan.signature
+        self.plan, self.config = plan, plan.config
 
     def check_pairs(self, documents: Iterable[ParallelDocument]) -> None:
         """Check that documents can be scored, before any is.
@@ -248,14 +211,14 @@ class DocumentScorer:
         This holds for source and target; a sentence without tokens depends on itself. `own_row`: only the
         sentences of its own window, without other rows.
         """
-        cut = cut_document(self.plan.view, self.tokenizer.encode_batch(document.sentences))
+        kept, windows = cut_document(self.plan.view, self.tokenizer.encode_batch(document.sentences))
         visible = [range(j, j + 1) for j in range(len(document.sentences))]
-        for number, window in enumerate(cut.windows):
-            group = group_of(number, len(cut.windows), 1 if own_row else self.plan.group_windows)
-            first = min(cut.windows[n].source.start for n in group)
-            last = max(cut.windows[n].source.stop for n in group) - 1
+        for number, window in enumerate(windows):
+            group = group_of(number, len(windows), 1 if own_row else self.plan.group_windows)
+            first = min(windows[n].source.start for n in group)
+            last = max(windows[n].source.stop for n in group) - 1
             for j in window.current:
-                visible[cut.kept[j]] = range(cut.kept[first], cut.kept[last] + 1)
+                visible[kept[j]] = range(kept[first], kept[last] + 1)
         return visible
 
     def _score(
@@ -272,13 +235,16 @@ class DocumentScorer:
     ) -> list[dict[int, T]]:
         """Apply a scoring function to rows of chosen sentences; return results by document and sentence."""
         rows, groups = self.rows(documents)
-        instances = [row.instance for _, row in rows]
-        budget = self.config.decode.max_tokens
-        row_results = reading(self.model, instances, self.plan.symbols, budget, self.device, groups)
+        row_results = reading(self.to_read([row.instance for _, row in rows], groups))
         results: list[dict[int, T]] = [{} for _ in documents]
         for (index, row), members in zip(rows, row_results, strict=True):
             results[index] |= zip(row.sentences, members, strict=True)
         return results
+
+    def to_read(self, instances: Sequence[Instance], groups: Sequence[Sequence[int]]) -> RowsToRead:
+        """Return rows with their groups, to read with this system."""
+        budget = self.config.decode.max_tokens
+        return RowsToRead(self.model, instances, self.plan.symbols, budget, self.device, groups)
 
     def source(self, rows: Sequence[Row]) -> Source:
         """Return the source of rows to search, with their groups if rows attend to each other."""

@@ -34,7 +34,7 @@ from cotext.search.likelihood import CHUNK
 from cotext.translation.alignment import attention_of
 from cotext.translation.document_state import Row, SentenceHypothesis, found_sentences, group_instances
 from cotext.translation.plan import kind_of
-from cotext.translation.scorer import DocumentScorer, read_labels, score_labels
+from cotext.translation.scorer import DocumentScorer, RowsToRead, read_labels, score_labels
 from cotext.translation.terms.constraints import Defects, Phrases, SentenceConstraints
 from cotext.translation.terms.word_alignment import SentenceAlignment, Span, proportional, renderings
 
@@ -381,7 +381,7 @@ class Substitution:
 
     def _read(
         self,
-        reading: Callable[..., Sequence[T]],
+        reading: Callable[[RowsToRead], Sequence[T]],
         rows: Sequence[tuple[Draft, Sequence[SentenceHypothesis]]],
         whole: bool = False,
     ) -> list[T]:
@@ -396,9 +396,7 @@ class Substitution:
             places.append(len(instances) + place)
             groups.append(range(len(instances), len(instances) + len(members)))
             instances += [replace(instance, document=len(groups)) for instance in members]
-        scorer = self._scorer
-        budget, symbols = scorer.config.decode.max_tokens, scorer.plan.symbols
-        results = reading(scorer.model, instances, symbols, budget, scorer.device, groups)
+        results = reading(self._scorer.to_read(instances, groups))
         return [results[place] for place in places]
 
 

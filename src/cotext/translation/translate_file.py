@@ -22,7 +22,7 @@ from cotext.data.languages import name_warning, same_language
 from cotext.data.nbest_lists import Candidate
 from cotext.data.splitting import Splitting
 from cotext.runtime.errors import CotextError, naming
-from cotext.runtime.files import checksum
+from cotext.runtime.files import checksum, require_absent
 from cotext.runtime.jobs.engine import Job, Joined, journal_of, run
 from cotext.runtime.jobs.journal import DAMAGE, Journal, Results, Shard
 from cotext.runtime.version import __version__
@@ -34,7 +34,6 @@ from cotext.translation.signature import systems_of
 from cotext.translation.translator import DocumentTranslator, Translation
 from cotext.translation.wishes import Wishes
 from cotext.translation.written_beside import (
-    check_new_lists,
     lists_beside,
     remove_lists,
     require_column,
@@ -180,8 +179,7 @@ def join_translations(out: Path, parts: Joined, overwrite: bool = False) -> File
     facts = parts.header.facts
     if facts["scores"] and Path(facts["scores"]).exists() and not overwrite:
         raise CotextError(f"{facts['scores']}: exists; move it away, or add --overwrite to replace it")
-    if not overwrite:
-        check_new_lists(out)
+    require_absent(lists_beside(out), overwrite)
     source = Path(facts["source"])
     if checksums_of([source], facts["format"]) != parts.header.identity["source"]:
         raise CotextError(f"{source}: is not the file that the shards have translated; restore that file")

@@ -19,12 +19,11 @@ from contextlib import closing
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
-from math import inf
+from math import exp, inf
 from typing import Final, Protocol
 
 import torch
 
-from cotext.config.decoding import DecodeConfig
 from cotext.config.recipe import Config
 from cotext.data.documents import Document
 from cotext.data.nbest_lists import Candidate, Candidates
@@ -191,6 +190,18 @@ class Translation:
     def recovered(self) -> bool:
         return all(self.pieces)
 
+    @property
+    def confidences(self) -> list[float | None]:
+        """The geometric means of the probabilities of the tokens of each sentence, closing symbol included.
+
+        They are comparable for any length; docs/results/terms.md has their correlation with quality. At most
+        1, also for scores of a language model, which are not probabilities. None without tokens or scores.
+        """
+        if not self.log_probabilities:
+            return [None] * len(self.tokens)
+        pairs = zip(self.log_probabilities, self.tokens, strict=True)
+        return [exp(min(log_probability / n, 0)) if n else None for log_probability, n in pairs]
+
 
 def alternatives(translations: Mapping[int, Translation]) -> Iterator[dict[int, Translation]]:
     """Yield the documents with the second best translation of every sentence, then the third, and so on.
@@ -204,14 +215,6 @@ def alternatives(translations: Mapping[int, Translation]) -> Iterator[dict[int, 
             sentences = tuple((texts[rank] if rank < len(texts) else texts[0]).text for texts in best.lists)
             ranked[index] = replace(best, document=replace(best.document, sentences=sentences))
         yield ranked
-
-
-def _with_languages(tokenizer: Tokenizer, decode: DecodeConfig) -> Tokenizer:
-    """Return the tokenizer for the languages of the settings, or else for its default languages."""
-    with naming("decode.source_language and decode.target_language"):
-        chosen = choose_languages(tokenizer, decode.source_language, decode.target_language)
-    require_languages(chosen, "decode.source_language and decode.target_language")
-    return chosen
 
 
 class DocumentTranslator(DocumentScorer):
@@ -243,9 +246,13 @@ class DocumentTranslator(DocumentScorer):
                 "the run with cotext.load, or remove the setting"
             )
         before = None if first_pass is None else first_pass.plan
-        tokenizer = _with_languages(tokenizer, config.decode)
+        keys = "decode.source_language and decode.target_language"
+        with naming(keys):
+            wanted = config.decode.source_language, config.decode.target_language
+            tokenizer = choose_languages(tokenizer, *wanted)
+        require_languages(tokenizer, keys)
         plan = DecodingPlan.of(config, tokenizer, model, before, name)
-        super().__init__(model, plan.config, tokenizer, device, plan)
+        super().__init__(model, tokenizer, device, plan)
         self.first_pass = first_pass
         self.shortlist = shortlist
         self.engine = engine
@@ -260,7 +267,7 @@ class DocumentTranslator(DocumentScorer):
     def signature(self) -> str:
         """The signature of decoding, with the table of a shortlist and the engine, if they are used."""
         table = named(self.shortlist) if self.config.decode.shortlist else ""
-        parts = [super().signature, f"shortlist_table:{table}" if table else ""]
+        parts = [self.plan.signature, f"shortlist_table:{table}" if table else ""]
         return "|".join(filter(None, [*parts, "" if self.engine is None else self.engine.name]))
 
     @property
@@ -269,6 +276,14 @@ class DocumentTranslator(DocumentScorer):
         kind, options = self.plan.kind, self.plan.options
         reads = kind.forced_pass is not None and kind.path is None
         return reads and options.align == "constrained" and options.sampling is None
+
+    def require_guides(self) -> None:
+        """Raise CotextError if terms are not supported."""
+        if not self.takes_guides:
+            raise CotextError(
+                "terms, words to keep and copied text need an autoregressive system with decode.align = "
+                "constrained, without decode.sampling; remove the glossary, or choose another run"
+            )
 
     def check(self, documents: Iterable[Document]) -> int:
         """Check that all documents can be translated; return the number of their sentences.
@@ -312,11 +327,8 @@ class DocumentTranslator(DocumentScorer):
                 f"decode.nbest = {self.plan.options.nbest}: with terms and copied text, only the best "
                 "translation is corrected, not the alternatives; remove decode.nbest or the glossary"
             )
-        if guide is not None and not self.takes_guides:
-            raise CotextError(
-                "terms and copied text need an autoregressive system with decode.align = constrained; "
-                "remove the glossary, or choose another run"
-            )
+        if guide is not None:
+            self.require_guides()
         waiting = self._after_first_pass(documents, guide, lambda count: on_sentences(0))
         # Several batches, so that windows of similar length can share one; beams count as tokens.
         wanted = max(1, BATCHES_AHEAD * self.config.decode.max_tokens // self.plan.options.beam)

@@ -173,7 +173,7 @@ class WindowSearch:
         scorer, plan = self._scorer, self._scorer.plan
         source = scorer.encoded(document.id, document.sentences)
         before = None if first_pass is None else scorer.tokenizer.encode_batch(first_pass, side="target")
-        opened = OpenDocument.start(
+        opened = OpenDocument(
             index,
             document,
             source,

@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from cotext.data.languages import Languages
-from cotext.runtime.errors import CotextError
 from cotext.translation.requests import Wished
 from cotext.translation.terms.glossary import Glossary, TranslationMemory, read_words
 from cotext.translation.terms.terms import TermGuide, TermReport, term_report
@@ -35,11 +34,8 @@ class Wishes:
 
     def check(self, translator: DocumentTranslator) -> None:
         """Raise CotextError if there are terms and the system does not support terms."""
-        if self.of_terms and not translator.takes_guides:
-            raise CotextError(
-                "--glossary and --keep need an autoregressive system with decode.align = constrained, "
-                "without decode.sampling; remove the options, or choose another run"
-            )
+        if self.of_terms:
+            translator.require_guides()
 
     def guide(
         self,

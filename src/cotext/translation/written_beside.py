@@ -70,12 +70,6 @@ def lists_beside(out: Path) -> Path:
     return out.with_name(f"{out.name}{LISTS}")
 
 
-def check_new_lists(out: Path) -> None:
-    """Raise CotextError if n-best lists exist for an output."""
-    if (lists := lists_beside(out)).exists():
-        raise CotextError(f"{lists}: exists; choose another --out, or add --overwrite to replace it")
-
-
 def remove_lists(out: Path) -> None:
     """Remove the lists of an output that will be replaced by one without lists."""
     lists_beside(out).unlink(missing_ok=True)

@@ -11,6 +11,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from cotext.data.languages import name_of
+from cotext.files.bilingual_page import least_sure
 from cotext.files.table import file_suffixes
 from cotext.models.run_folder import noted_data
 from cotext.serving import answers
@@ -24,7 +25,6 @@ from cotext.serving.service import Service, TextRequest
 from cotext.serving.sharing.turns import Work
 from cotext.serving.systems import System
 from cotext.serving.terms import distinct, wishes_of
-from cotext.translation.confidence import least_sure
 
 
 def routes() -> list[Route]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from cotext.data.formats.xml_formats import DOCUMENT, pairs
-from cotext.data.languages import Languages
+from cotext.data.languages import Languages, same_language
 from cotext.runtime.errors import CotextError, shown
 from cotext.runtime.reading import read_bytes
 from cotext.runtime.xml import local_name, parse
@@ -120,13 +120,13 @@ def _of_tbx(content: bytes, where: str, source_language: str, target_language: s
         for section in node:
             if local_name(section) not in ("langSet", "langSec"):
                 continue
-            language = section.get(_XML_LANGUAGE, section.get("lang", "")).lower()
-            own = next((code for code in used if code and _is_of(language, code)), None)
+            language = section.get(_XML_LANGUAGE, section.get("lang", ""))
+            own = next((code for code in used if same_language(language, code)), None)
             if own is None:
                 continue
             for group in section:
                 term = next((part for part in group.iter() if local_name(part) == "term"), None)
-                text = "" if term is None else " ".join("".join(term.itertext()).split())
+                text = "" if term is None else _normal("".join(term.itertext()))
                 if text:
                     status = " ".join("".join(part.itertext()) for part in group.iter() if _is_status(part))
                     (unused if any(word in status.lower() for word in _NOT_USED) else used)[own].append(text)
@@ -135,10 +135,6 @@ def _of_tbx(content: bytes, where: str, source_language: str, target_language: s
                 yield Term(source, tuple(used[target_language]), tuple(unused[target_language]))
     if not concepts:
         raise CotextError(f"{where}: has no termEntry or conceptEntry; give a glossary in TBX, TSV or CSV")
-
-
-def _is_of(language: str, wanted: str) -> bool:
-    return language == wanted.lower() or language.split("-")[0] == wanted.lower().split("-")[0]
 
 
 def _is_status(node: "etree._Element") -> bool:
@@ -189,7 +185,7 @@ class TranslationMemory:
                 before, of_document = None, document
             text = _normal(source)
             if text and target.strip():
-                memory._found[text, before] = " ".join(target.split())
+                memory._found[text, before] = _normal(target)
                 memory.units += 1
             before = text
         return memory
