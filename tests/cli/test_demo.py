@@ -12,11 +12,12 @@ from pathlib import Path
 import pytest
 
 from cotext.cli import demo
-from cotext.cli.demo import SETTINGS, DemoSystem, Job, _child, own_command, run_demo, run_jobs
+from cotext.cli.demo import SETTINGS, DemoSystem, _child, own_command, run_demo
 from cotext.config.recipe import load_config
 from cotext.evaluation.studies.compare.measured import read_metrics
 from cotext.interchange.model_names import NamedModel
 from cotext.runtime.integrity import sealed
+from cotext.runtime.processes import Job, run_jobs
 from tests.command_line import World, succeed
 from tests.refusals import must_raise
 
@@ -29,7 +30,7 @@ def test_metrics_are_read_up_to_a_line_being_written(tmp_path: Path) -> None:
     assert read_metrics(tmp_path) == [{"kind": "train", "update": 5.0}]
 
 
-def python_job(tmp_path: Path, name: str, code: str) -> Job:
+def python_job(tmp_path: Path, name: str, code: str, after: tuple[str, ...] = ()) -> Job:
     """A child that runs `code` in `tmp_path` and is finished when a file of its name is there."""
     setup = f"import os, pathlib, time; os.chdir({str(tmp_path)!r}); "
     return Job(
@@ -39,7 +40,18 @@ def python_job(tmp_path: Path, name: str, code: str) -> Job:
         finished=(tmp_path / name).exists,
         total=1,
         progress=lambda: (0, ""),
+        after=after,
     )
+
+
+def test_jobs_wait_for_what_they_need_and_are_not_repeated(tmp_path: Path) -> None:
+    first = python_job(tmp_path, "first", "time.sleep(.3); pathlib.Path('first').touch()")
+    second = python_job(tmp_path, "second", "os.link('first', 'second')", after=("first",))
+    run_jobs([second, first], at_once=2)
+    assert (tmp_path / "second").exists()
+    (tmp_path / "first").unlink()
+    run_jobs([first, second], at_once=1)  # the second would fail: its file is there
+    assert (tmp_path / "first").exists()
 
 
 def test_jobs_run_at_once_but_not_more_than_asked_for(tmp_path: Path) -> None:
@@ -51,12 +63,8 @@ def test_jobs_run_at_once_but_not_more_than_asked_for(tmp_path: Path) -> None:
     )
     third = "pathlib.Path('c').write_text(str(os.path.exists('a') + os.path.exists('b')))"
     codes = {"a": pair.format("a", "b"), "b": pair.format("b", "a"), "c": third}
-    jobs = [python_job(tmp_path, name, "\n" + code) for name, code in codes.items()]
-    run_jobs(jobs, at_once=2)
+    run_jobs([python_job(tmp_path, name, "\n" + code) for name, code in codes.items()], at_once=2)
     assert (tmp_path / "c").read_text() in ("1", "2")
-    written = (tmp_path / "c").stat().st_mtime_ns
-    run_jobs(jobs, at_once=1)  # the first would wait for the second: nothing is repeated
-    assert (tmp_path / "c").stat().st_mtime_ns == written
 
 
 def test_failing_children_end_the_others_and_show_their_last_words(tmp_path: Path) -> None:
@@ -74,13 +82,13 @@ def test_ctrl_c_ends_the_children(tmp_path: Path) -> None:
     pid = tmp_path / "pid"
     child = f"import os, time; open({str(pid)!r}, 'w').write(str(os.getpid())); time.sleep(60)"
     code = (
-        "import sys; from pathlib import Path; from cotext.cli.demo import Job, run_jobs\n"
+        "import sys; from pathlib import Path; from cotext.runtime.processes import Job, run_jobs\n"
         f"job = Job('j', (sys.executable, '-c', {child!r}), Path({str(tmp_path / 'log')!r}), "
         "lambda: False, 1, lambda: (0, ''))\n"
         "run_jobs([job], 1)"
     )
     parent = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE)
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 30
     while not (pid.exists() and pid.read_text()) and time.monotonic() < deadline:
         time.sleep(0.1)
     parent.send_signal(signal.SIGTERM)
@@ -126,9 +134,9 @@ def test_children_import_nothing_from_the_current_folder(tmp_path: Path) -> None
     assert (done.returncode, done.stdout.partition(" ")[0]) == (0, "cotext"), done.stderr
 
 
-def one_elsewhere(jobs: Sequence[Job]) -> None:
+def one_elsewhere(jobs: Sequence[Job], at_once: int) -> None:
     """The first job in a child process, the others in this one, which has imported everything already."""
-    run_jobs(jobs[:1])
+    run_jobs(jobs[:1], at_once)
     for job in jobs:
         if not job.finished():
             assert job.command[:4] == (sys.executable, "-P", "-m", "cotext.cli.main")
@@ -194,17 +202,28 @@ def test_a_folder_with_something_else_is_left_alone(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
 
 
-def test_the_sample_is_printed_with_each_models_translation(
+def test_every_sentence_has_a_row_with_each_models_translation(
     world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     models = {name: NamedModel(name, world.run, "a package") for name in demo.MODELS}
     monkeypatch.setattr(demo, "known_models", lambda: models)
-    assert demo.translate_sample()
+    assert demo.translate_sample(tmp_path)
+    page = (tmp_path / "sample.html").read_text(encoding="utf-8")
     printed = capsys.readouterr().out
     lines = (Path(demo.__file__).parent / "sample.en").read_text(encoding="utf-8").splitlines()
-    assert all(f"  {line}\n" in printed for line in lines)
-    assert all(printed.count(f"    {name}:") == len(lines) for name in demo.MODELS)
+    assert page.count("<tr>") == len(lines) + 1
+    assert all(line in page for line in lines)
+    assert "<mark>" not in page  # the same model twice
+    assert all(f"{name}:" in printed for name in demo.MODELS)
+
+
+def test_differing_words_are_marked_and_without_models_nothing_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = demo._page(["It is old."], {"a": ["Er ist alt."], "b": ["Sie ist alt."]})
+    assert "<td>Er ist alt.</td>" in page.replace(' class="left"', "")
+    assert "<mark>Sie</mark> ist alt." in page
     monkeypatch.setattr(demo, "known_models", dict)
-    assert not demo.translate_sample()
-    assert capsys.readouterr().out == ""
+    assert not demo.translate_sample(tmp_path)
+    assert not list(tmp_path.iterdir())
     must_raise("--no-train: there is nothing to do", demo.run_demo, tmp_path, train=False)

@@ -44,6 +44,7 @@ from tests.tiny_runs import (
     prepare_toy,
     run_config,
     silent,
+    told_in_training,
     train_here,
     training_is_refused,
     with_section,
@@ -483,6 +484,21 @@ def test_killed_at_random_moments(tmp_path: Path) -> None:
 # --- The log of metrics.
 
 
+@pytest.mark.parametrize("left", [None, "", "cut short"])
+def test_reports_that_are_gone_are_missed(data: Path, tmp_path: Path, left: str | None) -> None:
+    run = tmp_path / "run"
+    train_here(run_config(max_updates=4), data, run)
+    whole = (run / "metrics.jsonl").read_text()
+    if left is None:
+        (run / "metrics.jsonl").unlink()
+    else:
+        (run / "metrics.jsonl").write_text(left and whole[: whole.index("\n") + 9])
+
+    first, second = (told_in_training(run_config(max_updates=n), data, run) for n in (8, 12))
+    assert f"{run}/metrics.jsonl: missing or truncated; its content is lost" in first
+    assert not any("metrics.jsonl" in text for text in second)
+
+
 def points(folder: Path, tag: str) -> list[tuple[int, float]]:
     events = EventAccumulator(str(folder)).Reload()
     return [(e.step, round(e.value, 4)) for e in events.Scalars(tag)]
@@ -497,7 +513,7 @@ def test_what_came_after_the_checkpoint_is_forgotten_by_both(tmp_path: Path) -> 
         file.write('{"kind": "train", "upda')  # cut short by the interruption
     time.sleep(1)  # the curves are read in the order of the seconds in the names of their files
     second = MetricsLog(path)
-    assert second.forget_after(2) == 0
+    assert second.forget_after(2) == (0, set())
     second.write("train", {"update": 3.0, "loss": 30.0})
     entries = [json.loads(line) for line in path.read_text().splitlines()]
     assert [(entry["kind"], entry["update"], entry["loss"]) for entry in entries] == [
@@ -517,5 +533,5 @@ def test_damaged_lines_are_left_out_and_counted(tmp_path: Path) -> None:
     lines[1] = lines[1].replace("2.0", "2.5")
     lines[2] = sealed({"kind": "train", "loss": 3.0})  # whole, and of something else
     path.write_text("".join(f"{line}\n" for line in lines))
-    assert MetricsLog(path).forget_after(4) == 2
+    assert MetricsLog(path).forget_after(4) == (2, set())
     assert path.read_text().splitlines() == [lines[0], lines[3]]

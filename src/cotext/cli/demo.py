@@ -1,25 +1,26 @@
 """The command `demo`: translate a page with installed models, then train and compare three tiny systems.
 
+    out/sample.html       the page, if the models are installed
     out/data/             the controlled corpus, prepared
     out/test.en, test.de  the test documents that are translated
     out/<system>/         a run folder for each system
+    out/results/          a report page for each system
     out/logs/             output of the child processes
     out/report.html       the comparison; its figures are in report.csv
 
-The report compares the use of context by the three systems. Each training runs as a command in a child
-process. Finished steps are not repeated.
+The report compares the use of context by the three systems. Training and measuring run as commands in child
+processes. Finished steps are not repeated.
 """
 
 import json
 import os
 import shlex
 import shutil
-import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack, nullcontext
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from html import escape
 from importlib import resources
 from itertools import islice
 from pathlib import Path
@@ -36,12 +37,14 @@ from cotext.evaluation.requests import ComparisonRequest
 from cotext.evaluation.studies.compare.job import compare_folders
 from cotext.evaluation.studies.compare.measured import read_metrics
 from cotext.evaluation.studies.compare.report import as_text
+from cotext.evaluation.studies.context.page import marked
 from cotext.interchange.model_names import known_models
 from cotext.runtime.errors import CotextError
 from cotext.runtime.files import write_text
+from cotext.runtime.html import table, whole_page
 from cotext.runtime.locks import NAME, working_in
-from cotext.runtime.progress import Meter, console, display, is_live, meter, stages
-from cotext.runtime.signals import termination_interrupts
+from cotext.runtime.processes import Job, run_jobs
+from cotext.runtime.progress import Meter, stages
 from cotext.runtime.version import __version__
 from cotext.runtime.workers import usable_cores
 
@@ -115,22 +118,17 @@ def run_demo(out: Path, settings: DemoSettings = SETTINGS, train: bool = True) -
     started = time.monotonic()
     with working_in(out):
         _open_folder(out, settings)
-        translated = translate_sample()
+        translated = translate_sample(out)
         if not train:
             if not translated:
                 raise CotextError(f"--no-train: there is nothing to do, because {PACKAGE} is not installed")
             return
         typer.echo(INTRODUCTION)
         _prepare(out, settings)
-        # The system that takes longest first.
-        run_jobs([_training(out, number, settings) for number in range(len(settings.systems), 0, -1)])
-        with ExitStack() as shown:
-
-            def new_meter(what: str) -> Meter:
-                shown.close()
-                return shown.enter_context(meter(what, 0))
-
-            found = compare_folders(_comparison(out, settings.systems), new_meter, WORDS)
+        run_jobs(_jobs(out, settings), usable_cores())
+        found = compare_folders(
+            _comparison(out, settings.systems), lambda what: Meter(what, 0, None, shown=False), WORDS
+        )
         typer.echo(as_text(found, brief=True))
         _conclude(out, settings, time.monotonic() - started)
 
@@ -172,9 +170,19 @@ def _prepare(out: Path, settings: DemoSettings) -> None:
             write_documents(out / name, islice(documents_of_side, settings.test_documents), "text")
 
 
-def _training(out: Path, number: int, settings: DemoSettings) -> "Job":
-    """Return the training of a system, counted from 1."""
-    system, count = settings.systems[number - 1], len(settings.systems)
+def _jobs(out: Path, settings: DemoSettings) -> list[Job]:
+    """Return the jobs: training, longest first, then evaluation, which starts when its system is trained."""
+    (out / "results").mkdir(exist_ok=True)
+    longest_first = settings.systems[::-1]
+    training, measuring = [], []
+    for number, system in enumerate(longest_first, 1):
+        name = f"train {system.name} ({number} of {len(longest_first)})"
+        training.append(_training(out, system, settings, name))
+        measuring.append(_evaluation(out, system, name))
+    return [*training, *measuring]
+
+
+def _training(out: Path, system: DemoSystem, settings: DemoSettings, name: str) -> Job:
     run = out / system.name
     by_key = {override.partition("=")[0]: override for override in (*settings.overrides, *system.overrides)}
     overrides = list(by_key.values())
@@ -196,7 +204,7 @@ def _training(out: Path, number: int, settings: DemoSettings) -> "Job":
         return int(metrics[-1]["update"]), " ".join(notes)
 
     return Job(
-        name=f"train {system.name} ({count + 1 - number} of {count})",
+        name=name,
         command=_child(
             *("train", system.recipe, "--size", settings.size, *overrides),
             *("--data", str(out / "data"), "--out", str(run)),
@@ -205,6 +213,28 @@ def _training(out: Path, number: int, settings: DemoSettings) -> "Job":
         finished=finished,
         total=config.train.max_updates,
         progress=progress,
+    )
+
+
+def _evaluation(out: Path, system: DemoSystem, training: str) -> Job:
+    """Return the job that measures one system after the job `training`; results are kept in its folder."""
+    page = out / "results" / f"{system.name}.html"
+
+    def finished() -> bool:
+        model = out / system.name / "model.safetensors"
+        return page.exists() and page.stat().st_mtime >= model.stat().st_mtime
+
+    request = _comparison(out, [system])
+    suites = [part for suite in request.suite for part in ("--suite", suite)]
+    test = ("--source", out / "test.en", "--reference", out / "test.de")
+    return Job(
+        name=f"measure {system.name}",
+        command=_child("compare", *request.runs, *test, *suites, "--no-use", "--out", page),
+        log=out / "logs" / f"measure-{system.name}.log",
+        finished=finished,
+        total=1,
+        progress=lambda: (0, ""),
+        after=(training,),
     )
 
 
@@ -258,115 +288,20 @@ def own_command() -> str:
     return shlex.quote(os.path.relpath(own))
 
 
-# --- Child processes, several at a time.
-
-POLL_SECONDS: Final = 0.5
-STOP_SECONDS: Final = 30.0  # time to save a checkpoint before a child is killed
-TAIL_LINES: Final = 15
-
-
-@dataclass(frozen=True, slots=True)
-class Job:
-    """One child process, which is not started if its result exists.
-
-    `finished` returns whether the result exists; it is called before the start and after the end. `progress`
-    returns the number of finished steps of `total`, and a short note to display.
-    """
-
-    name: str
-    command: tuple[str, ...]
-    log: Path
-    finished: Callable[[], bool]
-    total: int
-    progress: Callable[[], tuple[int, str]]
-
-
-def run_jobs(jobs: Sequence[Job], at_once: int | None = None) -> None:
-    """Run all jobs in order, at most `at_once` at the same time; None: one for each core.
-
-    If a job fails, or ends without its result, raises CotextError with the end of its log. Then, and if this
-    process is interrupted, the other children are terminated; training then saves a checkpoint.
-    """
-    waiting = list(jobs)
-    running: list[tuple[Job, subprocess.Popen[bytes]]] = []
-    with display(console) if is_live() else nullcontext() as live, termination_interrupts():
-        meters = {job.name: Meter(job.name, job.total, live) for job in jobs}
-        try:
-            while waiting or running:
-                while waiting and len(running) < (at_once or usable_cores()):
-                    job = waiting.pop(0)
-                    if job.finished():
-                        meters[job.name].advance_to(job.total, "already there")
-                    else:
-                        running.append((job, _start(job)))
-                for job, process in list(running):
-                    done, note = job.progress()
-                    if process.poll() is not None:
-                        _require_success(job, process.returncode)
-                        running.remove((job, process))
-                        meters[job.name].advance_to(job.total, job.progress()[1])
-                    # The last step is reported at the end, so that its line is not printed twice.
-                    elif (done, note) != (0, ""):
-                        meters[job.name].advance_to(min(done, job.total - 1), note)
-                if running:
-                    time.sleep(POLL_SECONDS)
-        finally:
-            _stop([process for _, process in running])
-
-
-def _start(job: Job) -> subprocess.Popen[bytes]:
-    # The models are small: a second thread would only slow down the other children.
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    try:
-        job.log.parent.mkdir(parents=True, exist_ok=True)
-        with job.log.open("wb") as log:
-            return subprocess.Popen(
-                job.command,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                env=environment,
-            )
-    except OSError as error:
-        raise CotextError(f"{job.name}: cannot be started: {error}") from None
-
-
-def _require_success(job: Job, code: int) -> None:
-    if code == 0 and job.finished():
-        return
-    how = f"failed with exit code {code}" if code else "stopped before it was finished"
-    lines = job.log.read_text(encoding="utf-8", errors="replace").splitlines()
-    tail = "\n".join(f"  {line}" for line in lines[-TAIL_LINES:])
-    raise CotextError(
-        f"{job.name}: {how}; the end of {job.log}:\n{tail}\nWhen this is put right, the same command resumes."
-    )
-
-
-def _stop(processes: Sequence[subprocess.Popen[bytes]]) -> None:
-    """Terminate processes, wait, and kill the processes that have not stopped."""
-    if processes:
-        console.print("stopping; training saves itself, and the same command resumes from there")
-    for process in processes:
-        process.terminate()
-    deadline = time.monotonic() + STOP_SECONDS
-    for process in processes:
-        try:
-            process.wait(max(deadline - time.monotonic(), 0.0))
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-
-
 # --- The page of software help, translated by the installed English-German models.
 
 
 PACKAGE: Final = "cotext-model-en-de-software"
 # The sentence model and the document model in the package.
 MODELS: Final[Sequence[str]] = ("en-de-sentence", "en-de")
+SHOWN: Final = 3  # sentences printed on the terminal
 
 
-def translate_sample() -> bool:
-    """Translate the sample with each installed model and print it; return whether there is a model."""
+def translate_sample(out: Path) -> bool:
+    """Translate the sample with each installed model, print its beginning and write `out/sample.html`.
+
+    Return True if a model is installed; otherwise do nothing and return False.
+    """
     known = known_models()
     names = [name for name in MODELS if name in known]
     if not names:
@@ -376,9 +311,25 @@ def translate_sample() -> bool:
     source = resources.files("cotext.cli").joinpath("sample.en").read_text(encoding="utf-8").splitlines()
     typer.echo(f"A page of software help, translated by {' and '.join(names)}:\n")
     translations = {name: load(known[name].folder, "cpu").translate(source) for name in names}
-    for number, sentence in enumerate(source):
+    for number, sentence in enumerate(source[:SHOWN]):
         typer.echo(f"  {sentence}")
         for name in names:
             typer.echo(f"    {name + ':':16} {translations[name][number]}")
-    typer.echo()
+    page = out / "sample.html"
+    write_text(page, _page(source, translations))
+    typer.echo(f"\nThe whole page, side by side: {page}\n")
     return True
+
+
+def _page(source: Sequence[str], translations: Mapping[str, Sequence[str]]) -> str:
+    """Return a page with one row per sentence; words that differ from the first model are marked."""
+    first, *others = translations
+    rows = [
+        [str(number + 1), escape(sentence), escape(translations[first][number])]
+        + [marked(translations[name][number], translations[first][number]) for name in others]
+        for number, sentence in enumerate(source)
+    ]
+    caption = f"Marked: words that differ from {escape(first)}." if others else "One row per sentence."
+    header = ("", "English", *map(escape, translations))
+    title = "A page of software help in German"
+    return whole_page(title, [f"<h1>{title}</h1>", table(caption, header, rows, left=len(header))])

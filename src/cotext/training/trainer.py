@@ -84,18 +84,18 @@ class MetricsLog:
         except OSError as error:
             raise CotextError(f"{self.path}: cannot be written: {error}") from None
 
-    def forget_after(self, update: int) -> int:
+    def forget_after(self, update: int) -> tuple[int, set[int]]:
         """Remove damaged lines, lines after `update`, and the metrics of the final model.
 
-        Must be called before `write`. Returns the number of damaged lines. The last line, which an
-        interruption may have cut short, does not count as damaged.
+        Must be called before `write`. Returns the number of damaged lines, and the updates with a validation.
+        The last line, which an interruption may have cut short, does not count as damaged.
         """
         self._forgotten_from = update + 1
         *lines, cut_short = sealed_lines(self.path)
         if not lines and not cut_short:
-            return 0
+            return 0, set()
         kept: list[str] = []
-        damaged = 0
+        damaged, validated = 0, set[int]()
         for line in lines:
             try:
                 entry = unsealed(line)
@@ -105,8 +105,10 @@ class MetricsLog:
                 continue
             if is_kept:
                 kept.append(f"{line}\n")
+                if entry["kind"] == "validation":
+                    validated.add(int(entry["update"]))
         write_text(self.path, "".join(kept))
-        return damaged
+        return damaged, validated
 
 
 class Objective(nn.Module):
@@ -258,8 +260,12 @@ class Trainer:
             ckpt.sweep(self.run)
             # All lines of a run that was killed before its first checkpoint are removed.
             reached = self.progress.update if self.progress.validated else self.progress.update or -1
-            if damaged := self.journal.forget_after(reached):
+            damaged, logged = self.journal.forget_after(reached)
+            if damaged:
                 self.callbacks.on_message(f"{self.journal.path}: damaged lines, left out: {damaged}")
+            # Validations are logged before their checkpoints are written, so the log has the last validation.
+            elif self.progress.validated and self.progress.validated[-1] not in logged:
+                self.callbacks.on_message(f"{self.journal.path}: missing or truncated; its content is lost")
             if self.progress.update:
                 self.callbacks.on_message(f"going on from update {self.progress.update} of {self.run}")
             self.callbacks.on_start(self.progress.update)

@@ -1,0 +1,134 @@
+"""Parallel child processes with dependencies and progress display.
+
+A job is skipped if its result exists, so that a repeated list of jobs runs only the missing jobs. If a job
+fails or this process is interrupted, all other jobs are terminated; training then saves a checkpoint.
+"""
+
+import os
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+
+from cotext.runtime.errors import CotextError
+from cotext.runtime.progress import Meter, console, display, is_live
+from cotext.runtime.signals import termination_interrupts
+
+POLL_SECONDS = 0.5
+STOP_SECONDS = 30.0  # time to save a checkpoint before a child is killed
+TAIL_LINES = 15
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One child process.
+
+    `finished` returns whether the result exists; it is called before the start and after the end. `progress`
+    returns the number of finished steps of `total`, and a short note to display.
+    """
+
+    name: str
+    command: tuple[str, ...]
+    log: Path
+    finished: Callable[[], bool]
+    total: int
+    progress: Callable[[], tuple[int, str]]
+    after: tuple[str, ...] = ()  # names of jobs that must finish first
+
+
+@dataclass(slots=True)
+class _Child:
+    job: Job
+    process: subprocess.Popen[bytes]
+    meter: Meter
+
+
+def run_jobs(jobs: Sequence[Job], at_once: int) -> None:
+    """Run all jobs in order, at most `at_once` at the same time.
+
+    If a job fails, or ends without its result, raises CotextError with the end of its log.
+    """
+    waiting = list(jobs)
+    finished: set[str] = set()
+    running: list[_Child] = []
+    on_terminal = is_live()
+    with display(console) if on_terminal else nullcontext() as live, termination_interrupts():
+        meters = {job.name: Meter(job.name, job.total, live) for job in jobs} if live else {}
+        try:
+            while waiting or running:
+                for job in _startable(waiting, finished)[: at_once - len(running)]:
+                    waiting.remove(job)
+                    meter = meters.get(job.name) or Meter(job.name, job.total, None)
+                    if job.finished():
+                        finished.add(job.name)
+                        meter.advance_to(job.total, "already there")
+                    else:
+                        running.append(_Child(job, _start(job), meter))
+                for child in list(running):
+                    if child.process.poll() is None:
+                        done, note = child.job.progress()
+                        # The last step is reported at the end, so that its line is not printed twice.
+                        if (done, note) != (0, ""):
+                            child.meter.advance_to(min(done, child.job.total - 1), note)
+                        continue
+                    _require_success(child)
+                    running.remove(child)
+                    finished.add(child.job.name)
+                    child.meter.advance_to(child.job.total, child.job.progress()[1])
+                if running:
+                    time.sleep(POLL_SECONDS)
+        finally:
+            _stop([child.process for child in running])
+
+
+def _startable(waiting: Sequence[Job], finished: set[str]) -> list[Job]:
+    startable = [job for job in waiting if finished.issuperset(job.after)]
+    if waiting and not startable and not {name for job in waiting for name in job.after} - finished:
+        raise AssertionError(f"jobs that wait for each other: {[job.name for job in waiting]}")
+    return startable
+
+
+def _start(job: Job) -> subprocess.Popen[bytes]:
+    # The models are small: a second thread would only slow down the other children.
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    try:
+        job.log.parent.mkdir(parents=True, exist_ok=True)
+        with job.log.open("wb") as log:
+            return subprocess.Popen(
+                job.command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env=environment,
+            )
+    except OSError as error:
+        raise CotextError(f"{job.name}: cannot be started: {error}") from None
+
+
+def _require_success(child: _Child) -> None:
+    code, job = child.process.returncode, child.job
+    if code == 0 and job.finished():
+        return
+    how = f"failed with exit code {code}" if code else "stopped before it was finished"
+    lines = job.log.read_text(encoding="utf-8", errors="replace").splitlines()
+    tail = "\n".join(f"  {line}" for line in lines[-TAIL_LINES:])
+    raise CotextError(
+        f"{job.name}: {how}; the end of {job.log}:\n{tail}\nWhen this is put right, the same command resumes."
+    )
+
+
+def _stop(processes: Sequence[subprocess.Popen[bytes]]) -> None:
+    """Terminate processes, wait, and kill the processes that have not stopped."""
+    if processes:
+        console.print("stopping; training saves itself, and the same command resumes from there")
+    for process in processes:
+        process.terminate()
+    deadline = time.monotonic() + STOP_SECONDS
+    for process in processes:
+        try:
+            process.wait(max(deadline - time.monotonic(), 0.0))
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
