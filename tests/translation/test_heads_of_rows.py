@@ -16,7 +16,7 @@ from cotext.models.interface import TranslationModel
 from cotext.runtime.errors import CotextError
 from cotext.translation.candidate_scoring import CandidateSet, score_candidates
 from cotext.translation.translator import DocumentTranslator
-from tests.cover import each_filling
+from tests.cover import GATED, each_filling
 from tests.tiny import PlainWordTokenizer, pieces, random_model, random_translator, tiny_config, window
 
 WORDS = ["the", "cat", "sat", "on", "a", "mat", "it", "saw", "again"]
@@ -61,6 +61,19 @@ SYSTEMS: dict[str, dict[str, Any]] = {
             "decode": {"group_windows": 2},
         }
         for name in ("flat", "datapoints", "mean")
+    },
+    **{
+        f"others {name}, {kind}": {
+            "model": {"attention": {**span, "others": "gated"}, "positions": "reset"},
+            "view": {**view, **BRACKET},
+            "decode": {"beam": 3, "beam_per": per},
+        }
+        for name, span in (("gated", {}), ("biased", GATED))
+        for kind, view, per in (
+            ("windows", window(3), "document"),
+            ("documents", pieces(), "document"),
+            ("sentence by sentence", pieces(), "sentence"),
+        )
     },
     **{name: {"model": model, "view": window(2, after=1)} for name, model in each_filling().items()},
 }
