@@ -3,7 +3,7 @@
 import itertools
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import islice, pairwise
 from pathlib import Path
@@ -429,7 +429,7 @@ class ScriptedTrainer(Trainer):
 
     scripts: dict[str, list[float]]
 
-    def validate(self) -> dict[str, float]:
+    def validate(self, updates: Sequence[int]) -> dict[str, float]:
         figures = {"update": float(self.progress.update), "loss": 9.0, "nll_current": 9.0, "bleu": 1.0}
         for figure, script in self.scripts.items():
             figures[figure] = script[min(len(self.progress.validated), len(script) - 1)]
