@@ -10,6 +10,7 @@ from cotext.data.build import special_symbols
 from cotext.data.collate import extra_rows, make_batch, source_batch
 from cotext.data.documents import Document, ParallelDocument
 from cotext.data.views import Window
+from cotext.layers.kernels import gated_others
 from cotext.losses.cross_entropy import CrossEntropy
 from cotext.models.build import build_model
 from cotext.models.interface import TranslationModel
@@ -197,6 +198,8 @@ def test_every_system_translates_and_scores_with_language_symbols(
             assert not tokens.eq(TARGET).any()
         return decode(tokens, sentence, state)
 
+    # A step has a query for each hypothesis. So steps and rows are computed in different ways.
+    monkeypatch.setattr(gated_others, "FEW", translator.config.decode.beam)
     monkeypatch.setattr(model, "encode", encoded)
     monkeypatch.setattr(model, "decode", decoded)
     found = dict(translator.translate(CORPUS))
