@@ -18,6 +18,7 @@ from tests.tiny import tiny_config, window
 
 COVER = Path(__file__).with_suffix(".json")
 GATED = {"span": "sentence", "top": {"layers": 1, "span": "row", "mix": "gated"}}
+BIASED = {**GATED, "others": "gated"}  # a bias by distance in attention over rows
 SCORES = ("content", "absolute", "relative", "positions", "rotary", "alibi")
 # factor -> value -> keys of the section `model`; the first value of each is the default
 FACTORS: dict[str, dict[str, dict[str, Any]]] = {
@@ -39,7 +40,7 @@ FACTORS: dict[str, dict[str, dict[str, Any]]] = {
         "row, others gated": {"decoder": {"others": "gated"}},
         "row, others projected": {"decoder": {"others": "projected"}},
         "sentence": {"decoder": {"span": "sentence"}},
-        "gated": {"decoder": GATED},
+        "gated": {"decoder": BIASED},
         "memory of one": {"decoder": {"span": "memory", "score": "transformer_xl"}},
         "memory of two": {"decoder": {"span": "memory", "memory_sentences": 2, "score": "transformer_xl"}},
         "no memory": {"decoder": {"span": "memory", "memory_sentences": 0, "score": "transformer_xl"}},
@@ -50,7 +51,7 @@ FACTORS: dict[str, dict[str, dict[str, Any]]] = {
         "row, others gated": {"cross": {"others": "gated"}},
         "row, others projected": {"cross": {"others": "projected"}},
         "sentence": {"cross": {"span": "sentence"}},
-        "gated": {"cross": GATED},
+        "gated": {"cross": BIASED},
         "current": {"cross": {"span": "current"}},
     },
     "cross score": {"content": {}, **{score: {"cross": {"score": score}} for score in ("absolute", "alibi")}},

@@ -39,6 +39,7 @@ DOCUMENTS = [
     Document("b", ("w12", "w5 w4 w33 w9 w6 w6")),
     Document("c", ("w30 w31 w32",)),
 ]
+OTHERS = "model.attention.others=gated model.positions=reset view.separators=bracket"
 SYSTEMS = (
     "focused-concatenation/s4to4-shift-cd",
     "p-transformer/doc",
@@ -56,6 +57,9 @@ SYSTEMS = (
     "casa/casa",
     "casa/latent",
     "mixtures/casa-p-transformer",
+    f"focused-concatenation/s4to4 {OTHERS}",
+    f"focused-concatenation/s4to4 {OTHERS} view.kind=document view.before=0",
+    f"g-transformer/finetune {OTHERS}",
 )
 
 
@@ -63,7 +67,8 @@ def system(
     recipe: str, decode: Sequence[str] = ("decode.beam=1", "decode.max_extra=1")
 ) -> tuple[Model, Config]:
     """A tiny model of a recipe in float32, of which no part is neutral."""
-    config = load_config(recipe, None, [*SETTINGS, *decode])
+    recipe, *overrides = recipe.split()
+    config = load_config(recipe, None, [*SETTINGS, *overrides, *decode])
     torch.manual_seed(1)
     model = build_model(config, TOKENIZER.vocabulary_size)
     shake(model)

@@ -2,6 +2,7 @@
 
 import itertools
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -25,7 +26,8 @@ from cotext.models.run_folder import IMPORT, checkpoint_folder
 from cotext.runtime.errors import CotextError
 from cotext.runtime.integrity import unsealed
 from cotext.training.prepared_data import open_data
-from cotext.training.start_settings import blended, resolve, settle
+from cotext.training.start_settings import resolve, settle
+from cotext.training.trainer import Trainer
 from cotext.training.warm_start import start_from
 from cotext.translation.translator import DocumentTranslator
 from tests.tiny_runs import prepare_toy, told_in_training, toy_documents, train_here, with_section, write_run
@@ -33,6 +35,12 @@ from tests.tiny_runs import prepare_toy, told_in_training, toy_documents, train_
 SIZE = ["dimension=16", "feed_forward=32", "heads=2", "encoder_layers=2", "decoder_layers=2", "dropout=0.0"]
 TINY = [f"model.{setting}" for setting in SIZE]
 QUIET = ["train.word_dropout=0", "train.threads=1"]
+DESTRUCTIVE = [
+    "train.max_updates=3",
+    "train.validate_every=1",
+    "train.learning_rate=5",
+    "train.warmup_updates=0",
+]
 STRENGTH = 4
 WINDOW_OF_ONE = Window(range(1), range(1), range(1))
 # Published recipes, which an import makes neutral, and Cotext's own.
@@ -115,7 +123,7 @@ def started(
     new = start_from(run, model, config, prepared.tokenizer, asked).inheritance.new
     assert isinstance(model, TranslationModel)
     model.train().double()
-    model.blend(blended(config.train, 0), config.train.blend or ())
+    model.blend(config.train.blended(0), config.train.blend or ())
     return config, model, new
 
 
@@ -347,9 +355,9 @@ class TestSettings:
         }
         config = self.settled(data, imported, tmp_path, "modern/rotary", "train.warmup_updates=40")
         assert config.train.blend_updates == 40
-        assert [blended(config.train, done) for done in (0, 10, 40, 100)] == [0, 0.25, 1, 1]
+        assert [config.train.blended(done) for done in (0, 10, 40, 100)] == [0, 0.25, 1, 1]
         none = self.settled(data, imported, tmp_path, "modern/rotary", "train.blend=[]")
-        assert blended(none.train, 0) == 1
+        assert none.train.blended(0) == 1
         with pytest.raises(CotextError, match=r"train.blend = score: this is not new"):
             self.settled(data, imported, tmp_path, "opus/han", "train.blend=[score]")
 
@@ -392,17 +400,53 @@ def test_what_was_blended_in_is_told(data: Path, imported: Path, tmp_path: Path)
     assert loss["sentences_here"] == pytest.approx(loss["sentences_there"], rel=1e-5)
 
 
+@pytest.mark.parametrize("recipe", ["modern/rotary", "mcn/final", "docflat/mbe"])
+def test_the_start_is_kept_as_the_sentence_model_whatever_is_blended_in(
+    recipe: str, data: Path, imported: Path, tmp_path: Path
+) -> None:
+    """Its development loss is that of the sentence model, and a run that learns nothing is that model."""
+    settings = [*DESTRUCTIVE, "train.validate_bleu=false", f"train.init={imported}"]
+    config = load_config(recipe, None, [*QUIET, *settings, "train.blend_updates=2"])
+    messages = told_in_training(config, data, tmp_path / "run")
+    assert any("nothing was learned" in message for message in messages)
+    expected = unsealed((tmp_path / "run" / "init.json").read_text())["loss"]["sentences_there"]
+    lines = map(unsealed, (tmp_path / "run" / "metrics.jsonl").read_text().splitlines())
+    noted = {line["update"]: line["nll_current"] for line in lines if line["kind"] == "validation"}
+    assert noted[0] == pytest.approx(expected, rel=1e-5)
+    assert noted[1] > noted[0]
+    tokenizer, costs = open_data(data).tokenizer, list[float]()
+    for run in (imported, tmp_path / "run"):
+        loaded = ckpt.load_run(run)
+        with torch.no_grad():
+            given = batches(loaded.config, tokenizer, SentenceView())
+            costs.append(loss(loaded.left_to_right("this test"), given))
+    assert loaded.updates == [0]
+    assert costs[1] == pytest.approx(costs[0], rel=1e-5)
+
+
+def test_training_stops_early_by_its_own_checkpoints_while_the_start_is_better(
+    data: Path, imported: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    costs = [1.0, 3.0, 2.5, 2.0, 2.2, 2.3, 1.9]
+
+    def validate(trainer: Trainer, updates: Sequence[int]) -> dict[str, float]:
+        return {"update": trainer.progress.update, "undiscounted": costs[updates[-1]]}
+
+    monkeypatch.setattr(Trainer, "validate", validate)
+    settings = ["train.max_updates=6", "train.validate_every=1", "train.patience=2", "train.blend_updates=3"]
+    asked = [*QUIET, *settings, "train.validate_bleu=false", f"train.init={imported}"]
+    for name, blend, last in (("blended", [], 5), ("at once", ["train.blend=[]"], 2)):
+        config = load_config("modern/rotary", None, [*asked, *blend])
+        progress = train_here(config, data, tmp_path / name)
+        assert (progress.update, progress.best, progress.best_update) == (last, -1.0, 0)
+        assert ckpt.load_run(tmp_path / name).updates == [0]
+
+
 def test_a_run_that_learns_nothing_ends_as_its_start(data: Path, imported: Path, tmp_path: Path) -> None:
     """With a learning rate that destroys the model, the final model is the start, and a message says so."""
-    settings = [
-        "train.max_updates=3",
-        "train.validate_every=1",
-        "train.learning_rate=5",
-        "train.warmup_updates=0",
-    ]
-    asked = [*QUIET, *settings, "train.validate_bleu=false", f"train.init={imported}"]
+    asked = [*QUIET, *DESTRUCTIVE, "train.validate_bleu=false", f"train.init={imported}"]
     messages = told_in_training(load_config("opus/s4to4", None, asked), data, tmp_path / "run")
-    assert any("nothing was learned" in message for message in messages)
+    assert any(f"than the start from {imported}; use that model" in message for message in messages)
     loaded = ckpt.load_run(tmp_path / "run")
     assert loaded.updates == [0]
     start, end = load_file(imported / "model.safetensors"), loaded.model.state_dict()

@@ -3,7 +3,7 @@
 import itertools
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import islice, pairwise
 from pathlib import Path
@@ -289,7 +289,7 @@ class TestValidation:
         config = run_config(max_tokens=100)
         trainer = make_trainer(config, data, tmp_path)
         corpus = trainer.corpus
-        figures = trainer.validate()
+        figures = trainer.validate([0])
         loss = build_loss(config.loss)
         (batch,) = ordered_batches(corpus.dev, corpus.view, corpus.symbols, 10**6, corpus.max_row_tokens)
         with torch.no_grad():
@@ -361,9 +361,9 @@ class TestBatchLevelContext:
 
         monkeypatch.setattr(validation, "ordered_batches", noting)
         made = make_trainer(with_section(run_config(), "decode", group_windows=3), data, tmp_path)
-        before = made.validate()
+        before = made.validate([1])
         made.model.sees_other_rows = sees
-        after = made.validate()
+        after = made.validate([1])
         assert asked == [None, expected]
         assert after == pytest.approx(before, rel=1e-5)
 
@@ -429,7 +429,7 @@ class ScriptedTrainer(Trainer):
 
     scripts: dict[str, list[float]]
 
-    def validate(self) -> dict[str, float]:
+    def validate(self, updates: Sequence[int]) -> dict[str, float]:
         figures = {"update": float(self.progress.update), "loss": 9.0, "nll_current": 9.0, "bleu": 1.0}
         for figure, script in self.scripts.items():
             figures[figure] = script[min(len(self.progress.validated), len(script) - 1)]
@@ -506,7 +506,7 @@ class TestBest:
         def figures(**loss: float) -> dict[str, float]:
             config = with_section(run_config(), "loss", **loss)
             torch.manual_seed(1)
-            return make_trainer(config, data, tmp_path).validate()
+            return make_trainer(config, data, tmp_path).validate([0])
 
         discounted = figures(context_discount=0.25, label_smoothing=0.1)
         whole = figures(context_discount=1.0, label_smoothing=0.1)

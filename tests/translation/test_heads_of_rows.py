@@ -10,13 +10,14 @@ from cotext.data.build import special_symbols
 from cotext.data.collate import extra_rows, make_batch, source_batch
 from cotext.data.documents import Document, ParallelDocument
 from cotext.data.views import Window
+from cotext.layers.kernels import gated_others
 from cotext.losses.cross_entropy import CrossEntropy
 from cotext.models.build import build_model
 from cotext.models.interface import TranslationModel
 from cotext.runtime.errors import CotextError
 from cotext.translation.candidate_scoring import CandidateSet, score_candidates
 from cotext.translation.translator import DocumentTranslator
-from tests.cover import each_filling
+from tests.cover import GATED, each_filling
 from tests.tiny import PlainWordTokenizer, pieces, random_model, random_translator, tiny_config, window
 
 WORDS = ["the", "cat", "sat", "on", "a", "mat", "it", "saw", "again"]
@@ -61,6 +62,19 @@ SYSTEMS: dict[str, dict[str, Any]] = {
             "decode": {"group_windows": 2},
         }
         for name in ("flat", "datapoints", "mean")
+    },
+    **{
+        f"others {name}, {kind}": {
+            "model": {"attention": {**span, "others": "gated"}, "positions": "reset"},
+            "view": {**view, **BRACKET},
+            "decode": {"beam": 3, "beam_per": per},
+        }
+        for name, span in (("gated", {}), ("biased", GATED))
+        for kind, view, per in (
+            ("windows", window(3), "document"),
+            ("documents", pieces(), "document"),
+            ("sentence by sentence", pieces(), "sentence"),
+        )
     },
     **{name: {"model": model, "view": window(2, after=1)} for name, model in each_filling().items()},
 }
@@ -184,6 +198,8 @@ def test_every_system_translates_and_scores_with_language_symbols(
             assert not tokens.eq(TARGET).any()
         return decode(tokens, sentence, state)
 
+    # A step has a query for each hypothesis. So steps and rows are computed in different ways.
+    monkeypatch.setattr(gated_others, "FEW", translator.config.decode.beam)
     monkeypatch.setattr(model, "encode", encoded)
     monkeypatch.setattr(model, "decode", decoded)
     found = dict(translator.translate(CORPUS))

@@ -51,8 +51,8 @@ class TrainConfig(Closed):
     Default: all of these that the other run does not have, if `model.neutral_start` is true; otherwise
     none."""
     blend_updates: Count | None = None
-    """Number of updates over which these parts are blended in, linearly; translation and validation always
-    have them in full. Default: the warm-up."""
+    """Number of updates over which these parts are blended in, linearly. Translation and validation have them
+    in full, except at update 0. Default: the warm-up."""
     fresh_rate: Annotated[float, Field(gt=0, le=1000)] = 1.0
     """Learning rate of parameters that do not come from the other run, as a multiple of `learning_rate`."""
     seed: Seed = 1
@@ -134,3 +134,7 @@ class TrainConfig(Closed):
     threads: Annotated[int, Field(ge=0, le=1024, strict=True)] = 0
     """CPU threads of each process, at most the number of cores. 0: one thread for models with `dimension`
     below 256, otherwise all cores."""
+
+    def blended(self, done: int) -> float:
+        """Return the weight of blended parts after `done` updates, from 0 to 1."""
+        return min(done / self.blend_updates, 1.0) if self.blend and self.blend_updates else 1.0

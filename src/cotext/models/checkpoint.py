@@ -206,6 +206,7 @@ def load_run(run: Path, update: int | None = None) -> LoadedModel:
         _require_fit(expected, read_shapes(path), path)
     model = build_model(described.config, *sizes)
     fill(model, weights, path)
+    set_blend(model, described.config.train, described.updates)
     return LoadedModel(model.eval(), described.config, tokenizer, described.updates)
 
 
@@ -216,6 +217,16 @@ def fill(model: nn.Module, weights: dict[str, Tensor], path: Path) -> None:
     with torch.no_grad():
         for name, tensor in weights.items():
             own[name].copy_(tensor)
+
+
+def set_blend(model: Model, config: TrainConfig, updates: Sequence[int]) -> None:
+    """Put blended parts (`train.blend`) in force, or leave them out for the weights of update 0.
+
+    These weights, with these parts, are neither trained nor those of the run that training started from:
+    without, they compute what that run does.
+    """
+    share = config.blended(0) if list(updates) == [0] else 1.0
+    model.blend(share, config.blend or (), everywhere=True)
 
 
 def _shapes(tensors: Mapping[str, Tensor]) -> dict[str, list[int]]:

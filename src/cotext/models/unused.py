@@ -5,6 +5,7 @@ one. Settings that a recipe contains for a part that was removed on purpose are 
 of views are checked where views are built.
 """
 
+import re
 from collections.abc import Iterable
 from operator import attrgetter
 from pathlib import Path
@@ -95,13 +96,9 @@ def _holds(use: str, config: Config) -> bool:
     views = (config.view, *config.view.mixed_with)
     if use == TARGET_CONTEXT:
         return any(view.kind == "window" and view.target_context > 0 for view in views)
-    for alternative in use.split(", "):
-        key, is_other, rest = alternative.partition(" other than ")
-        if not is_other:
-            key, _, rest = alternative.partition(" = ")
-        section, _, name = key.partition(".")
+    for section, name, relation, values in re.findall(r"(\w+)\.(\S+) (=|other than) ([^,]+)", use):
         for place in views if section == "view" and name == "kind" else [getattr(config, section)]:
             value = str(attrgetter(name)(place)).lower() or "''"
-            if (value in rest.split(" or ")) != bool(is_other):
+            if (value in values.split(" or ")) == (relation == "="):
                 return True
     return False

@@ -41,7 +41,8 @@ class TrainingProgress:
 
     `epoch`: completed epochs, on average over the processes. `cpu_seconds`: processor time of all processes
     for updates and their batches, if `train.max_cpu_minutes` limits it. `validated`: updates with a
-    validation. Only their checkpoints are averaged, not those written when training was stopped. `corpus`:
+    validation. Only their checkpoints are averaged, not those written when training was stopped. `best` can
+    be the run that training started from (`models.checkpoint.set_blend`), `best_trained` not. `corpus`:
     digests of the data. `scaler`: state of the loss scale (only fp16).
     """
 
@@ -50,6 +51,7 @@ class TrainingProgress:
     cpu_seconds: float = 0.0
     best: float | None = None
     best_update: int = 0
+    best_trained: float | None = None
     validations_without_best: int = 0
     processes: int = 1
     finished: bool = False

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from cotext.config.recipe import Config, parse_config
-from cotext.config.training import Blended, TrainConfig
+from cotext.config.training import Blended
 from cotext.data.build import further_symbols, has_rows_of_several, has_separators, has_target_rows_of_several
 from cotext.data.languages import Languages, check_pair
 from cotext.models.checks import keeps_current
@@ -154,11 +154,6 @@ def _replacing(config: Config) -> list[Blended]:
     if further_symbols(config.view):
         parts.append("symbols")
     return parts
-
-
-def blended(train: TrainConfig, done: int) -> float:
-    """Return the weight of blended parts after `done` updates, from 0 to 1."""
-    return min(done / train.blend_updates, 1.0) if train.blend and train.blend_updates else 1.0
 
 
 def _with_first_sentence(config: Config, there: Config) -> Config:

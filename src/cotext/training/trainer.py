@@ -8,7 +8,7 @@ nor on the split into batches.
 import itertools
 import math
 import time
-from collections.abc import Callable, Collection, Generator, Iterator, Mapping
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import closing, nullcontext
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -38,7 +38,6 @@ from cotext.runtime.signals import stop_on_signals
 from cotext.training.prepared_data import Corpus
 from cotext.training.resume import ProcessState, RunCheckpoints, TrainingProgress
 from cotext.training.sharding import shard, whole
-from cotext.training.start_settings import blended
 from cotext.training.validation import INFINITE, IntervalSums, Validator, add_over_processes, means
 
 
@@ -345,7 +344,7 @@ class Trainer:
         rate = learning_rate(self.config.train, update)
         for group in self.optimizer.param_groups:
             group["lr"] = rate * group["factor"]
-        self.model.blend(blended(self.config.train, self.progress.update), self.config.train.blend or ())
+        self.model.blend(self.config.train.blended(self.progress.update), self.config.train.blend or ())
         done = self.progress.update / self.config.train.max_updates
         count = torch.zeros((), dtype=torch.float64, device=self.accelerator.device)
         for number, batch in enumerate(batches):
@@ -459,21 +458,26 @@ class Trainer:
                 "raise it to keep them whole"
             )
 
-    def validate(self) -> dict[str, float]:
-        """Return the metrics of `Validator.figures`, with update and epoch."""
+    def validate(self, updates: Sequence[int]) -> dict[str, float]:
+        """Return the metrics of `Validator.figures` for weights of these updates, with update and epoch."""
+        ckpt.set_blend(self.model, self.config.train, updates)
         position = {"update": float(self.progress.update), "epoch": float(self.progress.epoch)}
         return position | self.validator.figures()
 
     def _validate_and_save(self) -> None:
         self._require_applied()
-        figures = self.validate()
-        value = self._quality(figures)
         progress, main = self.progress, self.accelerator.is_main_process
+        figures = self.validate([progress.update])
+        value = self._quality(figures)
         self._require_finite(value, progress.update)
         progress.validated.append(progress.update)
         improved = progress.best is None or value > progress.best
         if improved:
-            progress.best, progress.best_update, progress.validations_without_best = value, progress.update, 0
+            progress.best, progress.best_update = value, progress.update
+        # Without the parts that are blended in, the start is another model, and no measure of progress.
+        is_other = progress.update == 0 and self.config.train.blended(0) < 1
+        if not is_other and (progress.best_trained is None or value > progress.best_trained):
+            progress.best_trained, progress.validations_without_best = value, 0
         else:
             progress.validations_without_best += 1
         if main:
@@ -531,7 +535,7 @@ class Trainer:
             if chosen == [0]:
                 self.callbacks.on_message(
                     f"nothing was learned: on the development set, no checkpoint is better than the start "
-                    f"from {self.config.train.init}"
+                    f"from {self.config.train.init}; use that model"
                 )
             self.journal.write("final", figures)
             self.callbacks.on_validation({**figures, "final": 1.0})
@@ -541,4 +545,4 @@ class Trainer:
     def _validated(self, updates: list[int]) -> dict[str, float]:
         """Load the mean of some checkpoints into the model, and validate it."""
         self.checkpoints.fill(updates)
-        return self.validate()
+        return self.validate(updates)

@@ -44,7 +44,7 @@ from cotext.runtime.files import write_text
 from cotext.runtime.integrity import sealed, unsealed
 from cotext.runtime.jobs.engine import in_ranges
 from cotext.runtime.reading import read_text
-from cotext.training.start_settings import ARCHITECTURE, architecture, blended, replacements
+from cotext.training.start_settings import ARCHITECTURE, architecture, replacements
 
 # Settings that change the meaning of the same weights: scores, and vectors added to embeddings.
 TELLING = (
@@ -397,7 +397,7 @@ def start_loss(
         old_model.new_symbols.append(NewSymbols("separators", range(sep, sep + 1)))
         old_model.blend(0.0, blend, everywhere=True)
     sentences_there = measured(old_model, there.config, sentences)
-    new_model.blend(blended(config.train, 0), blend, everywhere=True)
+    new_model.blend(config.train.blended(0), blend, everywhere=True)
     sentences_here, instances_here = (
         measured(new_model, config, view) for view in (sentences, build_view(config.view))
     )
