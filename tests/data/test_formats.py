@@ -459,10 +459,12 @@ def test_xml_of_one_language(tmp_path: Path, root: str, bare: bool) -> None:
 
 def test_xml_of_two_sets_or_with_entities_is_refused(tmp_path: Path) -> None:
     both = "<mteval>\n<srcset></srcset>\n<refset></refset></mteval>"
+    twice = '<mteval>\n<refset refid="A"></refset>\n<refset refid="B"></refset></mteval>'
     undefined = IWSLT.format("srcset").replace("C.", "&b;")
     doctype = '<!DOCTYPE mteval [<!ENTITY a "aaaa"><!ENTITY b "&a;&a;">]>\n<mteval>'
     for text, message in (
         (both, ":3: <refset> after <srcset>; write them to separate files"),
+        (twice, ":3: <refset> after <refset>; write them to separate files"),
         (undefined.replace("<mteval>", doctype), ":2: contains a DOCTYPE"),
         (undefined, ":8: malformed XML .*undefined entity"),
     ):

@@ -116,6 +116,8 @@ def test_tags_inside_are_elements_and_those_outside_stay() -> None:
     assert "\nSHE LEFT.\n<i>NOBODY</i> SAW HER.\n" in written
     assert "- HELLO.\n- HI THERE." in written
     assert "♪ LA LA LA ♪" in written
+    song = opened("1\n00:00:01,000 --> 00:00:02,000\n- ♪ <i>La la</i> ♪\n- Stop!\n")
+    assert "- ♪ <i>LA LA</i> ♪\n- STOP!" in song.written(shouted(song.contents.documents)).decode()
     written = opened(VTT).written(shouted(opened(VTT).contents.documents)).decode()
     assert "<v Anna>IT WAS <c.loud>VERY</c> LATE\n" in written
     assert "<v Anna>WHEN WE &amp; THEY CAME.</v>" in written

@@ -351,6 +351,8 @@ def test_in_int8_a_translation_does_not_depend_on_its_batch(
 ) -> None:
     export_engine(make(view, False, ENDING), tmp_path / view, "int8")
     engine = open_run(tmp_path / view, "cpu").with_decode({"beam": 3})
+    words = 4 * " ".join(sentence for document in documents for sentence in document.sentences).split()
+    documents = [*documents, *(Document(f"{n}", (" ".join(words[:n]),)) for n in (20, 40, 90, 180))]
     together = translations(engine, documents)
     for document, found in zip(documents, together, strict=True):
         [alone] = translations(engine, [document])

@@ -15,11 +15,11 @@ from starlette.routing import Mount, Route
 
 from cotext.runtime.errors import CotextError
 from cotext.serving import application as assembled
-from cotext.serving.errors import without_paths
+from cotext.serving.errors import RequestError, without_paths
 from cotext.serving.gate import Routes
 from cotext.serving.keys import Rates, add_key, revoke_key
 from cotext.serving.record import LOGGER, JsonLines
-from cotext.serving.requests import client_of, fields
+from cotext.serving.requests import client_of, fields, whole_number
 from cotext.serving.service import Service
 from cotext.serving.settings import ServerSettings
 from cotext.serving.systems import Systems
@@ -384,3 +384,13 @@ def test_under_a_prefix_of_another_application(made: Any) -> None:
     link = {"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate"}
     assert world.ask("GET", "/mt/", headers=link).status_code == 200
     assert world.ask("GET", "/mt/probe", headers=link).status_code == 403
+
+
+def test_no_number_is_too_deep() -> None:
+    deep: list[Any] = []
+    for _ in range(100_000):
+        deep = [deep]
+    for value in (deep, {"a": deep}, 1.0, True, "-1", "1" * 10, None):
+        with pytest.raises(RequestError, match="give a whole number"):
+            whole_number(value, "alternatives")
+    assert (whole_number("12", "x"), whole_number(3, "x")) == (12, 3)

@@ -440,6 +440,8 @@ def test_training_stops_early_by_its_own_checkpoints_while_the_start_is_better(
         progress = train_here(config, data, tmp_path / name)
         assert (progress.update, progress.best, progress.best_update) == (last, -1.0, 0)
         assert ckpt.load_run(tmp_path / name).updates == [0]
+    config = load_config("modern/rotary", None, [*asked, "train.patience=1"])
+    assert train_here(config, data, tmp_path / "one").update == 4
 
 
 def test_a_run_that_learns_nothing_ends_as_its_start(data: Path, imported: Path, tmp_path: Path) -> None:

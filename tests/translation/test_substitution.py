@@ -22,7 +22,7 @@ from cotext.translation import substitution
 from cotext.translation.document_state import SentenceHypothesis
 from cotext.translation.terms.constraints import SentenceConstraints
 from cotext.translation.terms.glossary import Glossary
-from cotext.translation.terms.terms import TermGuide
+from cotext.translation.terms.terms import TermGuide, _places
 from cotext.translation.terms.word_alignment import SentenceAlignment, renderings
 from cotext.translation.translator import DocumentTranslator
 from tests.tables import Table, table_source
@@ -260,6 +260,15 @@ def test_many_phrases_are_corrected_at_once(monkeypatch: pytest.MonkeyPatch) -> 
     [(_, found)] = translator.translate([Document("a", ("the cat " * 30,))], guide=guide)
     assert all(found.document.sentences[0].split().count(word) == 1 for word in words)
     assert sum(counts) <= substitution.MOST_DEFECTS * 100
+
+
+def test_every_copied_text_has_a_place_of_its_own() -> None:
+    for text, copied, expected in (
+        ("Set config.yaml, config", ("config", "config.yaml"), [(17, 23), (4, 15)]),
+        ("A1 1", ("1", "1"), [(1, 2), (3, 4)]),
+        ("foo barbar bar", ("bar", "bar", "bar"), [(4, 7), (7, 10), (11, 14)]),
+    ):
+        assert list(_places(text, copied)) == expected
 
 
 def test_a_text_that_cannot_be_written_replaces_no_sentence(monkeypatch: pytest.MonkeyPatch) -> None:

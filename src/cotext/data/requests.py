@@ -250,6 +250,15 @@ class ControlledRequest(Request):
     contrastive_examples: int = 600
     mentions: int | None = None
 
+    def check(self) -> None:
+        """Raise CotextError for a number of examples or mentions that is too small."""
+        for what, number, least in (
+            ("contrastive examples", self.contrastive_examples, 1),
+            ("mentions of a hero", self.mentions, 2),
+        ):
+            if number is not None and number < least:
+                raise CotextError(f"{number} {what}; the number must be at least {least}")
+
     @property
     def documents(self) -> int:
         """The number of training documents; raises CotextError for an unknown size."""

@@ -27,9 +27,9 @@ from cotext.runtime.errors import CotextError, nearest_known, shown
 # Its pieces are separate documents. All rules except `duplicates` look at a single pair.
 
 # Rules with a number: default, smallest and largest number.
-NUMBERS: Final = {
-    "length": (1000.0, 1.0, 999_999.0),
-    "ratio": (3.0, 1.0, 1000.0),
+NUMBERS: Final[dict[str, tuple[float, float, float]]] = {
+    "length": (1000, 1, 999_999),
+    "ratio": (3, 1, 1000),
     "language": (0.95, 0.0, 1.0),
 }
 RULES: Final = ("empty", "length", "ratio", "copies", "language", "duplicates")

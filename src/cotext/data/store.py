@@ -11,7 +11,7 @@ from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, astuple, dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from itertools import chain
 from pathlib import Path
 from types import TracebackType
@@ -46,7 +46,12 @@ class Totals:
     target_tokens: int = 0
 
     def __add__(self, other: "Totals") -> "Totals":
-        return Totals(*map(sum, zip(astuple(self), astuple(other), strict=True)))
+        return Totals(
+            self.documents + other.documents,
+            self.sentences + other.sentences,
+            self.source_tokens + other.source_tokens,
+            self.target_tokens + other.target_tokens,
+        )
 
     @property
     def tokens(self) -> int:

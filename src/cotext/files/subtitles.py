@@ -184,9 +184,11 @@ def _inner(items: Sequence[Item]) -> tuple[list[Item], bool]:
         first = inner[low]
         if first.kind == "text":
             kept = first.text.lstrip(_OUTER)
-            if dash := _DASH.match(kept):
-                kept, dashed = kept[dash.end() :], True
+            if not dashed and (dash := _DASH.match(kept)):
+                kept, dashed = kept[dash.end() :].lstrip(_OUTER), True
             inner[low] = Item("text", "", first.stop - len(kept), first.stop, kept)
+            if not kept:  # only notes follow the dash
+                continue
         last = inner[high - 1]
         if last.kind == "text":
             kept = last.text.rstrip(_OUTER)

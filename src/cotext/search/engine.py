@@ -32,7 +32,8 @@ MODEL: Final = "model.bin"  # the engine's file with the weights
 STEP_SECONDS: Final = 0.5  # time between signs of progress; an engine reports no steps of its own
 # Most probabilities that are computed at once in scoring: CTranslate2 keeps those of whole rows.
 PROBABILITIES: Final = 2**25
-FEW: Final = 16  # attention to so many keys, padding included, is another computation (measured with AVX-512)
+# Attention to so many keys, padding included, is another computation (measured with AVX-512).
+FEW, MANY = 16, 64
 
 Item = TypeVar("Item")
 
@@ -59,8 +60,8 @@ class CTranslate2Engine(Engine):
     `patience * beam` finished hypotheses; our own search continues as long as another can be better. With
     1, more outputs differ (docs/results/decoding-speed.md).
 
-    In int8 on a CPU, the rows of a call have prefixes of one length, and sources of one length or of at least
-    `FEW` tokens. More padding would change the last digits of attention, which are then rounded to other
+    In int8 on a CPU, the rows of a call have prefixes of one length, and sources of one length or of `FEW` to
+    `MANY` tokens. Other padding would change the last digits of attention, which are then rounded to other
     integers, so that a translation would depend on its batch.
     """
 
@@ -149,7 +150,12 @@ class CTranslate2Engine(Engine):
         """Return the indices of the rows of each call."""
         if self._pads:
             return [list(range(len(sources)))]
-        return _grouped(range(len(sources)), lambda n: (min(len(sources[n]), FEW), len(targets[n])))
+
+        def kind(n: int) -> tuple[int, int]:
+            length = len(sources[n])
+            return FEW if FEW <= length <= MANY else length, len(targets[n])
+
+        return _grouped(range(len(sources)), kind)
 
 
 def _named(rows: Sequence[Sequence[int]]) -> list[list[str]]:

@@ -114,11 +114,12 @@ Compute = Callable[[PendingRequest], Coroutine[Any, Any, TextAnswer]]
 class RequestCache:
     """Pending requests of all clients, and cached answers.
 
-    `most`: maximum number of requests, after which a request without a waiting client is cancelled at once.
+    `most` and `most_of_client`: numbers of requests above which one that no client waits for is cancelled at
+    once.
     """
 
-    def __init__(self, most: int) -> None:
-        self._most = most
+    def __init__(self, most: int, most_of_client: int) -> None:
+        self._most, self._most_of_client = most, most_of_client
         self._pending: dict[str, PendingRequest] = {}
         # Without the request and its work, which are larger than the answer; the oldest first.
         self._cached: dict[str, tuple[float, Events, TextAnswer]] = {}
@@ -155,8 +156,11 @@ class RequestCache:
                 pending.events.listeners = others
             if not pending.waiting and not pending.task.done():
                 pending.work.background = True
-                seconds = LINGER_SECONDS if len(self._pending) <= self._most else 0.0
-                loop.call_later(seconds, pending.stop_unless_waiting)
+                loop.call_later(0.0 if self._is_full(client) else LINGER_SECONDS, pending.stop_unless_waiting)
+
+    def _is_full(self, client: str) -> bool:
+        clients = [pending.work.client for pending in self._pending.values() if not pending.work.cancelled]
+        return len(clients) > self._most or clients.count(client) > self._most_of_client
 
     def _begin(self, key: str, client: str, compute: Compute) -> PendingRequest:
         pending = PendingRequest(Work(client), Events(asyncio.get_running_loop()))

@@ -118,7 +118,7 @@ class Fields:
 
 def whole_number(value: object, name: str) -> int:
     """Return a number from a form or from JSON; raise RequestError 400 if it is not a whole number."""
-    digits = str(value)
+    digits = str(value) if isinstance(value, int | str) else ""
     if isinstance(value, bool) or not (digits.isascii() and digits.isdigit() and len(digits) < 10):
         raise RequestError(400, f"{name}: give a whole number of at most nine digits")
     return int(digits)
@@ -198,29 +198,43 @@ class Form(MultiPartParser):
 
     Starlette's parser writes files to the folder for temporary files, which can be in memory. `folder`:
     folder for the file, which is in memory while it is small, and which the caller closes; without it, every
-    part is a field. `max_bytes`: of a field. Fields that are not UTF-8 are read as Latin-1.
+    part is a field. `max_bytes`: of all fields. Fields that are not UTF-8 are read as Latin-1.
     """
 
     def __init__(self, request: Request, max_fields: int, max_bytes: int, folder: Path | None = None) -> None:
         limits = {"max_files": max_fields, "max_fields": max_fields, "max_part_size": max_bytes}
         super().__init__(request.headers, request.stream(), **limits)
         self._folder, self._complete = folder, False
+        self._bytes, self._parts = 0, 0
         self.file: UploadFile | None = None
 
     async def read(self) -> dict[str, list[Any]]:
         """Return the fields, each with a list of values.
 
         Raises:
-            RequestError: 400, the form is damaged, incomplete or too large, or has several files.
+            RequestError: 400, the form is damaged or incomplete, or has several files; 413, it is too large.
             OSError: the file cannot be written.
         """
         try:
             form = await self.parse()
         except (MultiPartException, ValueError) as error:
-            raise RequestError(400, f"the form is damaged or too large: {error}") from None
+            raise RequestError(400, f"the form is damaged: {error}") from None
         if not self._complete:
             raise RequestError(400, "the form is incomplete: its end is missing; send it again")
         return {name: form.getlist(name) for name in form}
+
+    def on_part_begin(self) -> None:
+        super().on_part_begin()
+        self._parts += 1
+        if self._parts > self.max_fields:
+            raise RequestError(413, f"more than {self.max_fields:,} fields in a form")
+
+    def on_part_data(self, data: bytes, start: int, end: int) -> None:
+        if self._current_part.file is None:
+            self._bytes += end - start
+            if self._bytes > self.max_part_size:
+                raise RequestError(413, f"more than {self.max_part_size:,} bytes in the fields of a form")
+        super().on_part_data(data, start, end)
 
     def on_headers_finished(self) -> None:
         super().on_headers_finished()

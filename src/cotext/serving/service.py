@@ -62,7 +62,7 @@ class Service:
         self.glossaries = GlossaryStore(settings.state)
         self._shared = {system.name: SharedSystem(system, settings.batch_tokens) for system in systems}
         self.jobs = Jobs(systems, self._shared, settings)
-        self._requests = RequestCache(settings.max_waiting)
+        self._requests = RequestCache(settings.max_waiting, settings.max_waiting_of_client)
         # Each request waits in a thread; other handlers use threads, too.
         self._threads = ThreadPoolExecutor(2 * settings.max_waiting, thread_name_prefix="request")
         self.is_stopping = False

@@ -476,10 +476,10 @@ class Trainer:
             progress.best, progress.best_update = value, progress.update
         # Without the parts that are blended in, the start is another model, and no measure of progress.
         is_other = progress.update == 0 and self.config.train.blended(0) < 1
-        if not is_other and (progress.best_trained is None or value > progress.best_trained):
-            progress.best_trained, progress.validations_without_best = value, 0
+        if is_other or (progress.best_trained is not None and value <= progress.best_trained):
+            progress.validations_without_best += not is_other
         else:
-            progress.validations_without_best += 1
+            progress.best_trained, progress.validations_without_best = value, 0
         if main:
             self.checkpoints.require_run()
             self.journal.write("validation", figures)
@@ -513,6 +513,8 @@ class Trainer:
             raise CotextError(
                 f"{folder}: its position in the data is not in epoch {progress.epoch}; delete {folder}"
             )
+        if progress.best_trained is None and (progress.best_update or self.config.train.blended(0) == 1):
+            progress.best_trained = progress.best  # a checkpoint of 0.1.0 has only `best`
         self.progress, self.cursor = progress, state.cursor
         self.interval.restore(state.sums)
 

@@ -35,7 +35,7 @@ head header hr html li main nav ol p pre section table tbody td tfoot th thead t
 """
 BLOCKS: Final = frozenset(_BLOCKS.split())
 _FENCED: Final = re.compile(
-    r"\s*```[ \t]*(?:json|html|xml|text|markdown)?[ \t]*\n(.*)```\s*", re.IGNORECASE | re.DOTALL
+    r"\s*```[ \t]*+(?:json|html|xml|text|markdown)?+[ \t]*+\n(.*)```\s*", re.IGNORECASE | re.DOTALL
 )
 _OPENING: Final = re.compile(
     rf"[ \t\r\n]*<(?:(?:{'|'.join(sorted(BLOCKS))})[\s/>]|!doctype|!--)", re.IGNORECASE

@@ -122,13 +122,16 @@ class XmlStream:
         if tag == self._name:
             if self._builder is not None:
                 raise self._error(f"<{tag}> inside the <{tag}> that began at line {self._line}")
-            self._builder, self._line, self._size = TreeBuilder(), self._parser.CurrentLineNumber, 0
+            self._builder, self._line = TreeBuilder(), self._parser.CurrentLineNumber
+            self._size = sum(map(len, attributes.values()))
             self._builder.start(tag, attributes)
         elif self._builder is None:
             if tag in self._noted:
+                if tag in self.outside and tag in ONE_LANGUAGE_SETS:
+                    raise self._error(f"<{tag}> after <{tag}>; write them to separate files")
                 self.outside[tag] = self._parser.CurrentLineNumber, attributes
         elif tag in self._kept:
-            self._size += streams.SENTENCE_BYTES
+            self._size += streams.SENTENCE_BYTES + sum(map(len, attributes.values()))
             self._builder.start(tag, attributes)
 
     def _text(self, text: str) -> None:

@@ -48,7 +48,10 @@ class Comet:
 
     def __post_init__(self) -> None:
         if looks_like_path(self.model) and not Path(self.model).exists():
-            raise CotextError(f"{self.model}: no such COMET model; give a checkpoint, its folder, or a name")
+            raise CotextError(
+                f"{self.model}: no such COMET model; give a checkpoint, its folder, or a name such as "
+                "Unbabel/wmt22-comet-da"
+            )
 
     @property
     def model_name(self) -> str:

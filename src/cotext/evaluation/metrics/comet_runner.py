@@ -103,7 +103,8 @@ class Scorer:
         """Raise RefusalError for a model that cannot average over the current sentence only."""
         if self.kind not in ("regression_metric", "referenceless_regression_metric"):
             raise RefusalError(
-                f"a {self.kind} model cannot score only the current sentence; use a regression model"
+                f"a {self.kind} model cannot score only the current sentence; use a regression "
+                "model, such as Unbabel/wmt22-comet-da, or omit --comet-context"
             )
         if self.model.hparams["pool"] != "avg":
             raise RefusalError(

@@ -52,8 +52,9 @@ def align_by_error(
     tokens = len(hypothesis)
     if (tokens + 1) * rows > MAX_CELLS or max(tokens, rows) > _MAX_TOKENS or segments > _MAX_SEGMENTS:
         raise CotextError(
-            f"{tokens:,} tokens to be aligned with {rows:,} of the reference would take too long; divide the "
-            "document, on all sides at the same place"
+            f"{tokens:,} tokens to be aligned with {rows:,} of the reference would take too long (at most "
+            f"{MAX_CELLS:,} for their product, and {_MAX_TOKENS:,} on a side); divide the document, on all "
+            "sides at the same place"
         )
     table = _Table(hypothesis, references, may_cut, preferred)
     if not segments:

@@ -300,10 +300,12 @@ def render_alignment(reports: Mapping[str, AlignmentReport]) -> str:
 
 
 def document_lines(report: AlignmentReport) -> list[str]:
-    """Return a line for every document with omissions or additions, at most `_SHOWN`."""
+    """Return a line for every document with omissions or additions, at most the worst `_SHOWN`."""
     documents = [document for document in report.documents if document.omitted or document.added]
+    sizes = [len(document.omitted) + len(document.added) for document in documents]
+    worst = sorted(range(len(documents)), key=lambda index: -sizes[index])[:_SHOWN]
     lines = []
-    for document in documents[:_SHOWN]:
+    for document in (documents[index] for index in sorted(worst)):
         gaps = (("sentences", document.omitted, "omitted"), ("lines", document.added, "added"))
         parts = [f"{what} {', '.join(map(str, numbers))} {verb}" for what, numbers, verb in gaps if numbers]
         lines.append(f"document {document.id}: {'; '.join(parts)}")

@@ -35,7 +35,7 @@ from typing import Any
 import numpy as np
 
 from cotext.evaluation.metrics.interface import Score
-from cotext.evaluation.statistics.sufficient_statistics import Floats, Statistics, Unit, share
+from cotext.evaluation.statistics.sufficient_statistics import Floats, Statistics, Unit
 from cotext.runtime.errors import CotextError, shown
 from cotext.runtime.version import __version__
 
@@ -129,7 +129,8 @@ class McNemar:
     `only_baseline` and `only_system` count the cases that only one of them decided right. `difference` is the
     difference of the accuracies in percentage points (system - baseline). Both the test and the interval are
     over documents. `p_mid` counts the observed outcome half (Fagerland, Lydersen and Laake, 2013).
-    `interval_95` comes from the bootstrap; a single document allows any difference.
+    `interval_95` comes from the bootstrap, with one more case lost and one won (Bonett and Price, 2012). A
+    single document allows any difference.
     """
 
     only_baseline: int
@@ -147,11 +148,16 @@ def mcnemar(baseline: Sequence[bool], system: Sequence[bool], documents: Sequenc
     pairs, sizes = Counter(zip(baseline, system, strict=True)), Counter(documents)
     gains = gains_by_document(baseline, system, documents)
     counts = np.array(list(zip(gains, sizes.values(), strict=True)), dtype=np.float64)
-    statistics = Statistics(counts, np.arange(len(counts)), "document", share(0, 1))
+    difference = 100 * counts[:, 0].sum() / counts[:, 1].sum()
     interval = -100.0, 100.0
     if len(counts) > 1:
-        interval = percentiles(bootstrap_scores([statistics], Resampling())[0])
-    return McNemar(pairs[True, False], pairs[False, True], statistics.score, interval, flipped_counts(gains))
+        rows, times = np.unique(counts, axis=0, return_counts=True)
+        # One more case is lost and one won (Bonett and Price, 2012), so that no interval is a point.
+        rows, times = np.concatenate([rows, [[1, 1], [-1, 1]]]), np.append(times, [1, 1])
+        generator, number = np.random.default_rng(Resampling().seed), int(times.sum())
+        drawn = generator.multinomial(number, times / number, Resampling().samples) @ rows
+        interval = percentiles(100 * drawn[:, 0] / drawn[:, 1])
+    return McNemar(pairs[True, False], pairs[False, True], float(difference), interval, flipped_counts(gains))
 
 
 def gains_by_document(
@@ -345,7 +351,10 @@ def paired_test(
     flat = [seed for seeds in systems.values() for seed in seeds]
     counts, unit = flat[0].by(settings.unit)
     if (units := len(counts)) < 2:
-        raise CotextError(f"a paired test needs at least two units, but the corpus has {units} ({unit})")
+        raise CotextError(
+            f"a paired test needs at least two units, but the corpus has {units} ({unit}); "
+            "give more documents, or resample sentences"
+        )
     rows = iter(bootstrap_scores(flat, settings))
     drawn = {name: np.mean([next(rows) for _ in seeds], axis=0) for name, seeds in systems.items()}
     spreads = {name: Spread(tuple(seed.score for seed in seeds)) for name, seeds in systems.items()}

@@ -21,10 +21,11 @@ export class Translation {
     this.running = running;
     const content = { system: this.system.name, text: this.source, glossary: this.glossary };
     try {
-      for await (const { event, data } of api.translate(content, running.signal)) this.#receive(event, data);
-      if (this.text === null) {
-        throw new api.ApiError(0, "The connection broke before the translation was complete. Translate again.");
+      for await (const { event, data } of api.translate(content, running.signal)) {
+        this.#receive(event, data);
+        if (this.text !== null) return;
       }
+      throw new api.ApiError(0, "The connection broke before the translation was complete. Translate again.");
     } catch (error) {
       if (!running.signal.aborted) throw error;
     } finally {

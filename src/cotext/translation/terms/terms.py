@@ -6,6 +6,7 @@ capitals.
 """
 
 import itertools
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -141,11 +142,13 @@ def _is_word(word: str, found: str, opens: bool) -> bool:
 def _places(text: str, copied: Sequence[str]) -> Iterator[tuple[int, int]]:
     """Yield the spans of copied texts in a source; equal texts have successive spans.
 
-    A text that also occurs within another copied text has the spans outside it.
+    A text that also occurs within another copied text has the spans outside it, if there are enough of them.
     """
     starts: dict[str, list[int]] = {}
     for start, copy in occurrences(text, copied):
         starts.setdefault(copy, []).append(start)
+    wanted = Counter(copied)
+    starts = {copy: found for copy, found in starts.items() if len(found) >= wanted[copy]}
     after: dict[str, int] = {}
     for copy in copied:
         start = starts[copy].pop(0) if starts.get(copy) else text.find(copy, after.get(copy, 0))

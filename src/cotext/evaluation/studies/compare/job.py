@@ -168,7 +168,10 @@ def _test_set(request: ComparisonRequest) -> EvaluationSet | None:
         raise CotextError(f"{request.data}: no prepared data there; make it with `cotext prepare`")
     if request.suite or _suite_files(request.data):
         return None
-    raise CotextError(f"{request.data}: contains no test set; give --source and --reference")
+    raise CotextError(
+        f"{request.data}: contains no test set; give --source and --reference, or prepare it with "
+        "--test-source and --test-target"
+    )
 
 
 def _suites(request: ComparisonRequest) -> dict[Path, ContrastiveSuite]:

@@ -161,7 +161,8 @@ def require_alike(path: Path, folders: Mapping[int, Path]) -> None:
         ]
         if changed:
             raise CotextError(
-                f"{path}: seed-{first} and seed-{seed} have different settings and cannot be averaged:"
+                f"{path}: seed-{first} and seed-{seed} have different settings and cannot be averaged; "
+                f"move one of them elsewhere:"
                 f"{''.join(changed)}"
             )
     noted = ((seed, noted_data(run).get("checksums")) for seed, run in folders.items())
@@ -169,7 +170,9 @@ def require_alike(path: Path, folders: Mapping[int, Path]) -> None:
     for seed, checksums in digests.items():
         reference = next(iter(digests))
         if checksums != digests[reference]:
-            raise CotextError(f"{path}: seed-{reference} and seed-{seed} were trained on different data")
+            raise CotextError(
+                f"{path}: seed-{reference} and seed-{seed} were trained on different data; move one elsewhere"
+            )
 
 
 def _from_any_seed(config: Config) -> Config:

@@ -198,7 +198,10 @@ def run_suite(
 def suite_scorer(translator: DocumentTranslator, suite: ContrastiveSuite, rules: SuiteRules) -> ChunkScorer:
     """Return a function that scores a chunk (see `chunks_of`) by context; raise the errors of `run_suite`."""
     if rules.context == "global" and translator.plan.group_windows == 1:
-        raise CotextError("--context global replaces context in other rows, which this system does not use")
+        raise CotextError(
+            "--context global replaces context in other rows, which this system does not use; choose "
+            "shuffled, foreign or none"
+        )
     translator.check_pairs(_texts(suite))
     if rules.context == "global" and not any(reaches_beyond_rows(translator, e) for e in suite.examples):
         raise CotextError(

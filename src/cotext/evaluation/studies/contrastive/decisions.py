@@ -143,7 +143,10 @@ def compare_decisions(
     first, *others = systems.values()
     shared = [suite for suite in first if all(suite in other for other in others)]
     if not shared:
-        raise CotextError(f"no suite is decided by all systems; the first has {', '.join(first)}")
+        raise CotextError(
+            f"no suite is decided by all systems; the first has {', '.join(first)}; decide the same suites "
+            "with `cotext contrastive --out`"
+        )
     return [
         _compare({name: decisions[suite] for name, decisions in systems.items()}, pairs) for suite in shared
     ]
@@ -155,7 +158,8 @@ def require_comparable(systems: Mapping[str, Decisions]) -> None:
     for other, decisions in others:
         if decisions.right.keys() != first.right.keys():
             raise CotextError(
-                f"suite {first.suite!r}: {name} and {other} did not decide the same examples; repeat one"
+                f"suite {first.suite!r}: {name} and {other} did not decide the same examples "
+                f"({len(first.right)} and {len(decisions.right)}); use one version of the suite"
             )
         for key in first.rules.keys() & decisions.rules.keys():
             if first.rules[key] != decisions.rules[key]:
