@@ -31,7 +31,7 @@ GOLDEN = Path(__file__).with_suffix(".json")
 ANY = "~"  # a value that differs from run to run
 TOLERANCE = 1e-3
 MACHINE = re.compile(
-    r"\d+:\d\d left|[\d.]+ s an update here: [\d.]+ s|[\d.]+ [MG]B at most"
+    r"\d+:\d\d left|[\d.]+ s an update here: [\d.]+ s|[\d.]+ [MG]B at the peak"
     r"|\d+\.\d+\.\d+(\+\w+)?|\w+ \w+, \d+ cores"
 )
 # Progress: which of these lines are printed, the clock decides.

@@ -128,7 +128,7 @@ def test_a_tokenizer_of_a_sample(files: dict[str, Path], tmp_path: Path) -> None
     assert pieces["40"] != pieces["all"] == pieces["1000000"]
     for wrong in ("0", "-5", "1e5", "²", ""):
         asked = ("prepare", *corpus, f"--tokenizer-sample={wrong}", "--out", tmp_path / "data")
-        must_refuse("a number of sentences, or all", *asked)
+        must_refuse("must be a number of sentences, or all", *asked)
 
 
 def test_languages_that_a_file_with_both_names(tmp_path: Path) -> None:

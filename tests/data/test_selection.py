@@ -192,7 +192,7 @@ def test_prepare_reports_what_it_found(tmp_path: Path) -> None:
     shown = succeed(*prepare(tmp_path, "--split", "--clean", "empty", "--clean", "ratio", "--overwrite")).out
     assert "1 were split into 2, 1 left whole" in shown
     assert (
-        "train: of 209 pairs, 1 left out (empty 1, ratio 0); of 43 documents, 1 cut in pieces and 0" in shown
+        "train: of 209 pairs, 1 left out (empty 1, ratio 0); of 43 documents, 1 cut into pieces, 0" in shown
     )
     report = json.loads((tmp_path / "data" / "report.json").read_text())
     sizes = {split: (found["sentences"], found["documents"]) for split, found in report["splits"].items()}
@@ -287,4 +287,4 @@ def test_prepare_leaves_documents_of_unequal_sides_out_on_request(tmp_path: Path
     refused = must_refuse("train.jsonl:61: document 'odd'", *command)
     assert "(`prepare --skip-unequal` skips such documents)" in refused.err
     shown = succeed(*command, "--skip-unequal").out
-    assert "train: documents of unequal numbers of sentences left out: 1" in shown
+    assert "train: 1 document with unequal numbers of sentences left out" in shown

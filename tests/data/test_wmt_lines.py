@@ -123,8 +123,8 @@ def test_documents_of_which_a_side_would_be_lost_are_not_converted(tmp_path: Pat
     whole, answer = {**half, "doc_id": "d2", "hypothesis": "Eins."}, {"doc_id": "d3", "hypothesis": "Eins."}
     out = tmp_path / "out.jsonl"
     for lines, said in (
-        ([half, whole], "document 'd2' has source and target, and the first one source"),
-        ([half, answer], "document 'd3' has sentences, and the first one source"),
+        ([half, whole], "document 'd2' has source and target, but the first one has source"),
+        ([half, answer], "document 'd3' has sentences, but the first one has source"),
     ):
         path = lines_file(tmp_path / "in.jsonl", *[{**line, "tgt_lang": "de"} for line in lines])
         must_refuse(said, "convert", path, "--format", "wmt:de", "--to", "wmt", "--out", out)

@@ -31,7 +31,7 @@ def translate_by_endpoint(request: TranslationRequest, json: bool) -> None:
     from functools import partial
 
     from cotext.data.languages import name_warning
-    from cotext.files.translate_files import check_outputs_of, unrefused
+    from cotext.files.translate_files import all_checked, check_outputs_of
     from cotext.language_models.client import Client
     from cotext.language_models.config import read_endpoint
     from cotext.language_models.translate_file import report_of, translate_file
@@ -49,7 +49,7 @@ def translate_by_endpoint(request: TranslationRequest, json: bool) -> None:
     # A WMT file may have several target languages: choose the one of the model.
     target = endpoint.languages.target or endpoint.target_language.replace("-", "_")
     wmt = f"wmt:{language}-{target}" if language else f"wmt:{target}"
-    formats = unrefused(partial(_corpus_format, file, request.format, wmt) for file in files)
+    formats = all_checked(partial(_corpus_format, file, request.format, wmt) for file in files)
     check_outputs_of(files, outs, None, overwrite, folder, [kind.partition(":")[0] for kind in formats])
     check_outputs_of(files, [report_of(out) for out in outs], None, overwrite, folder)
     for file in files:
@@ -67,7 +67,7 @@ def translate_by_endpoint(request: TranslationRequest, json: bool) -> None:
 
 
 def _corpus_format(file: Path, format: str | None, wmt: str) -> str:
-    """Return the name of the format of a corpus; `wmt`, which contains languages, for WMT files."""
+    """Return the format of a corpus; for WMT files `wmt`, which also names the languages."""
     from cotext.files.table import format_of
 
     found = format_of(file, format)
@@ -76,7 +76,7 @@ def _corpus_format(file: Path, format: str | None, wmt: str) -> str:
     if not isinstance(found, str):
         raise CotextError(
             f"{file}: the format is {found.name}, but language models behind an API translate only corpora "
-            "(docs/data-format.md); add --format text if the file has one sentence per line"
+            "(docs/data-format.md); if every line is a sentence, add --format text"
         )
     return found
 

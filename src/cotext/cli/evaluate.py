@@ -74,7 +74,7 @@ def compare(request: ComparisonRequest, json: Json = False) -> None:
 
 
 def leaderboard(request: LeaderboardRequest, json: Json = False) -> None:
-    """Rank the translations of many systems on one page, with significance tests and reference points."""
+    """Rank the translations of many systems on one page, with significance tests."""
     from cotext.evaluation.studies.leaderboard.measure import make_leaderboard, output_files
     from cotext.evaluation.studies.leaderboard.page import render_leaderboard
     from cotext.files.table import require_page_name
@@ -143,6 +143,6 @@ def mbr(request: MbrRequest, json: Json = False) -> None:
     typer.echo(
         f"{printable(str(out))}: {counted(report.sentences, 'sentence')} in "
         f"{counted(report.documents, 'document')}, {report.translations:.2f} translations of each; "
-        f"{report.changed:,} are not the first\nexpected {request.utility}: {report.utility:.2f}, of the "
-        f"first translations {report.utility_of_first:.2f}\n{report.signature}"
+        f"for {report.changed:,}, the choice is not the first\nexpected {request.utility} of the choices: "
+        f"{report.utility:.2f}; of the first translations: {report.utility_of_first:.2f}\n{report.signature}"
     )

@@ -177,8 +177,8 @@ def _tell(out: Path, report: "FileReport") -> None:
     typer.echo(f"{printable(str(out))}: {sentences} in {documents}{resumed}")
     if report.align == "free":
         typer.echo(
-            f"  {report.recovered_pieces:,} of {report.pieces:,} {report.piece} fully recovered; "
-            f"all pieces recovered in {report.recovered_documents:,} of {documents}"
+            f"  {report.recovered_pieces:,} of {report.pieces:,} {report.piece} with the right number of "
+            f"sentences; in {report.recovered_documents:,} of {documents}, all are right"
         )
     for where, what in (
         (report.missing, "missing"),

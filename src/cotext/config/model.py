@@ -71,9 +71,9 @@ class AttentionConfig(Closed):
     others: Others = "joint"
     """How the span `row` weighs other sentences. `joint`: one softmax over all tokens. `gated`: one softmax
     over the token's own sentence, plus one over the others, with a bias by distance, behind a gate per head.
-    The gate starts closed: at first, the output is that of the sentence model from which training starts. A
-    top span that is mixed by a gate has only the bias. `projected`: one softmax over all tokens and one over
-    the token's own sentence, joined by a projection (P. Zhang et al. 2020)."""
+    The gate starts closed: at first, the output is that of the sentence model from which training starts.
+    With `top.mix: gated`, a top span has the bias, but no second gate. `projected`: one softmax over all
+    tokens and one over the token's own sentence, joined by a projection (P. Zhang et al. 2020)."""
     gate_rate: Annotated[float, Field(gt=0, le=1000)] = 30.0
     """With `others: gated`: learning rate of gates and biases, as a multiple of `train.learning_rate`."""
     memory_sentences: Sentences = 1
@@ -116,8 +116,8 @@ class BatchConfig(Closed):
     threshold: Fraction = 0.5
     """For the gate `discrete`: it opens at this value and above."""
     cross_document: bool = False
-    """Whether rows of different documents attend to each other in training, as in the papers of the
-    `batch_context`. They never do in translation, scoring and validation."""
+    """Whether rows of different documents attend to each other in training, as in the papers cited
+    at `batch_context`. They never do in translation, scoring and validation."""
 
 
 class DocumentConfig(Closed):
@@ -126,7 +126,7 @@ class DocumentConfig(Closed):
     source: bool = True
     """Whether the encoder has this layer."""
     target: bool = False
-    """Whether the decoder has this layer; not all kinds can."""
+    """Whether the decoder has this layer; not all kinds support it."""
     sentences: Sentences | None = None
     """For `hierarchical`: number of previous sentences to which a token attends. Default: 3."""
     relative: bool = True
@@ -287,8 +287,8 @@ class ModelConfig(Closed):
     the default is the second, so that first sentences are encoded as in that run."""
     neutral_start: bool | None = None
     """Whether new parts of a model have no effect before the first update. The output is then that of the run
-    from which training starts. Additional gates start at zero, even if the paper has no gate. Default: yes if
-    training starts from an imported model, otherwise as published."""
+    from which training starts. For this, gates that start at zero are added, even if the paper has none.
+    Default: yes if training starts from an imported model, otherwise as published."""
 
     def stack(self, name: StackName) -> AttentionConfig:
         """Return the attention settings of a stack; missing settings are taken from `attention`."""

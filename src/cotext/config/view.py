@@ -30,7 +30,7 @@ class CutConfig(Closed):
         return self.before if self.target_before is None else self.target_before
 
 
-class SharedCut(CutConfig):
+class MixedCut(CutConfig):
     """Additional instances to train on."""
 
     weight: Annotated[float, Field(gt=0, le=1000)] = 1.0
@@ -41,8 +41,8 @@ class ViewConfig(CutConfig):
     """How documents are cut into instances, and the symbols between sentences."""
 
     max_tokens: Annotated[int, Field(gt=0, le=1_000_000, strict=True)] = 512
-    """Most tokens on either side of an instance. A longer window loses context sentences, a longer document
-    is cut into pieces, and a longer sentence is left out of training."""
+    """Largest number of tokens on a side of an instance. A longer window loses context sentences, a longer
+    document is cut into pieces, and a longer sentence is left out of training."""
     max_sentences: Count = 0
     """For `document` and `cumulative`: maximum number of sentences in a piece, in addition to `max_tokens`;
     0: no limit."""
@@ -58,9 +58,9 @@ class ViewConfig(CutConfig):
     numbers: Symbols | Literal["corpus"] = "corpus"
     """With `numbered`: number of different sentence numbers. The maximum is the number of sentences of the
     longest training document (`corpus`: exactly this number). All later sentences use the last number."""
-    mixed_with: Annotated[tuple[SharedCut, ...], Field(max_length=100)] = ()
-    """Additional kinds of instances to train on, each with `kind` ... and `weight`. Translation and
-    validation use only the main kind."""
+    mixed_with: Annotated[tuple[MixedCut, ...], Field(max_length=100)] = ()
+    """Additional kinds of instances to train on, each with `weight`, `kind`, `before`, `after`,
+    `target_before` and `parts`. Translation and validation use only the main kind."""
 
     @property
     def bracketed(self) -> bool:

@@ -41,7 +41,7 @@ VARIANCE: Final = 6.8  # of target characters per source character, section 3.2 
 NARROW: Final = 40  # half width of the band around an earlier path
 NARROW_WIDTH: Final = 601  # largest band that is searched directly, without an earlier path
 NEAR: Final = 2  # half width of the band around a path in which a system scores sentences
-MOST_NEAR: Final = 20  # nats by which such a score may be worse than the mean
+WORST_NEAR: Final = 20  # nats by which such a score may at most be below the mean
 WIDE: Final = (200, 1500)  # smallest and largest half width of the band around the diagonal
 BLOCK: Final = 64  # source sentences whose words are compared at once
 OUTLIERS: Final = 0.05  # share of beads with arbitrary lengths
@@ -51,7 +51,7 @@ DISCOUNT: Final = 0.75  # subtracted from counts of the lexicon: single occurren
 STEM: Final = 5  # letters of a word that are compared, so that inflected forms and cognates are equal
 MOST_CELLS: Final = 10_000_000  # word pairs from which the lexicon is learned
 MOST_WORDS: Final = 200  # longest sentence from which the lexicon is learned
-MOST_LIKELIER: Final = 1000  # largest likelihood ratio of a word
+MAX_LIKELIHOOD_RATIO: Final = 1000  # of a word
 _ROUNDS: Final = 4  # rounds of expectation and maximisation
 
 
@@ -278,7 +278,7 @@ class Words:
 
         def ratios(explained: Floats, sizes: Floats) -> Floats:
             likelier = explained / np.maximum(sizes, 1) / frequency
-            logs: Floats = np.log(1 - share + share * np.minimum(likelier, MOST_LIKELIER))
+            logs: Floats = np.log(1 - share + share * np.minimum(likelier, MAX_LIKELIHOOD_RATIO))
             return logs @ of_others
 
         joined = ratios(explained[1:] + explained[:-1], sizes[1:] + sizes[:-1])
@@ -313,7 +313,7 @@ def _frequent(sentences: Sequence[Ints], vocabulary: int) -> tuple[Ints, Ints, I
 
 
 def stretches(starts: Ints, sizes: Ints) -> Ints:
-    """Return the concatenated indices of stretches."""
+    """Concatenate the ranges that begin at `starts` and have `sizes` elements."""
     return np.repeat(starts - np.cumsum(sizes) + sizes, sizes) + np.arange(sizes.sum())
 
 
@@ -553,12 +553,12 @@ class NearScores:
             scored = list(group)
             usual = float(np.logaddexp.reduce([score for _, score in scored])) - math.log(len(scored))
             for (i, k, j), score in scored:
-                by_source.setdefault(i, {})[k, j] = max(-MOST_NEAR, score - usual)
+                by_source.setdefault(i, {})[k, j] = max(-WORST_NEAR, score - usual)
         return cls(by_source)
 
     def added_to(self, by_words: Scores, sources: range, targets: range) -> Floats:
-        """Return the sum with other scores."""
-        scores = np.full((3, len(sources), len(targets)), -MOST_NEAR, np.float32)
+        """Return `by_words` plus these scores."""
+        scores = np.full((3, len(sources), len(targets)), -WORST_NEAR, np.float32)
         for i in sources:
             for (k, j), score in self.by_source.get(i, {}).items():
                 if i + k - 1 in sources and j in targets:
@@ -571,5 +571,5 @@ class NearScores:
         scores = []
         for i, j in path:
             near = self.by_source.get(i[0], {}) if i else {}
-            scores.append(sum(near.get((len(i), target), -MOST_NEAR) for target in j if i))
+            scores.append(sum(near.get((len(i), target), -WORST_NEAR) for target in j if i))
         return np.array(scores, np.float32)

@@ -44,8 +44,8 @@ def further_symbols(view: ViewConfig) -> int:
         return 0
     if view.numbers == "corpus":
         raise CotextError(
-            "view.numbers = corpus must be resolved before a model is built: set it to the number of "
-            "sentences of the longest document, as `cotext train` does"
+            "view.numbers = corpus is not a number yet; set the number of sentences of the longest document, "
+            "as `cotext train` does"
         )
     return view.numbers
 
@@ -113,7 +113,6 @@ def check_align(align: str, bracket: bool) -> None:
     """
     if align == "free" and bracket:
         raise CotextError(
-            "decode.align = free does not support view.separators = bracket or numbered: there `eos` ends "
-            "every sentence, so free search cannot recognise the end of the document; choose decode.align = "
-            "constrained"
+            "decode.align = free does not support view.separators = bracket or numbered, where `eos` ends "
+            "every sentence and does not show the end of the document; choose decode.align = constrained"
         )

@@ -122,7 +122,7 @@ class Detokenisers:
     def suite(self, suite: ContrastiveSuite) -> ContrastiveSuite:
         """Detokenise a suite and change its name; raises CotextError if it has this name already."""
         if suite.name.endswith(SUFFIX):
-            raise CotextError(f"the suite {suite.name} is detokenised already; take it as it is")
+            raise CotextError(f"the suite {suite.name} is detokenised already; use it as it is")
         examples = tuple(
             replace(
                 example,
@@ -201,8 +201,8 @@ def _one_language(path: Path, format: Format) -> Iterator[Document]:
         first = first or sides
         if sides != first:
             raise CotextError(
-                f"{path}:{record.line}: document {record.id!r} has {' and '.join(sides)}, and the first one "
-                f"{first[0]}; convert them apart, in separate files"
+                f"{path}:{record.line}: document {record.id!r} has {' and '.join(sides)}, but the first one "
+                f"has {' and '.join(first)}; convert them separately"
             )
         yield Document(record.id, getattr(record, sides[0]))
 
@@ -233,11 +233,11 @@ def beginning(
 def _stored(folder: Path, split: str) -> Iterator[ParallelDocument]:
     if split not in ("train", "dev", "test"):
         raise CotextError(f"--split {split}: choose one of train, dev, test")
-    from cotext.data.store import TokenStore  # needs pyarrow, which text needs not
+    from cotext.data.store import TokenStore  # needs pyarrow; text files do not
 
     path = folder / f"{split}.arrow"
     if not path.is_file():
-        raise CotextError(f"{path}: not there; is {folder} made by `cotext prepare`, with such a part?")
+        raise CotextError(f"{path}: does not exist; was {folder} made by `cotext prepare`, with this split?")
     store, tokenizer = TokenStore(path), load_tokenizer(folder / "tokenizer")
     store.require_tokenizer(tokenizer)
     for document in store:

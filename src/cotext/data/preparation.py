@@ -31,7 +31,7 @@ def prepared(
     is unchanged.
 
     Raises CotextError if `out` has other content (with `overwrite`: if it is not prepared data) or contains
-    an input, another process works on it, or files cannot be written.
+    an input. Also if another process works on it, or files cannot be written.
     """
     out = out.resolve()
     if out.is_file():
@@ -78,7 +78,7 @@ def _put(folder: Path, out: Path, lock: Lock) -> None:
     """Rename a finished folder to its final name."""
     lock.require()
     try:
-        if (out / REPORT).is_file():  # any other content came meanwhile, and is not replaced
+        if (out / REPORT).is_file():  # other, newer content is not replaced
             os.replace(out, _replaced(out))
         os.replace(folder, out)
     finally:

@@ -186,7 +186,7 @@ class PreparationRequest(SentenceSplitting, LanguagePair, CorpusFormat):
             )
         sample = self.tokenizer_sample
         if sample is not None and not re.fullmatch("all|0*[1-9][0-9]{0,11}", sample):
-            raise CotextError(f"--tokenizer-sample {shown(sample)}: a number of sentences, or all")
+            raise CotextError(f"--tokenizer-sample {shown(sample)}: must be a number of sentences, or all")
 
     @property
     def splits(self) -> bool:

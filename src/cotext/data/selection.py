@@ -81,7 +81,7 @@ class Cleaned:
         reasons = ", ".join(f"{rule} {self.pairs.get(rule, 0):,}" for rule in self.rules)
         return (
             f"train: of {self.pairs_before:,} pairs, {sum(self.pairs.values()):,} left out ({reasons}); of "
-            f"{self.documents_before:,} documents, {self.cut:,} cut in pieces and {self.left_out:,} left out"
+            f"{self.documents_before:,} documents, {self.cut:,} cut into pieces, {self.left_out:,} left out"
         )
 
 
@@ -223,7 +223,7 @@ def align_lengths(source: Sequence[int], target: Sequence[int]) -> list[Bead]:
     """Return the most probable beads (1-1, 1-2, 2-1) of two texts, given the characters of each sentence.
 
     The expected length ratio is the ratio of the two texts. The result is empty if such beads cannot cover
-    all sentences, because one side is empty or has more than twice as many sentences as the other.
+    all sentences: a side is empty or has more than twice as many as the other.
     """
     # Number of characters before each sentence.
     before = [[0, *accumulate(side)] for side in (source, target)]
@@ -359,7 +359,8 @@ def render(split: str, files: Sequence[Path], selection: Selection) -> list[str]
     """Return the notes of the report on a split."""
     lines = []
     if unequal := len(selection.skipped):
-        lines.append(f"{split}: documents of unequal numbers of sentences left out: {unequal:,}")
+        documents = "document" if unequal == 1 else "documents"
+        lines.append(f"{split}: {unequal:,} {documents} with unequal numbers of sentences left out")
     prose = selection.prose
     if prose.first is not None:
         hint = ""

@@ -50,7 +50,7 @@ T = TypeVar("T")
 class BlocksJob(Job[FileReport]):
     """Job that translates a file of blocks; `sentences` and `characters` count its text.
 
-    `alone`: see `BlockDocuments`.
+    `alone` reserves the model while words are aligned.
 
     Raises:
         CotextError: the file cannot be read as its format, or a sentence is too long.
@@ -165,7 +165,7 @@ def open_job(
 ) -> CorpusJob | BlocksJob:
     """Read and check a file to translate; `format` is a result of `format_of`.
 
-    `entries`: entries of bilingual files to translate. `alone`: see `BlockDocuments`.
+    `entries`: entries of bilingual files to translate. `alone` reserves the model while words are aligned.
     """
     if isinstance(format, str):
         return CorpusJob(opened, source, out, format, options)
@@ -173,7 +173,7 @@ def open_job(
     return BlocksJob(opened, source, out, format, options, entries=entries, alone=alone)
 
 
-def unrefused(checks: Iterable[Callable[[], T]]) -> list[T]:
+def all_checked(checks: Iterable[Callable[[], T]]) -> list[T]:
     """Call all `checks` and return their results.
 
     Raises:
@@ -246,7 +246,7 @@ class FilesTranslation:
         on_open: Callable[[OpenedRun], None] = lambda opened: None,
     ) -> None:
         files, outs, part = request.files, request.outs, request.part()
-        formats = unrefused(partial(format_of, file, request.format) for file in files)
+        formats = all_checked(partial(format_of, file, request.format) for file in files)
         _check(request, outs, formats)
         check_outputs_of(files, outs, request.scores, request.overwrite, request.out_dir, formats)
         settings = dict(request.settings)
@@ -268,7 +268,7 @@ class FilesTranslation:
             shard=part,
         )
         self.request = request
-        self.jobs: list[CorpusJob | BlocksJob] = unrefused(
+        self.jobs: list[CorpusJob | BlocksJob] = all_checked(
             partial(open_job, self.opened, file, out, kind, options, entries=request.entries)
             for file, out, kind in zip(files, outs, formats, strict=True)
         )

@@ -143,7 +143,7 @@ def _autoregressive(model: ModelConfig, embedding: SentenceEmbedding) -> Transfo
     batch_context = BATCH_CONTEXTS.get(model.batch_context)
     shift = model.shift if model.positions == "shifted" else 0
     if shift == "corpus":
-        raise CotextError("model.shift = corpus must be resolved to a number before a model is built")
+        raise CotextError("model.shift = corpus is not a number yet; set a number before a model is built")
     stacks = _stacks(model, size)
     parts = Parts(
         context_encoder=_context_encoder(model, size, stacks),

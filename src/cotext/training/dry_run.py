@@ -109,7 +109,7 @@ class DryRun:
             "documents",
             f"instances    {_in_words(self.development_instances)}",
             f"memory       {in_bytes(self.model_memory)} for weights, gradients and Adam's moments; "
-            f"{in_bytes(self.peak_memory)} at most so far ({self.device}, everything included)",
+            f"{in_bytes(self.peak_memory)} at the peak ({self.device}, everything included)",
             f"time         {self.seconds_an_update:.2f} s an update here: {_duration(self.seconds)} for "
             f"{self.updates:,} updates, about {epochs:.1f} epochs, validation not included",
             "nothing was written",
@@ -152,7 +152,7 @@ def dry_run(config: Config, data_folder: Path, run: Path, recipe: str, device: s
         updates=resolved.train.max_updates,
         batches_an_update=resolved.train.accumulate * setup.accelerator.num_processes,
         seconds_an_update=min(seconds for _, seconds in updates[1:] or updates),
-        # In an epoch every sentence is current once; a symbol follows it.
+        # An epoch predicts each target token once, and one symbol after each sentence.
         updates_an_epoch=max(
             1e-9,
             (totals.target_tokens + totals.sentences)

@@ -154,7 +154,8 @@ LISTENERS: Final = {
     "he": (_family("his", "sein"), _OFFICIALS),
 }
 
-# Words for open slots; all other slots are always determined by the discourse.
+# Words for slots that are filled freely, by the letters of the slots in the templates. The discourse
+# determines all other slots.
 TABLES: Final[Mapping[str, tuple[object, ...]]] = {
     **dict.fromkeys("pqs", PEOPLE),
     "t": THINGS,

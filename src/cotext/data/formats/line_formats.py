@@ -34,9 +34,8 @@ def read_text(path: Path) -> Iterator[Record]:
         if sentence:
             if not sentences and line_number != first:
                 raise CotextError(
-                    f"{path}:{first}: an empty line where a sentence should begin: an empty document, or an "
-                    "empty sentence, which the format text cannot represent; leave one empty line between "
-                    "documents and none at the start"
+                    f"{path}:{first}: an empty line where a sentence should begin. The format text has no "
+                    "empty sentences or documents; leave one empty line between documents, none at the start"
                 )
             sentences.append(sentence)
         elif sentences:
@@ -54,7 +53,7 @@ def encode_text(record: Record) -> str:
         if not sentence:
             raise CotextError(
                 f"document {record.id!r}, sentence {index + 1} is empty, and an empty line ends a document "
-                "in the format text; write jsonl or docids instead, which support empty sentences"
+                "in the format text; write jsonl or docids instead"
             )
     return "\n".join(sentences) + "\n"
 

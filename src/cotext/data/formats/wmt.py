@@ -1,8 +1,8 @@
 """The format wmt: JSON lines of the general task of WMT, one document per line, and submissions to it.
 
-    2026  {doc_id, source_doc, tgt_lang, instruction}, published with {src_lang, src_text, refs}
-    2025  {doc_id, src_lang, tgt_lang, src_text, prompt_instruction}, published with {refs: {refA: {ref}}}
-    submissions  {dataset_id, doc_id, tgt_lang, hypothesis, translation_granularity}; published ones lack some
+    2026  {doc_id, source_doc, tgt_lang, instruction}; after the task also {src_lang, src_text, refs}
+    2025  {doc_id, src_lang, tgt_lang, src_text, prompt_instruction}; after it also {refs: {refA: {ref}}}
+    submissions  {dataset_id, doc_id, tgt_lang, hypothesis, translation_granularity}; published: fewer keys
 
 The sentences of a document are its paragraphs. From a file of several language pairs, one pair is read. It is
 selected by the name of the format, such as `wmt:de_DE` or `wmt:cs-de_DE`.
@@ -167,8 +167,8 @@ def read_wmt_lines(path: Path, wanted: str = "") -> Iterator[WmtLine]:
 
     If `wanted` is empty, the file must have only one language pair.
 
-    Raises CotextError if a line is not a line of the task, or the file has several language pairs or does not
-    have the wanted pair.
+    Raises CotextError if a line is not a line of the task, the wanted pair is missing, or several pairs are
+    possible.
     """
     pairs = _chosen(path, wanted) if wanted else None
     first: WmtLine | None = None
@@ -298,8 +298,8 @@ def in_order(path: Path, documents: Sequence[Document], ids: Sequence[str]) -> l
     if twice is not None:
         raise CotextError(f"{path}: cannot be matched with the task, which has two documents {shown(twice)}")
     for problem, wrong in (
-        ("lacks {} of the documents of the task, as {}", [id for id in ids if id not in by_id]),
-        ("has {} documents that are not in the task, as {}", sorted(by_id.keys() - set(ids))),
+        ("lacks {} of the documents of the task, such as {}", [id for id in ids if id not in by_id]),
+        ("has {} documents that are not in the task, such as {}", sorted(by_id.keys() - set(ids))),
     ):
         if wrong:
             raise CotextError(f"{path}: {problem.format(len(set(wrong)), shown(wrong[0]))}")

@@ -46,9 +46,9 @@ class XmlStream:
     """A reader of the elements `name` of a file; it rejects XML features that no corpus needs.
 
     Each element becomes a tree that has only the elements `kept`; text in other elements belongs to the
-    element around them. A tree has at most `limit` bytes; `what` names it in messages. `outside` has line and
-    attributes of the elements `noted` that contain the trees. `lenient`: use the declared encoding instead of
-    UTF-8, and allow a DOCTYPE without internal declarations. External files are never opened.
+    element around them. A tree has at most `limit` bytes; `what` names it in messages. `outside` maps the
+    elements `noted` around a tree to their lines and attributes. `lenient`: use the declared encoding instead
+    of UTF-8, and allow a DOCTYPE without internal declarations. External files are never opened.
     """
 
     def __init__(
@@ -236,8 +236,8 @@ def _text_of(element: Element) -> str:
 def read_tmx(path: Path) -> Iterator[Record]:
     """Read documents; a line break inside a segment becomes a space.
 
-    Raises CotextError if the file has more than two languages, or a document has units with one and with two
-    languages; also the errors of `read_units`.
+    Raises CotextError if the file has more than two languages, or a document has units both in one and in two
+    languages. Also raises the errors of `read_units`.
     """
     known: set[str] = set()
     by_document = groupby(read_units(path), key=attrgetter("document"))
@@ -273,9 +273,9 @@ def pairs(
 ) -> Iterator[tuple[str, str, dict[str, str]]]:
     """Yield source, target and properties of every unit that has both languages.
 
-    In the returned properties, `x-document` is the name of the document of the unit, whatever this property
-    is called in the file; it is empty if there is no document. `x-position` is the position from the file,
-    or else the number of the unit in its document, from 1. Regions of language codes are ignored ("en" also
+    In the returned properties, `x-document` is the name of the unit's document, or empty. The file may call
+    this property differently. `x-position` is the position from the file, or else the number of the unit in
+    its document, from 1. Regions of language codes are ignored ("en" also
     finds "en-US"), but an equal code is preferred.
 
     Raises CotextError if the file is missing or malformed, or exceeds a limit.
@@ -382,8 +382,8 @@ SIDES = ("src", "ref", "hyp")
 def read_wmt_xml(path: Path) -> Iterator[Record]:
     """Read documents; a line break inside a segment becomes a space.
 
-    Raises CotextError for malformed XML, for any DOCTYPE (it could declare entities that expand without end),
-    and for segments, markup or documents that are too large.
+    Raises CotextError for malformed XML, for segments, markup or documents that are too large, and for any
+    DOCTYPE, which could declare entities that expand without end.
     """
     stream = _wmt_xml(path)
     for number, (line, document) in enumerate(stream.read(), 1):
@@ -399,7 +399,7 @@ def read_wmt_xml(path: Path) -> Iterator[Record]:
             if len(ids[0]) == len(ids[1]) and None not in (source_id, target_id) and source_id != target_id:
                 raise CotextError(
                     f"{path}:{line}: document {name!r}: segment {source_id!r} of the source is paired with "
-                    f"segment {target_id!r} of the target; put the segments of both sides in the same order"
+                    f"segment {target_id!r} of the target; put both sides in the same order"
                 )
         texts = _texts(source), _texts(target)
         yield Record(name, line, 0, None, *(texts if ids else ((), None)))

@@ -306,8 +306,12 @@ def document_lines(report: AlignmentReport) -> list[str]:
     worst = sorted(range(len(documents)), key=lambda index: -sizes[index])[:_SHOWN]
     lines = []
     for document in (documents[index] for index in sorted(worst)):
-        gaps = (("sentences", document.omitted, "omitted"), ("lines", document.added, "added"))
-        parts = [f"{what} {', '.join(map(str, numbers))} {verb}" for what, numbers, verb in gaps if numbers]
+        gaps = (("omitted sentence", document.omitted), ("added line", document.added))
+        parts = [
+            f"{what}{'s' if len(numbers) > 1 else ''} {', '.join(map(str, numbers))}"
+            for what, numbers in gaps
+            if numbers
+        ]
         lines.append(f"document {document.id}: {'; '.join(parts)}")
     if more := len(documents[_SHOWN:]):
         lines.append(f"{more} more documents with omissions or additions (see --json)")
