@@ -18,7 +18,15 @@ from cotext.data.aligned_corpus import (
     Gap,
     align_corpus,
 )
-from cotext.data.alignment import Band, Lexicon, NearScores, Vocabulary, align_documents, best_path
+from cotext.data.alignment import (
+    Band,
+    Lexicon,
+    NearScores,
+    SharedWords,
+    Vocabulary,
+    align_documents,
+    best_path,
+)
 from cotext.data.documents import Document
 from cotext.data.formats import read_parallel
 from cotext.data.formats.xml_formats import languages_of_tmx
@@ -51,6 +59,19 @@ def corpus_of(*documents: tuple[list[str], list[str]]) -> AlignedCorpus:
 
 def sides_of(pairs: list[tuple[str, str]]) -> tuple[list[str], list[str]]:
     return [s for s, _ in pairs], [t for _, t in pairs]
+
+
+def test_shared_words_by_hand() -> None:
+    """Rare words of both sides: `anna` once on each, `ben` twice on the target side, of five sentences."""
+    vocabulary = Vocabulary()
+    source = vocabulary.side(["one", "anna", "ben", "two"])
+    target = vocabulary.side(["eins", "ben", "anna", "ben", "zwei"])
+    shared = SharedWords.of(source, target, len(vocabulary))
+    scores = shared.scores(range(1, 3), range(1, 5))
+    anna, ben = math.log(5), math.log(5 / 2)
+    assert scores[0] == pytest.approx(np.array([[0, anna, 0, 0], [ben, 0, ben, 0]]))
+    assert scores[1] == pytest.approx(np.array([[0, anna, anna, 0], [0, ben, ben, ben]]))
+    assert scores[2] == pytest.approx(np.array([[0, 0, 0, 0], [ben, anna, ben, 0]]))
 
 
 def test_the_best_path_is_that_of_the_highest_sum() -> None:

@@ -310,6 +310,12 @@ def test_the_interval_of_a_score_by_hand() -> None:
     assert (low, high) == (pytest.approx(12 - half, abs=1e-3), pytest.approx(12 + half, abs=1e-3))
 
 
+def test_the_interval_of_a_difference_is_of_the_same_documents() -> None:
+    values = np.random.default_rng(1).normal(0, 1, 40)
+    found = seeds_apart([means(values)], [means(values + 0.5)])
+    assert found.interval_95 == pytest.approx((0.5, 0.5))
+
+
 def test_single_seeds_are_compared_as_single_runs() -> None:
     """Without a test over seeds; seeds that repeat each other have the same difference."""
     draws = np.random.default_rng(1)

@@ -108,6 +108,7 @@ def test_what_a_server_says_cannot_change_the_screen(
 
 
 def _command(arguments: list[str | Path]) -> None:
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # which a detached shell lets ignore
     outcome = cotext(*arguments)
     print(outcome.err, file=sys.stderr)
     sys.exit(outcome.code)
