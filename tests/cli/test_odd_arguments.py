@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from cotext.cli.options import settings
 from cotext.runtime.errors import CotextError
 from tests.command_line import TINY, Outcome, World, cotext, listing, must_refuse
 from tests.loops import loop_over
@@ -205,3 +206,7 @@ def test_no_memory(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
     monkeypatch.setattr(cli, "app", lambda prog_name: exec("raise RuntimeError('a mistake of ours')"))
     with pytest.raises(RuntimeError, match="a mistake of ours"):
         cotext("systems")
+
+
+def test_settings_of_decoding_may_have_their_section() -> None:
+    assert settings(["decode.beam=2", "nbest=1"]) == {"beam": 2, "nbest": 1}

@@ -10,6 +10,7 @@ from torch import Tensor
 from cotext.data.batch import Instance
 from cotext.data.collate import bracketed_targets
 from cotext.data.views import Window
+from cotext.losses import glancing
 from cotext.losses.build import build_loss
 from cotext.losses.ctc import units
 from cotext.losses.glancing import Glancing
@@ -111,6 +112,26 @@ def revealed_in(model: NonAutoregressiveTransformer, ratio: float) -> tuple[int,
     model.decode = listening  # type: ignore[method-assign]
     outcome = Glancing((ratio, ratio), 0.0)(model.train(), batch_of())
     return int(outcome.parts["revealed"][0]), seen
+
+
+def test_brackets_are_never_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Tensor] = []
+    glanced = glancing.glanced
+
+    def listening(wrong: Tensor, eligible: Tensor, ratio: float) -> Tensor:
+        seen.append(wrong)
+        return glanced(wrong, eligible, ratio)
+
+    monkeypatch.setattr(glancing, "glanced", listening)
+    model = model_of(CONTEXT)
+    revealed_in(model, 1.0)
+    [wrong] = seen
+    assert bool(wrong.any())
+    for of_row, sentence in zip(wrong, model.encode(batch_of().source).sentence, strict=True):
+        for k in range(int(sentence.max()) + 1):
+            first, *_, last = (sentence == k).nonzero().flatten().tolist()
+            assert not of_row[first]
+            assert not of_row[last]
 
 
 def test_glancing_reveals_tokens_of_the_best_path() -> None:

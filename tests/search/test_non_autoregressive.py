@@ -22,7 +22,7 @@ from cotext.models.build import build_model
 from cotext.models.nat import NonAutoregressiveTransformer
 from cotext.search.beam_search import Hypothesis, SearchOptions
 from cotext.search.constraints import SearchRequest, SearchSymbols
-from cotext.search.non_autoregressive import collapse, search_frames
+from cotext.search.non_autoregressive import _FrameSearch, collapse, search_frames
 from cotext.translation.scorer import RowsToRead, score_instances
 from cotext.translation.translator import DocumentTranslator
 from tests.command_line import cotext, succeed, write_corpus
@@ -114,6 +114,17 @@ def test_as_many_sentences_come_out_each_with_a_word(
     assert len(hypothesis.token_log_probabilities) == len(hypothesis.tokens) + 1
     assert hypothesis.log_probability == pytest.approx(sum(hypothesis.token_log_probabilities))
     assert all(p <= 1e-9 for p in hypothesis.token_log_probabilities)
+
+
+def test_a_word_in_an_empty_sentence_is_no_bracket() -> None:
+    model, rows = model_of(CONTEXT), instances()
+    assert model.path == "sentences"
+    search = _FrameSearch(model, SEARCH, GREEDY)
+    with torch.no_grad():
+        for row in search.rows(source_batch(rows, SYMBOLS), requests(rows)):
+            inner = row.frames(0)[1:-1]
+            total, rest = sum(row.log_p[i] for i in inner), search._content_token(row, 0).rest
+            assert min(abs(total - row.log_p[i] - rest) for i in inner) < 1e-5
 
 
 def test_limits_hold_and_are_reported() -> None:
