@@ -214,7 +214,7 @@ class Item(NamedTuple):
     @property
     def blank(self) -> bool:
         """Whether it is text without visible characters."""
-        return self.kind == "text" and shown_span(self.text) == (0, 0)
+        return self.kind == "text" and not self.text.strip(SPACE)
 
 
 def shown_span(text: str) -> tuple[int, int]:
@@ -271,14 +271,17 @@ def without_empty(items: Sequence[Item]) -> list[Item]:
     return kept
 
 
-def inner(items: Sequence[Item], ends: dict[int, int]) -> tuple[int, int]:
+def inner(items: Sequence[Item], ends: dict[int, int], space: str = SPACE) -> tuple[int, int]:
     """Return the range of items without outer blanks, points, unpaired tags and enclosing elements.
 
-    `ends`: result of `mates`. At least one item must be visible text.
+    `ends`: result of `mates`. `space`: the characters of blanks. At least one item must be visible text.
     """
 
     def outer(index: int) -> bool:
-        return items[index].blank or (items[index].kind not in ("text", "copied") and index not in ends)
+        item = items[index]
+        if item.kind == "text":
+            return not item.text.strip(space)
+        return item.kind != "copied" and index not in ends
 
     low, high = 0, len(items)
     while True:

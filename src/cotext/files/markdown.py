@@ -31,7 +31,8 @@ FOOTNOTE = re.compile(r"\[\^[^\]\s]+\]")
 _INSIDE = r"(?:[^()\s\\]|\\.|\((?:[^()\s\\]|\\.)*\))*"
 _TITLE = r"\"(?:\\.|[^\"\\])*\"|'(?:\\.|[^'\\])*'|\((?:\\.|[^()\\])*\)"
 _TARGET = re.compile(rf"\]\(\s*+(?:<(?:\\.|[^<>\n\\])*>|{_INSIDE})(\s+(?P<title>{_TITLE}))?\s*\)")
-_REFERENCE = re.compile(r"\](?:\[(?:\\.|[^\[\]\\])*\])?")
+_LABEL = r"\[(?:\\.|[^\[\]\\])*\]"
+_REFERENCE = re.compile(rf"\](?:{_LABEL})?")
 _HTML_NAME = re.compile(r"<(/?)([A-Za-z][\w-]*)")
 _SPECIAL = re.compile(r"[\\`*_\[\]<>&~|!^]")
 _MARKUP = re.compile(rf"{_SPECIAL.pattern}|[\n\"]")
@@ -39,7 +40,7 @@ _SPECIAL_INSIDE = re.compile(r"[\\`*_\[\]<&~|!^\"'()]")
 _BLOCK_START = re.compile(
     r"[-+*](?=\s|$)|[#>|:]|=+\s*$|`{3,}[^`]*$|~{3,}|(?:-[\s-]*|(?:\*\s*){3,}|(?:_\s*){3,})$"
 )
-_DEFINITION_START = re.compile(r"\[(?:\\.|[^\[\]\\])*\](?=:)")
+_DEFINITION_START = re.compile(rf"{_LABEL}(?=:)")
 _MARKS: Final = {"*": "em", "_": "em", "**": "strong", "__": "strong", "~~": "s"}
 _TAGS: Final = {"em": "em", "strong": "strong", "s": "del"}
 _NUMBER_START = re.compile(r"(\d{1,9})([.)])(?=\s|$)")
@@ -295,7 +296,7 @@ def _key_of(token: Any) -> str:
 _LINE = re.compile(r"[^\r\n]*(?:\r\n|\n|\r|\Z)")
 # The lookbehinds below prevent new searches inside a run of spaces (quadratic time).
 _FRONT_MATTER = re.compile(r"(---|\+\+\+)[ \t]*\r?\n(?:[^\n]*\n)*?\1[ \t]*(?:\r?\n|\Z)")
-_FOOTNOTE_TEXT = re.compile(r"\[\^[^\]\s]+\]:[ \t]*(?=\S)")
+_FOOTNOTE_TEXT = re.compile(rf"{FOOTNOTE.pattern}:[ \t]*(?=\S)")
 _CLOSING_MARKS = re.compile(r"(?:^|(?<![ \t])[ \t]++)#++[ \t]*$|(?<![ \t])[ \t]++$")
 _LAST_MARKS = re.compile(r"(?:^|(?<=[ \t]))#+$")
 _RETURNS = re.compile(r"\r\n?")

@@ -247,11 +247,11 @@ def _trim(items: list[Item]) -> None:
     """Remove outer white space from the first and the last item."""
     first = items[0]
     if first.kind == "text":
-        text = first.text[shown_span(first.text)[0] :]
+        text = first.text.lstrip(SPACE)
         items[0] = first._replace(text=text, start=first.stop - len(text))
     last = items[-1]
     if last.kind == "text":
-        text = last.text[: shown_span(last.text)[1]]
+        text = last.text.rstrip(SPACE)
         items[-1] = last._replace(text=text, stop=last.start + len(text))
 
 

@@ -26,6 +26,7 @@ from cotext.files.blocks import (
     Open,
     Piece,
     Point,
+    inner,
     mates,
     merged,
     piece_of,
@@ -169,33 +170,21 @@ def _inner(items: Sequence[Item]) -> tuple[list[Item], bool]:
     Removed are unpaired tags, pairs of tags around all items, dashes, notes, white space and line breaks. At
     least one item must have a letter or a digit.
     """
-    inner, ends, dashed = list(items), mates(items), False
-    low, high = 0, len(inner)
-
-    def outer(index: int) -> bool:
-        item = inner[index]
-        return not item.text.strip(_OUTER) if item.kind == "text" else index not in ends
-
-    while True:
-        while outer(low):
-            low += 1
-        while outer(high - 1):
-            high -= 1
-        first = inner[low]
-        if first.kind == "text":
-            kept = first.text.lstrip(_OUTER)
-            if not dashed and (dash := _DASH.match(kept)):
-                kept, dashed = kept[dash.end() :].lstrip(_OUTER), True
-            inner[low] = Item("text", "", first.stop - len(kept), first.stop, kept)
-            if not kept:  # only notes follow the dash
-                continue
-        last = inner[high - 1]
-        if last.kind == "text":
-            kept = last.text.rstrip(_OUTER)
-            inner[high - 1] = Item("text", "", last.start, last.start + len(kept), kept)
-        if ends.get(low) != high - 1:
-            return inner[low:high], dashed
-        low, high = low + 1, high - 1
+    found, ends, dashed = list(items), mates(items), False
+    low, high = inner(found, ends, _OUTER)
+    while (first := found[low]).kind == "text":
+        kept = first.text.lstrip(_OUTER)
+        if not dashed and (dash := _DASH.match(kept)):
+            kept, dashed = kept[dash.end() :].lstrip(_OUTER), True
+        found[low] = first._replace(start=first.stop - len(kept), text=kept)
+        if kept:
+            break
+        low, high = inner(found, ends, _OUTER)  # only notes follow the dash
+    last = found[high - 1]
+    if last.kind == "text":
+        kept = last.text.rstrip(_OUTER)
+        found[high - 1] = last._replace(stop=last.start + len(kept), text=kept)
+    return found[low:high], dashed
 
 
 @dataclass(frozen=True, slots=True)

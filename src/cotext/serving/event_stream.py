@@ -78,9 +78,5 @@ class EventStream(StreamingResponse):
 def _error(error: Exception) -> Event:
     if isinstance(error, CancelledError):
         error = stopping()
-    if isinstance(error, RequestError):
-        message = error.message
-    else:
-        log_error(CURRENT.get(), error)
-        message = f"an internal server error occurred; it is in the log as {CURRENT.get().id}"
+    message = error.message if isinstance(error, RequestError) else log_error(CURRENT.get(), error)
     return Event("error", {"message": message})

@@ -125,8 +125,7 @@ class Gate:
         except CotextError as error:
             refused = RequestError(400, without_paths(str(error), self._service.folder_names))
         except Exception as error:
-            log_error(record, error)
-            refused = RequestError(500, f"an internal server error occurred; it is in the log as {record.id}")
+            refused = RequestError(500, log_error(record, error))
         if sender.started:
             # A response that has begun is cut off, so that the client notices that it is incomplete.
             record.status = refused.status

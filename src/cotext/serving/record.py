@@ -69,10 +69,11 @@ def log_request(record: RequestRecord) -> None:
     _log.info("request", extra={"content": content})
 
 
-def log_error(record: RequestRecord, error: BaseException) -> None:
-    """Log an internal error, without its message, which may quote a client."""
+def log_error(record: RequestRecord, error: BaseException) -> str:
+    """Log an internal error, without its message, which may quote a client; return one for the client."""
     content = {"request": record.id, "route": record.route, **kind_and_place(error)}
     _log.error("error", extra={"content": content})
+    return f"an internal server error occurred; it is in the log as {record.id}"
 
 
 def kind_and_place(error: BaseException) -> dict[str, Any]:

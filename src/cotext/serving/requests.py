@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Collection, Iterable, Mapping
 from pathlib import Path
 from tempfile import SpooledTemporaryFile
 from typing import Any, Final, TypeVar
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qs
 
 from anyio import to_thread
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -182,15 +182,11 @@ def _json(text: str) -> dict[str, Any]:
 
 def _form(text: str, max_fields: int) -> dict[str, Any]:
     try:
-        pairs = parse_qsl(text, keep_blank_values=True, errors="strict", max_num_fields=max_fields)
+        return parse_qs(text, keep_blank_values=True, errors="strict", max_num_fields=max_fields)
     except UnicodeDecodeError:
         raise RequestError(400, "the form is not UTF-8") from None
     except ValueError:
         raise RequestError(413, f"more than {max_fields:,} fields in a form") from None
-    lists: dict[str, Any] = {}
-    for name, value in pairs:
-        lists.setdefault(name, []).append(value)
-    return lists
 
 
 class Form(MultiPartParser):
@@ -205,7 +201,7 @@ class Form(MultiPartParser):
         limits = {"max_files": max_fields, "max_fields": max_fields, "max_part_size": max_bytes}
         super().__init__(request.headers, request.stream(), **limits)
         self._folder, self._complete = folder, False
-        self._bytes, self._parts = 0, 0
+        self._bytes = 0
         self.file: UploadFile | None = None
 
     async def read(self) -> dict[str, list[Any]]:
@@ -225,8 +221,7 @@ class Form(MultiPartParser):
 
     def on_part_begin(self) -> None:
         super().on_part_begin()
-        self._parts += 1
-        if self._parts > self.max_fields:
+        if len(self.items) >= self.max_fields:
             raise RequestError(413, f"more than {self.max_fields:,} fields in a form")
 
     def on_part_data(self, data: bytes, start: int, end: int) -> None:
