@@ -192,8 +192,8 @@ class DocumentView(_PieceView):
                 starts.append(j)
         ranges: list[range] = []
         for piece in _ranges([*starts, count] if count else []):
-            count = min(self.parts, len(piece))
-            bounds = [piece.start + i * len(piece) // count for i in range(count + 1)]
+            parts = min(self.parts, len(piece))
+            bounds = [piece.start + i * len(piece) // parts for i in range(parts + 1)]
             ranges += _ranges(bounds)
         return [Window(source=r, target=r, current=r) for r in ranges]
 

@@ -234,8 +234,8 @@ def model_card(facts: CardFacts) -> str:
     pair = (
         f"from {languages.source} into {languages.target}" if str(languages) else "(languages not recorded)"
     )
-    origin, longer = "trained with Cotext", "It was trained on rows of up to "
-    longer += f"{config.view.max_tokens} tokens a side; longer"
+    origin = "trained with Cotext"
+    longer = f"It was trained on rows of up to {config.view.max_tokens} tokens a side; longer"
     if facts.imported:
         origin, longer = f"imported into Cotext from {_origin(facts.imported)}", "Longer"
     return f"""---

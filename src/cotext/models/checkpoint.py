@@ -41,7 +41,7 @@ from cotext.models.run_folder import (
 )
 from cotext.runtime.errors import CotextError, shown
 from cotext.runtime.files import discard, remove, replacing, require_new
-from cotext.runtime.locks import writing
+from cotext.runtime.locks import new_folder
 from cotext.runtime.version import __version__
 
 BYTES_PER_NUMBER = 4
@@ -273,7 +273,7 @@ def average_run(run: Path, out: Path, updates: Sequence[int]) -> None:
     require_new(out)
     loaded = load_run(run, updates[0])
     weights = average(chosen)
-    with writing(out), replacing(out.resolve()) as temporary:
+    with new_folder(out) as temporary:
         loaded.tokenizer.save(temporary / "tokenizer")
         write_config(temporary, loaded.config)
         fingerprint = loaded.tokenizer.fingerprint

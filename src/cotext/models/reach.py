@@ -22,13 +22,12 @@ def source_reach(config: Config) -> Reach:
     on_top = _document_layer(model) if model.document.target else OWN
     written = ALL if model.writes == "non_autoregressive" else _target_row(config)
     spans, reach = model.stack("encoder").spans | model.stack("cross").spans, OWN
-    for layer in layers:
-        # All target sentences of a row attend to the states of current source sentences alone.
-        if config.view.kind != "document" and "current" in spans:
-            break
-        # Layers above widen the range in the target, on which this cross-attention depends.
-        above = sum((_layer(config, "decoder", later) for later in layers[layer + 1 :]), on_top)
-        reach |= _layer(config, "cross", layer) + (above & written)
+    # Otherwise, all target sentences of a row attend to the states of current source sentences alone.
+    if config.view.kind == "document" or "current" not in spans:
+        for layer in layers:
+            # Layers above widen the range in the target, on which this cross-attention depends.
+            above = sum((_layer(config, "decoder", later) for later in layers[layer + 1 :]), on_top)
+            reach |= _layer(config, "cross", layer) + (above & written)
     for layer in range(model.encoder_layers):
         reach += _layer(config, "encoder", layer)
     if model.document.source:

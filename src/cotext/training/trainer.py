@@ -476,10 +476,11 @@ class Trainer:
             progress.best, progress.best_update = value, progress.update
         # Without the parts that are blended in, the start is another model, and no measure of progress.
         is_other = progress.update == 0 and self.config.train.blended(0) < 1
-        if is_other or (progress.best_trained is not None and value <= progress.best_trained):
-            progress.validations_without_best += not is_other
-        else:
-            progress.best_trained, progress.validations_without_best = value, 0
+        if not is_other:
+            if progress.best_trained is None or value > progress.best_trained:
+                progress.best_trained, progress.validations_without_best = value, 0
+            else:
+                progress.validations_without_best += 1
         if main:
             self.checkpoints.require_run()
             self.journal.write("validation", figures)

@@ -36,7 +36,7 @@ from cotext.data.tokenizer import Tokenizer
 from cotext.data.views import SentenceView, View
 from cotext.layers.start import NewSymbols
 from cotext.losses.cross_entropy import CrossEntropy
-from cotext.models.checkpoint import LoadedModel, load_run, load_weights
+from cotext.models.checkpoint import LoadedModel, load_run, load_weights, set_blend
 from cotext.models.interface import Model, System, TranslationModel
 from cotext.models.run_folder import describe_file, model_file
 from cotext.runtime.errors import CotextError
@@ -397,7 +397,7 @@ def start_loss(
         old_model.new_symbols.append(NewSymbols("separators", range(sep, sep + 1)))
         old_model.blend(0.0, blend, everywhere=True)
     sentences_there = measured(old_model, there.config, sentences)
-    new_model.blend(config.train.blended(0), blend, everywhere=True)
+    set_blend(new_model, config.train, [0])
     sentences_here, instances_here = (
         measured(new_model, config, view) for view in (sentences, build_view(config.view))
     )

@@ -95,9 +95,7 @@ class OpenDocument:
         """
         self.index, self.document, self.guide = index, document, guide
         self.sequential_windows = sequential_windows
-        self.kept, self.windows = cut_document(
-            view, tokens
-        )  # `kept`: index in the document of every sentence
+        self.kept, self.windows = cut_document(view, tokens)
         self.source = [tokens[j] for j in self.kept]
         firsts = (w.current.start if prefix else w.target.start for w in self.windows)
         self.given = [range(w.target.start, first) for w, first in zip(self.windows, firsts, strict=True)]

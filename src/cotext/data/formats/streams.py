@@ -116,7 +116,7 @@ def subtitle_kind(lines: list[str]) -> str:
 
 
 _UNPACK: Final[dict[str, Callable[..., Any]]] = {".xz": lzma.open, ".gz": gzip.open}
-COMPRESSIONS = (".xz", ".gz")
+COMPRESSIONS = tuple(_UNPACK)
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 MAX_LINE_BYTES = 1 << 24  # enough for a document of three million words on one line
 MAX_WHOLE_BYTES = 1 << 28  # decompressed, of a file that is not a corpus

@@ -47,7 +47,7 @@ class XmlStream:
 
     Each element becomes a tree that has only the elements `kept`; text in other elements belongs to the
     element around them. A tree has at most `limit` bytes; `what` names it in messages. `outside` maps the
-    elements `noted` around a tree to their lines and attributes. `lenient`: use the declared encoding instead
+    elements `noted` around a tree to their attributes. `lenient`: use the declared encoding instead
     of UTF-8, and allow a DOCTYPE without internal declarations. External files are never opened.
     """
 
@@ -63,7 +63,7 @@ class XmlStream:
     ) -> None:
         self._path, self._name, self._limit, self._what = path, name, limit, what
         self._kept, self._noted, self._lenient = {name, *kept}, {*noted}, lenient
-        self.outside: dict[str, tuple[int, dict[str, str]]] = {}
+        self.outside: dict[str, dict[str, str]] = {}
         self._finished: list[tuple[int, Element]] = []
         self._builder: TreeBuilder | None = None  # of the element that is being read
         self._depth = self._fed = self._line = self._size = 0
@@ -127,9 +127,10 @@ class XmlStream:
             self._builder.start(tag, attributes)
         elif self._builder is None:
             if tag in self._noted:
-                if tag in self.outside and tag in ONE_LANGUAGE_SETS:
-                    raise self._error(f"<{tag}> after <{tag}>; write them to separate files")
-                self.outside[tag] = self._parser.CurrentLineNumber, attributes
+                if tag in ONE_LANGUAGE_SETS and self.outside:
+                    first = next(iter(self.outside))
+                    raise self._error(f"<{tag}> after <{first}>; write them to separate files")
+                self.outside[tag] = attributes
         elif tag in self._kept:
             self._size += streams.SENTENCE_BYTES + sum(map(len, attributes.values()))
             self._builder.start(tag, attributes)
@@ -210,7 +211,7 @@ def read_units(path: Path) -> Iterator[Unit]:
     kept, limit = ("tuv", "seg", "prop", *_CODES), streams.MAX_LINE_BYTES
     stream = XmlStream(path, "tu", kept, ("tmx", "header"), limit, "a unit", lenient=True)
     for line, element in stream.read():
-        _, header = stream.outside.get("header", (0, {}))
+        header = stream.outside.get("header", {})
         language = element.get("srclang", header.get("srclang", ""))
         unit = Unit(line, "" if language == "*all*" else language)
         for child in element:
@@ -387,7 +388,6 @@ def read_wmt_xml(path: Path) -> Iterator[Record]:
     """
     stream = _wmt_xml(path)
     for number, (line, document) in enumerate(stream.read(), 1):
-        _require_one_set(path, stream)
         name = document.get("id") or document.get("docid") or str(number)
         if stream.outside:
             yield Record(name, line, 0, _texts(document))
@@ -395,15 +395,15 @@ def read_wmt_xml(path: Path) -> Iterator[Record]:
         source, reference, hypothesis = (document.find(side) for side in SIDES)
         target = hypothesis if reference is None else reference
         ids = [[each.get("id") for each in side.iter("seg")] for side in (source, target) if side is not None]
-        for source_id, target_id in zip(*ids, strict=False) if len(ids) == 2 else ():
-            if len(ids[0]) == len(ids[1]) and None not in (source_id, target_id) and source_id != target_id:
+        is_paired = len(ids) == 2 and len(ids[0]) == len(ids[1])
+        for source_id, target_id in zip(*ids, strict=True) if is_paired else ():
+            if None not in (source_id, target_id) and source_id != target_id:
                 raise CotextError(
                     f"{path}:{line}: document {name!r}: segment {source_id!r} of the source is paired with "
                     f"segment {target_id!r} of the target; put both sides in the same order"
                 )
         texts = _texts(source), _texts(target)
         yield Record(name, line, 0, None, *(texts if ids else ((), None)))
-    _require_one_set(path, stream)
 
 
 def languages_of_wmt_xml(path: Path) -> tuple[str, str]:
@@ -417,12 +417,6 @@ def languages_of_wmt_xml(path: Path) -> tuple[str, str]:
 def _wmt_xml(path: Path) -> XmlStream:
     kept, limit = (*SIDES, "seg"), streams.MAX_DOCUMENT_BYTES
     return XmlStream(path, "doc", kept, ONE_LANGUAGE_SETS, limit, "a document")
-
-
-def _require_one_set(path: Path, stream: XmlStream) -> None:
-    if len(stream.outside) > 1:
-        (first, _), (second, (line, _)), *_ = stream.outside.items()
-        raise CotextError(f"{path}:{line}: <{second}> after <{first}>; write them to separate files")
 
 
 def _texts(side: Element | None) -> tuple[str, ...] | None:

@@ -94,8 +94,11 @@ def load_tokenizer(folder: Path) -> Tokenizer:
             f"{description_path}: unknown tokenizer {shown(kind)}; this version knows "
             f"{', '.join((*KINDS, *IMPORTED))}"
         )
-    names, chosen = _imported_files(description_path, description) if kind in IMPORTED else ([], None)
-    names = names or [KINDS[kind].model_name]
+    chosen: LanguageChoice | None = None
+    if kind in IMPORTED:
+        names, chosen = _imported_files(description_path, description)
+    else:
+        names = [KINDS[kind].model_name]
     files = {name: read_bytes(folder / name, MAX_MODEL_BYTES) for name in names}
     if fingerprint_of(kind, files) != fingerprint:
         raise CotextError(

@@ -5,6 +5,7 @@ import json
 import math
 import re
 import unicodedata
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -81,7 +82,7 @@ def fingerprint_of(kind: str, files: Mapping[str, bytes]) -> str:
     return digest.hexdigest()
 
 
-class Tokenizer:
+class Tokenizer(ABC):
     """Encodes sentences to subword ids, and decodes them.
 
     `fingerprint`: SHA-256 of everything that determines the encoding. `source_prefix` and `target_prefix`:
@@ -109,16 +110,16 @@ class Tokenizer:
         """Return the subword ids of a sentence, without special symbols."""
         return self.encode_batch([sentence], side)[0]
 
+    @abstractmethod
     def encode_batch(self, sentences: Sequence[str], side: Side = "source") -> list[list[int]]:
         """Encode many sentences at once."""
-        raise NotImplementedError
 
+    @abstractmethod
     def decode(self, ids: Sequence[int], side: Side = "target") -> str:
         """Return the text as one line with single spaces.
 
         Special symbols and incomplete characters decode to nothing, the unknown token to "⁇".
         """
-        raise NotImplementedError
 
     def blank(self) -> list[int]:
         """Return, in ascending order, the ids that decode to nothing in any position."""

@@ -226,7 +226,7 @@ class Adaptation:
             reference=[reference],
             target_language=self._languages.target or None,
             paired=True,
-            baseline="before.jsonl",
+            baseline=BEFORE,
         )
         return AdaptReport(self.request, self.data, evaluate_files(request), self._changed(files))
 

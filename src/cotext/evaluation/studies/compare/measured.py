@@ -205,7 +205,9 @@ def _measure(path: Path, title: str, settings: MeasurementSettings) -> MeasuredR
             )
         if settings.request.use and window.has_context and opened.translator.plan.kind.token_nll is not None:
             meter = settings.new_meter(f"scoring with and without context, {title}")
-            scorer = opened.with_decode({**settings.request.decode, "first_pass": ""})
+            scorer = opened
+            if opened.first_pass is not None:
+                scorer = opened.with_decode({**settings.request.decode, "first_pass": ""})
             use = _use(scorer, path / FOLDER / f"{stem}.use.json", test, meter)
     metrics = read_metrics(path)
     return MeasuredRun(

@@ -98,7 +98,7 @@ def folder_info(folder: Path) -> Summary:
 def engine_info(folder: Path) -> Summary:
     """Read the description of an engine folder; damage is listed in `problems`."""
     summary = Summary("engine", f"{folder}: an engine", {"folder": str(folder), "bytes": size_of(folder)})
-    summary.facts |= dict.fromkeys(("signature", "system", "engine", "tokenizer"))
+    summary.facts |= dict.fromkeys(("signature", "system", "engine"))
     with summary.collecting():
         described, checksums = describe_engine(folder)
         system = describe_system(described.config)

@@ -167,7 +167,7 @@ def make_leaderboard(request: LeaderboardRequest, on_comet: Progress | None = No
         counts = {name: [measured[name][ranking].statistics] for name in order}
         test = paired_test(counts, resampling=resampling)
     intervals = _intervals(measured, resampling, several)
-    scores = {name: tuple(each.score for each in found) for name, found in measured.items()}
+    scores = {name: tuple(item.score for item in items) for name, items in measured.items()}
     return Leaderboard(
         request=request,
         documents=len(texts.references[0]),
