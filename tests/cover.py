@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from cotext.models.checks import check
-from cotext.runtime.errors import CotextError
+from cotext.runtime import CotextError
 from tests.tiny import tiny_config, window
 
 COVER = Path(__file__).with_suffix(".json")

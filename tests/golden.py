@@ -19,8 +19,8 @@ import torch
 from torch import Tensor, nn
 
 from cotext.config.recipe import Config, load_config, recipe_names
+from cotext.data.batch import make_batch
 from cotext.data.build import build_view, special_symbols
-from cotext.data.collate import make_batch
 from cotext.data.documents import Document
 from cotext.data.sampling import instances_of
 from cotext.data.store import TokenDocument

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from cotext.runtime.errors import CotextError
+from cotext.runtime import CotextError
 
 
 def must_raise(message: str, function: Callable[..., object], *arguments: Any, **options: Any) -> str:

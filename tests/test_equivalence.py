@@ -23,9 +23,8 @@ from torch import Tensor
 from cotext.config.model import AttentionConfig, ModelConfig
 from cotext.config.parts import DOCUMENT_LAYERS
 from cotext.config.recipe import Config
-from cotext.data.batch import Batch, Instance, Source, SpecialSymbols
+from cotext.data.batch import Batch, Instance, Source, SpecialSymbols, make_batch, source_batch
 from cotext.data.build import build_view, special_symbols
-from cotext.data.collate import make_batch, source_batch
 from cotext.data.documents import Document, ParallelDocument
 from cotext.data.tokenizer import SentencePieceTokenizer, TokenizerSettings
 from cotext.data.views import Window

@@ -23,9 +23,8 @@ from torch import Tensor
 from cotext.config.parts import DOCUMENT_LAYERS
 from cotext.config.recipe import Config, load_config, recipe_names
 from cotext.data import sampling
-from cotext.data.batch import Batch, Instance, SpecialSymbols
+from cotext.data.batch import Batch, Instance, SpecialSymbols, make_batch
 from cotext.data.build import build_mixture, build_view, special_symbols
-from cotext.data.collate import make_batch
 from cotext.data.documents import Document
 from cotext.data.sampling import Arrangement, Cursor, Sampler, ordered_batches
 from cotext.data.store import StoreWriter, TokenStore
@@ -33,7 +32,7 @@ from cotext.losses.glancing import Glancing
 from cotext.models.build import BATCH_CONTEXTS as BATCH_CONTEXTS_BUILT
 from cotext.models.build import CONTEXT_ENCODERS, OTHERS, SCORES, SPANS, build_model
 from cotext.models.interface import Draft, Model, NonAutoregressiveModel, TranslationModel
-from cotext.runtime.errors import CotextError
+from cotext.runtime import CotextError
 from cotext.translation.candidate_scoring import CandidateSet, score_candidates
 from cotext.translation.document_state import OpenDocument, SentenceHypothesis, source_of
 from cotext.translation.translator import DocumentTranslator

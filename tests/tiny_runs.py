@@ -14,13 +14,12 @@ from safetensors.torch import load_file
 from cotext.config.recipe import Config, dump_config, parse_config
 from cotext.data.documents import ParallelDocument
 from cotext.data.formats import write_parallel
-from cotext.data.prepared import write_report
-from cotext.data.store import StoreWriter
+from cotext.data.store import StoreWriter, write_report
 from cotext.data.tokenizer import Tokenizer, TokenizerSettings, train_tokenizer
 from cotext.models import checkpoint as ckpt
 from cotext.models.build import build_model
-from cotext.runtime.errors import CotextError
-from cotext.runtime.integrity import unsealed
+from cotext.runtime import CotextError
+from cotext.runtime.files import unsealed
 from cotext.training import resume as training_state
 from cotext.training.resume import TrainingProgress
 from cotext.training.run import train

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from benchmarks.experiments.plan import read_experiment, require_known, require_recipes
 from benchmarks.experiments.runner import INTERRUPTED, Budget, Runner
-from cotext.runtime.errors import CotextError
+from cotext.runtime import CotextError
 from cotext.runtime.locks import working_in
 from cotext.runtime.signals import stop_on_signals
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from cotext.config.recipe import dump_config, load_config
 from cotext.models.build import build_model
 from cotext.models.checkpoint import load_run, save_model
-from cotext.runtime.errors import CotextError
+from cotext.runtime import CotextError
 from cotext.runtime.files import replacing
 
 

@@ -13,7 +13,7 @@ from cotext.data.documents import ParallelDocument
 from cotext.data.formats import write_parallel
 from cotext.data.prepare import prepare, prepare_controlled
 from cotext.data.requests import ControlledRequest, PreparationRequest
-from cotext.runtime.errors import CotextError
+from cotext.runtime import CotextError
 
 COTEXT = (sys.executable, "-m", "cotext")
 SUITES = "contrastive"

@@ -22,7 +22,7 @@ from benchmarks.experiments.plan_output import Curves, Table
 from cotext.config.fields import Closed, PositiveInt, Seed
 from cotext.config.recipe import Config, load_config
 from cotext.models.unused import refuse_unused
-from cotext.runtime.errors import CotextError, nearest, shown
+from cotext.runtime import CotextError, nearest, shown
 from cotext.runtime.reading import parse_yaml, read_text
 
 OTHER_RUN = re.compile(r"\{runs\[([^\]]*)\]\}")

@@ -13,7 +13,7 @@ import ctranslate2
 import uvicorn
 
 from cotext.data.tokenizer import load_tokenizer
-from cotext.models.engine_folder import read_engine
+from cotext.models.run_folder import read_engine
 
 
 def application(folder: Path, threads: int) -> Any:

@@ -14,9 +14,8 @@ import torch
 
 from cotext.config.recipe import Config, load_config
 from cotext.config.sizes import SIZES
-from cotext.data.batch import Batch, Instance, SpecialSymbols
+from cotext.data.batch import Batch, Instance, SpecialSymbols, make_batch, pack
 from cotext.data.build import build_view, special_symbols
-from cotext.data.collate import make_batch, pack
 from cotext.data.documents import Document
 from cotext.data.shortlist import FREQUENT, Shortlist
 from cotext.data.tokenizer import Side

@@ -32,10 +32,9 @@ from cotext.data.formats import read_documents, read_parallel
 from cotext.data.suite_files import read_suite
 from cotext.evaluation.metrics.generative import OUTCOMES, outcome
 from cotext.evaluation.studies.contrastive.contrastive import write_suite_forms
-from cotext.runtime.errors import CotextError
+from cotext.runtime import CotextError
 from cotext.runtime.files import replacing
-from cotext.translation.open import open_run
-from cotext.translation.signature import translation_entries
+from cotext.translation.open import open_run, translation_entries
 
 BEFORE = 7
 REMEDY = "give a translation of the corpus from which the suite was made"

@@ -23,11 +23,10 @@ from cotext.data.documents import Document, ParallelDocument
 from cotext.data.requests import PreparationRequest
 from cotext.evaluation.requests import EvaluationRequest
 from cotext.files.requests import TranslationRequest
-from cotext.runtime.errors import CotextError
-from cotext.runtime.version import __version__
+from cotext.runtime import CotextError, __version__
 
 if TYPE_CHECKING:
-    from cotext.data.prepared import Report
+    from cotext.data.store import Report
     from cotext.evaluation.studies.evaluate.evaluate_files import Evaluation
     from cotext.translation.api import Translator
     from cotext.translation.file_report import FileReport

@@ -16,7 +16,7 @@ from cotext.cli.demo import SETTINGS, DemoSystem, _child, own_command, run_demo
 from cotext.config.recipe import load_config
 from cotext.evaluation.studies.compare.measured import read_metrics
 from cotext.interchange.model_names import NamedModel
-from cotext.runtime.integrity import sealed
+from cotext.runtime.files import sealed
 from cotext.runtime.processes import Job, run_jobs
 from tests.command_line import World, succeed
 from tests.refusals import must_raise

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from cotext.cli.options import settings
-from cotext.runtime.errors import CotextError
+from cotext.runtime import CotextError
 from tests.command_line import TINY, Outcome, World, cotext, listing, must_refuse
 from tests.loops import loop_over
 

@@ -11,9 +11,8 @@ from cotext.cli.main import app
 from cotext.data.shortlist import SHORTLIST, Shortlist
 from cotext.data.tokenizer import load_tokenizer
 from cotext.interchange.hub import export_hub, export_int8
-from cotext.runtime.errors import CotextError
-from cotext.translation.open import open_run, open_scorer
-from cotext.translation.signature import systems_of
+from cotext.runtime import CotextError
+from cotext.translation.open import open_run, open_scorer, systems_of
 from tests.refusals import must_raise
 from tests.tiny_runs import prepare_toy, run_config, toy_documents, with_section, write_run
 

@@ -6,8 +6,15 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cotext.data.batch import Instance, SpecialSymbols, hide_current_source, hide_words
-from cotext.data.collate import make_batch, pack, pack_apart
+from cotext.data.batch import (
+    Instance,
+    SpecialSymbols,
+    hide_current_source,
+    hide_words,
+    make_batch,
+    pack,
+    pack_apart,
+)
 from cotext.data.views import Window, WindowView
 
 PAD, BOS, EOS, SEP = 90, 91, 92, 93

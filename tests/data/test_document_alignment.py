@@ -27,10 +27,9 @@ from cotext.data.alignment import (
     align_documents,
     best_path,
 )
-from cotext.data.documents import Document
+from cotext.data.documents import Document, Languages
 from cotext.data.formats import read_parallel
 from cotext.data.formats.xml_formats import languages_of_tmx
-from cotext.data.languages import Languages
 from tests.command_line import World, must_refuse, succeed
 from tests.loops import loop_over
 

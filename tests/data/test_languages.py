@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from cotext.data.contrastive_suites import write_suite
-from cotext.data.languages import (
+from cotext.data.documents import (
     CODES,
     NAMES,
     Languages,
@@ -21,7 +21,7 @@ from cotext.data.languages import (
 from cotext.data.suite_files import read_suite
 from cotext.models.checkpoint import load_run
 from cotext.models.run_folder import describe_file
-from cotext.runtime.errors import CotextError
+from cotext.runtime import CotextError
 from cotext.training.prepared_data import open_data
 from cotext.training.start_settings import resolve
 from tests.command_line import TINY, World, cotext, must_refuse, prepare_arguments, succeed, write_corpus

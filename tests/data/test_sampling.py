@@ -18,7 +18,7 @@ from cotext.data.batch import Batch, SpecialSymbols
 from cotext.data.sampling import Arrangement, Cursor, Sampler, instances_of, ordered_batches, read_ahead
 from cotext.data.store import StoreWriter, TokenStore
 from cotext.data.views import Limit, Mixture, SentenceView, View, WindowView
-from cotext.runtime.errors import CotextError
+from cotext.runtime import CotextError
 from tests.loops import loop_over
 from tests.refusals import must_raise
 

@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from cotext.data.documents import ParallelDocument
+from cotext.data.documents import Languages, ParallelDocument
 from cotext.data.formats import read_parallel, write_parallel
-from cotext.data.languages import Languages
 from cotext.data.overlap import HeldOut, Overlap, found_in
 from cotext.data.selection import (
     PASSAGE_SENTENCES,

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from cotext.data import store as store_module
 from cotext.data.store import StoreWriter, TokenStore, Totals
-from cotext.runtime.errors import CotextError
+from cotext.runtime import CotextError
 from tests.refusals import must_raise
 
 Side = list[list[int]]

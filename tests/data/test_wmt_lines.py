@@ -3,10 +3,9 @@
 import json
 from pathlib import Path
 
-from cotext.data.documents import Document
+from cotext.data.documents import Document, fitting_codes, primary_language
 from cotext.data.formats import detect_format, read_documents, read_parallel
 from cotext.data.formats.wmt import paragraphs, read_wmt_lines
-from cotext.data.languages import fitting_codes, primary_language
 from tests.command_line import must_refuse
 from tests.loops import loop_over
 from tests.refusals import must_raise

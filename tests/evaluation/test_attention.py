@@ -9,8 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from cotext.config.recipe import load_config
-from cotext.data.batch import Batch, Instance, SpecialSymbols
-from cotext.data.collate import make_batch
+from cotext.data.batch import Batch, Instance, SpecialSymbols, make_batch
 from cotext.data.documents import ParallelDocument
 from cotext.data.views import WindowView
 from cotext.evaluation.studies.attention.report import document_attention

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite, write_suite
-from cotext.data.languages import Languages
+from cotext.data.documents import Languages
 from cotext.data.suite_files import read_suite
 from cotext.evaluation.metrics.contrastive import Reading, Readings
 from cotext.evaluation.statistics.significance import Resampling

@@ -20,7 +20,7 @@ from cotext.evaluation.metrics.contrastive import (
     render_table,
 )
 from cotext.evaluation.studies.contrastive.decisions import pool
-from cotext.runtime.version import __version__
+from cotext.runtime import __version__
 from tests.command_line import World, succeed
 from tests.refusals import must_raise
 

@@ -16,7 +16,7 @@ from cotext.config.recipe import load_config
 from cotext.evaluation.studies.info.folder import folder_info, run_info
 from cotext.models.checkpoint import load_run
 from cotext.models.run_folder import require_one_run
-from cotext.runtime.integrity import sealed, unsealed
+from cotext.runtime.files import sealed, unsealed
 from tests.command_line import (
     RECIPE,
     TINY,

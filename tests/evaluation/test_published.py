@@ -9,7 +9,7 @@ import pytest
 
 from cotext.config.recipe import load_config, recipe_names
 from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite
-from cotext.data.languages import Languages
+from cotext.data.documents import Languages
 from cotext.evaluation.metrics.interface import Score
 from cotext.evaluation.published import Paper, published_papers, published_values
 from cotext.evaluation.studies.compare.against_papers import (

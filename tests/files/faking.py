@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from cotext.files.blocks import Block, Close, Copied, FileFormat, Open, OpenedFile, Piece, Point, merged
-from cotext.runtime.errors import CotextError
+from cotext.runtime import CotextError
 from tests.hostile.mutations import mutate
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from cotext.files import archive
 from cotext.files.archive import Archive
-from cotext.runtime.errors import CotextError
+from cotext.runtime import CotextError
 from tests.files.faking import packed
 from tests.hostile.mutations import mutate
 from tests.loops import loop_over

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
+from cotext.data.documents import Languages
 from cotext.data.formats.xml_formats import encode_memory
-from cotext.data.languages import Languages
 from cotext.translation.terms.glossary import TranslationMemory
 from tests.refusals import must_raise
 

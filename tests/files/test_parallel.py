@@ -2,10 +2,9 @@
 
 from pathlib import Path
 
-from cotext.data.documents import ParallelDocument
+from cotext.data.documents import Languages, ParallelDocument
 from cotext.data.formats import read_parallel, write_parallel
 from cotext.data.formats.xml_formats import languages_of_tmx
-from cotext.data.languages import Languages
 from cotext.files.parallel import pair_files
 from cotext.files.po import translated_files as translated_in_po
 from cotext.files.xliff import translated_files as translated_in_xliff

@@ -29,7 +29,7 @@ from cotext.files.text import wrapped
 from cotext.files.translate_blocks import without_added_stop
 from cotext.language_models.prompts import UnusableError, read_numbered, read_plain
 from cotext.language_models.translator import is_echo, moved, suspicion
-from cotext.runtime.errors import CotextError
+from cotext.runtime import CotextError
 from cotext.serving.errors import RequestError, without_paths
 from cotext.serving.fragments import TagHandling, fragment
 from cotext.serving.jobs.names import attachment, clean_name, result_name

@@ -18,12 +18,10 @@ from cotext.interchange import ctranslate2, engine_cache
 from cotext.interchange.ctranslate2 import installed
 from cotext.interchange.engine_cache import KEPT, LOCK, open_to_translate
 from cotext.models.checkpoint import load_run, load_weights, save_model
-from cotext.models.engine_folder import FORMAT
-from cotext.runtime.errors import CotextError
+from cotext.models.run_folder import ENGINE_FORMAT
+from cotext.runtime import CotextError, __version__
 from cotext.runtime.locks import working_in
-from cotext.runtime.version import __version__
-from cotext.translation.open import OpenedRun, open_run
-from cotext.translation.signature import scoring_signature, signature_entries
+from cotext.translation.open import OpenedRun, open_run, scoring_signature, signature_entries
 from tests.command_line import cotext, must_refuse, succeed
 from tests.interchange.test_engines import (
     ENDING,
@@ -361,7 +359,7 @@ def test_a_killed_job_resumes_with_its_engine(make: Make, tmp_path: Path) -> Non
     done = succeed("translate", tmp_path / "other", source, "--out", expected, "--device", "cpu")
     out = tmp_path / "out.de"
     command: list[str | Path] = ["translate", run, source, "--out", out, "--device", "cpu"]
-    assert run_killed(command, Moment(path=f"cotext-{__version__}-{FORMAT}"))
+    assert run_killed(command, Moment(path=f"cotext-{__version__}-{ENGINE_FORMAT}"))
     assert not engines(run / "engines")
     assert run_killed(command, Moment(path="out.de"))
     assert not out.exists()

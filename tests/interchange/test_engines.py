@@ -27,8 +27,8 @@ from cotext.data.tokenizer import (
 from cotext.interchange.ctranslate2 import export_engine, installed, obstacles
 from cotext.models import checkpoint
 from cotext.models.build import build_model
-from cotext.runtime.errors import CotextError
-from cotext.runtime.integrity import sealed, unsealed
+from cotext.runtime import CotextError
+from cotext.runtime.files import sealed, unsealed
 from cotext.search import engine as engine_module
 from cotext.search.beam_search import Hypothesis
 from cotext.search.engine import CTranslate2Engine, search_engine

@@ -14,7 +14,7 @@ from cotext.config.recipe import load_config
 from cotext.data.tokenizer import load_tokenizer
 from cotext.interchange.model_names import OF_RUN
 from cotext.models.run_folder import noted_import
-from cotext.runtime.integrity import sealed
+from cotext.runtime.files import sealed
 from tests.command_line import World, must_refuse, succeed
 from tests.tiny_runs import toy_documents, write_run
 

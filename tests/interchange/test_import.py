@@ -13,9 +13,8 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 import cotext
-from cotext.data.batch import Instance
+from cotext.data.batch import Instance, source_batch
 from cotext.data.build import special_symbols
-from cotext.data.collate import source_batch
 from cotext.data.tokenizer import ImportedTokenizer, LanguageChoice
 from cotext.data.views import Window
 from cotext.interchange import bart, importing
@@ -23,8 +22,8 @@ from cotext.interchange.foreign import ABSENT, ForeignModel
 from cotext.interchange.importing import Imported, import_model, open_foreign
 from cotext.models.checkpoint import LoadedModel, load_run
 from cotext.models.run_folder import IMPORT
-from cotext.runtime.errors import CotextError
-from cotext.runtime.integrity import unsealed
+from cotext.runtime import CotextError
+from cotext.runtime.files import unsealed
 from cotext.search.beam_search import Hypothesis, SearchOptions, search
 from cotext.search.constraints import SearchRequest, SearchSymbols
 from tests.command_line import succeed

@@ -13,7 +13,7 @@ from safetensors.torch import load_file, save_file
 
 from cotext.data.tokenizer import LanguageChoice
 from cotext.interchange.importing import import_model
-from cotext.runtime.errors import CotextError
+from cotext.runtime import CotextError
 from tests.command_line import must_refuse
 from tests.loops import loop_over
 from tests.pretrained_models import m2m100_model, marian_model, mbart_model

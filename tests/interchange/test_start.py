@@ -13,8 +13,8 @@ from cotext.data.requests import PreparationRequest
 from cotext.data.tokenizer import LanguageChoice
 from cotext.interchange.importing import import_model
 from cotext.models.checkpoint import load_run
-from cotext.runtime.errors import CotextError
-from cotext.runtime.integrity import unsealed
+from cotext.runtime import CotextError
+from cotext.runtime.files import unsealed
 from cotext.training.run import train
 from tests.loops import loop_over
 from tests.pretrained_folders import ENGLISH, GERMAN, sentences

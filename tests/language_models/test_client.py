@@ -13,7 +13,7 @@ from cotext.language_models import client as client_module
 from cotext.language_models import connection as connection_module
 from cotext.language_models.client import Answers, Client, RefusedRequestError, Request, Usage
 from cotext.language_models.connection import Pace, StoppedError, backoff, retry_after
-from cotext.runtime.errors import CotextError
+from cotext.runtime import CotextError
 from tests.language_models.described import KEY, VARIABLE, WORDS, described
 from tests.language_models.fake import Fake
 from tests.loops import loop_over

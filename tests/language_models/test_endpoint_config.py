@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from cotext.data.languages import Languages
+from cotext.data.documents import Languages
 from cotext.language_models.config import Endpoint, is_endpoint, read_endpoint
 from cotext.language_models.translator import spans_of
-from cotext.runtime.errors import CotextError
+from cotext.runtime import CotextError
 from tests.language_models.described import KEY, VARIABLE, described
 from tests.loops import loop_over
 from tests.refusals import must_raise

@@ -10,7 +10,7 @@ import pytest
 from cotext.data.documents import Document, ParallelDocument
 from cotext.data.formats import FORMATS, read_documents, write_documents, write_parallel
 from cotext.runtime.files import checksum
-from cotext.translation.signature import signature_entries
+from cotext.translation.open import signature_entries
 from tests.command_line import Outcome, cotext
 from tests.language_models.described import KEY, VARIABLE, WORDS, described
 from tests.language_models.fake import Fake

@@ -7,8 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from cotext.data.batch import Instance, Source, SpecialSymbols
-from cotext.data.collate import make_batch
+from cotext.data.batch import Instance, Source, SpecialSymbols, make_batch
 from cotext.data.views import Window
 from cotext.layers.blocks import Size
 from cotext.layers.embedding import EmbeddingKind, InputKind, SentenceEmbedding, Side
@@ -27,7 +26,7 @@ from cotext.layers.positions import (
 from cotext.models.build import build_model
 from cotext.models.row_embedder import RowEmbedder
 from cotext.models.transformer import Transformer
-from cotext.runtime.errors import CotextError
+from cotext.runtime import CotextError
 from tests.loops import loop_over
 from tests.tiny import tiny_config, window
 

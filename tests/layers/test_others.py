@@ -7,9 +7,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from cotext.data.batch import Instance
+from cotext.data.batch import Instance, make_batch
 from cotext.data.build import special_symbols
-from cotext.data.collate import make_batch
 from cotext.data.views import Window
 from cotext.layers.kernels import gated_others
 from cotext.layers.kernels.gated_others import FAR, Apart, attend_apart, bias_column

@@ -5,8 +5,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from cotext.data.batch import Batch, Instance, SpecialSymbols
-from cotext.data.collate import make_batch
+from cotext.data.batch import Batch, Instance, SpecialSymbols, make_batch
 from cotext.data.views import Window
 from cotext.losses.cross_entropy import CrossEntropy, LossParts, output_loss
 from cotext.models.build import build_model

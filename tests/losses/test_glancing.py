@@ -7,8 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from cotext.data.batch import Instance
-from cotext.data.collate import bracketed_targets
+from cotext.data.batch import Instance, bracketed_targets
 from cotext.data.views import Window
 from cotext.losses import glancing
 from cotext.losses.build import build_loss

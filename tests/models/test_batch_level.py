@@ -9,9 +9,8 @@ import torch
 from torch import Tensor
 
 from cotext.config.recipe import Config
-from cotext.data.batch import Batch
+from cotext.data.batch import Batch, extra_rows, source_batch
 from cotext.data.build import special_symbols
-from cotext.data.collate import extra_rows, source_batch
 from cotext.layers.kernels.sdpa import TokenIndices, watch_weights
 from cotext.layers.masks import is_current
 from cotext.layers.multi_head import AttentionSize

@@ -19,7 +19,7 @@ from cotext.config.recipe import dump_config
 from cotext.config.training import TrainConfig
 from cotext.models import checkpoint as ckpt
 from cotext.models.run_folder import Description, describe_file
-from cotext.runtime.errors import CotextError
+from cotext.runtime import CotextError
 from cotext.training import resume as training_state
 from tests.refusals import must_raise
 from tests.tiny_runs import (

@@ -11,9 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from cotext.config.recipe import Config
-from cotext.data.batch import Batch, Instance
+from cotext.data.batch import Batch, Instance, make_batch
 from cotext.data.build import special_symbols
-from cotext.data.collate import make_batch
 from cotext.data.views import Window
 from cotext.layers.blocks import TransformerBlock
 from cotext.layers.kernels.sdpa import watch_weights

@@ -9,9 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from cotext.config.recipe import Config
-from cotext.data.batch import Batch, ExtraRows, Instance
+from cotext.data.batch import Batch, ExtraRows, Instance, make_batch
 from cotext.data.build import build_view, special_symbols
-from cotext.data.collate import make_batch
 from cotext.layers.flat_batch import (
     ExtraKeys,
     FlatBatchAttention,

@@ -2,9 +2,8 @@
 
 import torch
 
-from cotext.data.batch import Instance
+from cotext.data.batch import Instance, make_batch
 from cotext.data.build import build_view, special_symbols
-from cotext.data.collate import make_batch
 from tests.layers.layouts import layout
 from tests.tiny import PlainWordTokenizer, random_model, tiny_config, window
 

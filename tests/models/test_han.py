@@ -4,9 +4,8 @@ import torch
 from torch import Tensor
 
 from cotext.config.recipe import load_config
-from cotext.data.batch import Batch
+from cotext.data.batch import Batch, make_batch
 from cotext.data.build import build_view, special_symbols
-from cotext.data.collate import make_batch
 from cotext.data.sampling import instances_of
 from cotext.data.store import TokenDocument
 from cotext.layers.layout import Layout, Packed

@@ -21,11 +21,9 @@ from cotext.models.interface import Engine, EngineHypothesis, Model
 from cotext.models.parameters import count_parameters
 from cotext.models.precision import halved, in_precision, int8_weights, large_matrices, quantised
 from cotext.models.run_folder import read_shapes
-from cotext.runtime import devices
-from cotext.runtime.errors import CotextError
+from cotext.runtime import CotextError, devices
 from cotext.training.warm_start import start_from
-from cotext.translation.open import open_run
-from cotext.translation.signature import scoring_entries
+from cotext.translation.open import open_run, scoring_entries
 from cotext.translation.translator import DocumentTranslator
 from tests.golden import SETTINGS
 from tests.refusals import must_raise

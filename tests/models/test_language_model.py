@@ -9,15 +9,14 @@ import torch
 from torch import Tensor
 
 from cotext.config.recipe import load_config
-from cotext.data.batch import Instance, Source, SpecialSymbols
+from cotext.data.batch import Instance, Source, SpecialSymbols, make_batch
 from cotext.data.build import special_symbols
-from cotext.data.collate import make_batch
 from cotext.data.views import Window
 from cotext.models.build import build_model
 from cotext.models.checks import check
 from cotext.models.interface import TranslationModel
 from cotext.models.language_model import WithLanguageModel
-from cotext.runtime.errors import CotextError
+from cotext.runtime import CotextError
 from cotext.search.beam_search import SearchOptions, search
 from cotext.search.constraints import SearchRequest, SearchSymbols
 from cotext.search.likelihood import autoregressive_nll, label_nll

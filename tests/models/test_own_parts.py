@@ -14,8 +14,7 @@ from cotext import load
 from cotext.config.recipe import load_config
 from cotext.layers.multi_head import Score
 from cotext.models.parts import own_part
-from cotext.runtime import own_code
-from cotext.runtime.errors import CotextError
+from cotext.runtime import CotextError, own_code
 from tests.command_line import TINY, World, cotext, must_refuse, process_environment, succeed
 
 PAGE = (Path(__file__).parents[2] / "docs" / "slots.md").read_text(encoding="utf-8")

@@ -7,8 +7,7 @@ from torch import Tensor
 from torch.nn.functional import linear
 
 from cotext.config.recipe import Config, load_config
-from cotext.data.batch import Batch, Instance, SpecialSymbols
-from cotext.data.collate import make_batch
+from cotext.data.batch import Batch, Instance, SpecialSymbols, make_batch
 from cotext.data.views import Window
 from cotext.layers.initialisation import initialise
 from cotext.layers.multi_head import AttentionSize, CrossAttention, RowSpan, SelfAttention

@@ -9,7 +9,7 @@ from cotext.config.recipe import Config
 from cotext.data.documents import ParallelDocument
 from cotext.models.interface import Reach
 from cotext.models.reach import source_reach, target_reach
-from cotext.runtime.errors import CotextError
+from cotext.runtime import CotextError
 from cotext.translation.translator import DocumentTranslator
 from tests.test_leaks import SYSTEMS, model_of, papers, recipes_of
 from tests.tiny import PlainWordTokenizer, pieces, tiny_config, window

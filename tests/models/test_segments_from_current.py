@@ -8,14 +8,13 @@ import torch
 from torch import Tensor
 
 from cotext.config.recipe import Config
-from cotext.data.batch import Batch, Instance, SpecialSymbols
+from cotext.data.batch import Batch, Instance, SpecialSymbols, make_batch
 from cotext.data.build import build_view
-from cotext.data.collate import make_batch
 from cotext.layers.positions import sinusoidal
 from cotext.models.build import build_model
 from cotext.models.row_embedder import RowEmbedder
 from cotext.models.transformer import Transformer
-from cotext.runtime.errors import CotextError
+from cotext.runtime import CotextError
 from tests.tiny import tiny_config, window
 
 SYMBOLS = SpecialSymbols(pad=20, bos=21, eos=22, separators=(23,))

@@ -20,9 +20,8 @@ from cotext.models import checkpoint as ckpt
 from cotext.models.build import build_model
 from cotext.models.describe import describe_model
 from cotext.models.parameters import parameters_at_most
-from cotext.runtime import devices
+from cotext.runtime import CotextError, devices
 from cotext.runtime.devices import choose_threads
-from cotext.runtime.errors import CotextError
 from cotext.training.prepared_data import open_data
 from tests.command_line import RECIPE, TINY, World, must_refuse
 from tests.loops import loop_over

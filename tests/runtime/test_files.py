@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from cotext.runtime.errors import CotextError
+from cotext.runtime import CotextError
 from cotext.runtime.files import Process, leftovers, replacing
 from tests.loops import loop_over
 from tests.refusals import must_raise

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cotext.runtime.integrity import digests, require_whole, sealed, sealed_lines, unsealed
+from cotext.runtime.files import digests, require_whole, sealed, sealed_lines, unsealed
 from tests.loops import loop_over
 from tests.refusals import must_raise
 

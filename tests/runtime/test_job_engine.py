@@ -16,9 +16,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cotext.runtime.errors import CotextError
-from cotext.runtime.files import replacing
-from cotext.runtime.integrity import sealed, unsealed
+from cotext.runtime import CotextError
+from cotext.runtime.files import replacing, sealed, unsealed
 from cotext.runtime.jobs.engine import (
     Job,
     ShardReport,

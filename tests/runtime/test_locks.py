@@ -15,9 +15,8 @@ from typing import Any
 
 import pytest
 
+from cotext.runtime import CotextError, locks
 from cotext.runtime import files as processes
-from cotext.runtime import locks
-from cotext.runtime.errors import CotextError
 from cotext.runtime.files import Process
 from cotext.runtime.locks import LAPSE_SECONDS, Lock, holding, lock_path, require_free, working_in, writing
 from tests.loops import loop_over

@@ -19,8 +19,7 @@ import pytest
 
 import cotext as package
 from cotext.data.formats import streams
-from cotext.runtime import files, locks
-from cotext.runtime.errors import CotextError
+from cotext.runtime import CotextError, files, locks
 from cotext.runtime.files import Process, replacing
 from cotext.runtime.locks import holding, writing
 from tests.command_line import (

@@ -20,8 +20,7 @@ from cotext.data.formats import write_parallel
 from cotext.runtime import progress
 from cotext.runtime.progress import Meter
 from cotext.training import run as runs
-from cotext.training.run import _first_sentences
-from cotext.training.setup import make_accelerator
+from cotext.training.run import _first_sentences, make_accelerator
 from tests.command_line import World, cotext, train_arguments
 from tests.loops import loop_over
 from tests.refusals import must_raise

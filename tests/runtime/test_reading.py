@@ -12,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cotext.config.recipe import dump_config, load_config, parse_config
-from cotext.runtime import reading
-from cotext.runtime.errors import nearest, shown
+from cotext.runtime import nearest, reading, shown
 from cotext.runtime.reading import parse_json, parse_yaml, read_bytes, read_json, read_text, substituted
 from tests.loops import loop_over
 from tests.refusals import must_raise

@@ -9,7 +9,7 @@ import typer
 from typer.testing import CliRunner
 
 from cotext.cli.options import command
-from cotext.runtime.errors import CotextError
+from cotext.runtime import CotextError
 from cotext.runtime.request import Request, option, options_of
 from tests.loops import loop_over
 from tests.refusals import must_raise

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from cotext.runtime.errors import CotextError
+from cotext.runtime import CotextError
 from cotext.runtime.workers import in_order
 from tests.refusals import must_raise
 

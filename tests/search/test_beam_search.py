@@ -17,7 +17,7 @@ from cotext.layers.layout import Layouts
 from cotext.models.build import build_model
 from cotext.models.interface import TranslationModel
 from cotext.models.transformer import Transformer
-from cotext.runtime.errors import CotextError
+from cotext.runtime import CotextError
 from cotext.search.beam_search import Hypothesis, SearchOptions, best_column, best_columns, search
 from cotext.search.constraints import Align, SearchRequest, SearchSymbols
 from tests.loops import loop_over

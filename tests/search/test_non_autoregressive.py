@@ -13,8 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cotext.config.recipe import load_config
-from cotext.data.batch import Instance
-from cotext.data.collate import source_batch
+from cotext.data.batch import Instance, source_batch
 from cotext.data.documents import Document, ParallelDocument
 from cotext.data.tokenizer import load_tokenizer
 from cotext.evaluation.studies.attention.report import document_attention

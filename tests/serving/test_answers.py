@@ -16,9 +16,9 @@ from cotext.serving.service import Service, TextRequest
 from cotext.serving.settings import ServerSettings
 from cotext.serving.sharing.turns import Work
 from cotext.serving.systems import System, Systems
+from cotext.translation.open import Wishes
 from cotext.translation.terms.glossary import Glossary
 from cotext.translation.window_search import RowGroup, WindowSearch
-from cotext.translation.wishes import Wishes
 
 TEXT = "The cat sees a dog. It runs. The bird sings. A red fish eats. The dog runs."
 ANNA, BEN = "anna", "ben"

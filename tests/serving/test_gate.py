@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Mount, Route
 
-from cotext.runtime.errors import CotextError
+from cotext.runtime import CotextError
 from cotext.serving import application as assembled
 from cotext.serving.errors import RequestError, without_paths
 from cotext.serving.gate import Routes

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from cotext.data.languages import Languages
+from cotext.data.documents import Languages
 from cotext.serving import glossary_store
 from cotext.serving.glossary_store import GlossaryStore
 from tests.loops import loop_over

@@ -21,9 +21,9 @@ from cotext.serving.service import TextRequest
 from cotext.serving.sharing.shared_system import SharedSystem
 from cotext.serving.sharing.turns import Work
 from cotext.serving.systems import System, Systems, open_systems
+from cotext.translation.open import Wishes
 from cotext.translation.terms.glossary import Glossary
 from cotext.translation.window_search import WindowSearch
-from cotext.translation.wishes import Wishes
 from tests.serving.tiny_server import tiny_tokenizer, write_system, write_systems
 from tests.serving.waiting import until
 from tests.tiny import TINY_DECODE, TINY_MODEL

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cotext.runtime.integrity import sealed
+from cotext.runtime.files import sealed
 from cotext.serving.answers import SourceSentence
 from cotext.serving.errors import RequestError
 from cotext.serving.keys import add_key

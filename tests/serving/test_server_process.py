@@ -16,7 +16,7 @@ from typing import Any
 import httpx2 as httpx
 import pytest
 
-from cotext.data.languages import Languages
+from cotext.data.documents import Languages
 from cotext.serving import require_packages
 from cotext.serving import server as serving_server
 from cotext.serving.keys import add_key, read_keys

@@ -11,7 +11,7 @@ from typing import Any
 import httpx2 as httpx
 import pytest
 
-from cotext.runtime.errors import CotextError
+from cotext.runtime import CotextError
 from cotext.serving import server as serving_server
 from cotext.serving.keys import add_key
 from cotext.serving.server import TimedProtocol

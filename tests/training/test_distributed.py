@@ -20,7 +20,7 @@ from cotext.data.sampling import Cursor
 from cotext.models import checkpoint as ckpt
 from cotext.training import resume as training_state
 from cotext.training import run as runs
-from cotext.training import setup
+from cotext.training import run as training_run
 from cotext.training.prepared_data import corpus_of, open_data
 from cotext.training.sharding import require_shardable
 from cotext.training.trainer import Trainer
@@ -89,7 +89,7 @@ def one_of_two(rank: int, port: int, trainer: type[Trainer], config: Config, dat
         "CUDA_VISIBLE_DEVICES": "",
     }
     os.environ.pop("ACCELERATE_USE_CPU", None)  # as for users who do not know of it
-    setup.Trainer = trainer  # type: ignore[misc]
+    training_run.Trainer = trainer  # type: ignore[misc]
     runs.train(config, data, run, silent())
     torch.distributed.destroy_process_group()
 
@@ -136,7 +136,7 @@ def test_two_processes_equal_one_fed_the_batches_of_both(
     two, one = tmp_path / "two", tmp_path / "one"
     train_in_two(in_parts(config) if parts else config, data, two, Trainer)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(setup, "Trainer", BothShards)
+        patch.setattr(training_run, "Trainer", BothShards)
         train_here(config, data, one)
     assert_same_gradients(two, one)
     (of_two, *_), (of_one, *_) = journal(two), journal(one)

@@ -10,9 +10,8 @@ import torch
 from safetensors.torch import load_file
 
 from cotext.config.recipe import Config, load_config
-from cotext.data.batch import Batch, Instance
+from cotext.data.batch import Batch, Instance, make_batch
 from cotext.data.build import build_view, special_symbols
-from cotext.data.collate import make_batch
 from cotext.data.documents import Document
 from cotext.data.sampling import ordered_batches
 from cotext.data.store import TokenDocument
@@ -23,8 +22,8 @@ from cotext.models import checkpoint as ckpt
 from cotext.models.build import build_model
 from cotext.models.interface import NonAutoregressiveModel, TranslationModel
 from cotext.models.run_folder import IMPORT, checkpoint_folder
-from cotext.runtime.errors import CotextError
-from cotext.runtime.integrity import unsealed
+from cotext.runtime import CotextError
+from cotext.runtime.files import unsealed
 from cotext.training.prepared_data import open_data
 from cotext.training.start_settings import resolve, settle
 from cotext.training.trainer import Trainer

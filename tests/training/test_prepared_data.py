@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from cotext.data.languages import Languages
-from cotext.data.prepared import file_digests, read_report, write_report
+from cotext.data.documents import Languages
+from cotext.data.store import file_digests, read_report, write_report
 from cotext.models.run_folder import noted_data
-from cotext.runtime.errors import CotextError
+from cotext.runtime import CotextError
 from cotext.runtime.files import checksum
 from cotext.training.prepared_data import note_data, open_data
 from tests.refusals import must_raise

@@ -26,12 +26,11 @@ from cotext.config.recipe import Config
 from cotext.data.batch import Batch
 from cotext.losses.cross_entropy import LossParts
 from cotext.models import checkpoint as ckpt
-from cotext.runtime.errors import CotextError
-from cotext.runtime.files import Process
-from cotext.runtime.integrity import sealed, unsealed
+from cotext.runtime import CotextError
+from cotext.runtime.files import Process, sealed, unsealed
 from cotext.training import resume as training_state
 from cotext.training import run as runs
-from cotext.training import setup
+from cotext.training import run as training_run
 from cotext.training.trainer import MetricsLog, Objective, Trainer, TrainingCallbacks
 from tests.command_line import listing, process_environment
 from tests.loops import loop_over
@@ -164,7 +163,7 @@ def test_a_loss_that_is_not_finite_stays_out_of_what_a_checkpoint_sums_up(data: 
     heard: list[str] = []
     callbacks = replace(silent(), on_message=heard.append)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(setup, "Trainer", UnluckyTrainer)
+        patch.setattr(training_run, "Trainer", UnluckyTrainer)
         patch.setattr(Objective, "forward", unlucky)
         for name, asked in (("untroubled", 0), ("run", 3), ("run", 0)):
             calls, stops_at = 0, asked
@@ -288,7 +287,7 @@ def test_loss_scale_of_half_precision_is_kept(data: Path, tmp_path: Path) -> Non
 
     scales: list[float] = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(setup, "Trainer", ScalingTrainer)
+        patch.setattr(training_run, "Trainer", ScalingTrainer)
         for updates in (1, 2, 3):
             train_here(run_config(max_updates=updates), data, tmp_path / "run")
     assert scales == [1024, 512, 256]

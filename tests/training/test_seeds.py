@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from cotext.config.recipe import Config, load_config
-from cotext.evaluation.studies.compare.job import run_folders
+from cotext.evaluation.studies.compare.measured import run_folders
 from cotext.models.run_folder import noted_seeds, seeds_in
-from cotext.runtime.errors import CotextError
+from cotext.runtime import CotextError
 from cotext.training import run as runs
 from cotext.training.resume import TrainingProgress
 from cotext.training.run import train_seeds

@@ -16,8 +16,7 @@ from safetensors.torch import load_file
 
 from cotext.config.recipe import Config
 from cotext.config.training import TrainConfig
-from cotext.data.batch import Batch
-from cotext.data.collate import make_batch
+from cotext.data.batch import Batch, make_batch
 from cotext.data.sampling import Cursor, instances_of, ordered_batches
 from cotext.data.store import StoreWriter
 from cotext.data.tokenizer import load_tokenizer
@@ -25,12 +24,11 @@ from cotext.losses.build import build_loss
 from cotext.losses.cross_entropy import LossParts
 from cotext.models import checkpoint as ckpt
 from cotext.models.build import build_model
-from cotext.runtime import devices
-from cotext.runtime.errors import CotextError
+from cotext.runtime import CotextError, devices
 from cotext.training import resume as training_state
-from cotext.training import setup, validation
+from cotext.training import run as training_run, validation
 from cotext.training.prepared_data import corpus_of, open_data
-from cotext.training.setup import make_accelerator, set_up
+from cotext.training.run import make_accelerator, set_up
 from cotext.training.start_settings import resolve
 from cotext.training.trainer import (
     Trainer,
@@ -176,7 +174,7 @@ class TestUpdates:
                 assert state["exp_avg"].isfinite().all()
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(setup, "Trainer", Exploding)
+            patch.setattr(training_run, "Trainer", Exploding)
             training_is_refused(run_config(), data, run, r"not finite at update 5: lower train.learning_rate")
         assert not any(map(torch.equal, weights[3], weights[4]))
         assert len(weights) == 6  # the report is at the sixth update
@@ -233,7 +231,7 @@ class TestReports:
                 interval.grad_norm, self.interval = self.interval.grad_norm, interval
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(setup, "Trainer", Noting)
+            patch.setattr(training_run, "Trainer", Noting)
             train_here(run_config(max_updates=6, log_every=3, accumulate=2), data, tmp_path / "run")
         reports = [e for e in journal(tmp_path / "run") if e["kind"] == "train"]
         assert [e["update"] for e in reports] == [3, 6]
@@ -448,7 +446,7 @@ def train_by_scripts(
 ) -> training_state.TrainingProgress:
     trainer = type("Scripted", (ScriptedTrainer,), {"scripts": scripts})
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(setup, "Trainer", trainer)
+        patch.setattr(training_run, "Trainer", trainer)
         defaults = {
             "validate_every": 1,
             "max_updates": max(map(len, scripts.values())),

@@ -13,17 +13,16 @@ from torch import Tensor, nn
 
 from cotext.config.recipe import Config, load_config
 from cotext.config.view import ViewConfig
-from cotext.data.batch import Instance, SpecialSymbols
+from cotext.data.batch import Instance, SpecialSymbols, make_batch
 from cotext.data.build import special_symbols
-from cotext.data.collate import make_batch
 from cotext.data.sampling import instances_of
 from cotext.data.views import SentenceView, Window
 from cotext.models import checkpoint as ckpt
 from cotext.models.build import build_model
 from cotext.models.interface import System
 from cotext.models.run_folder import checkpoint_folder
-from cotext.runtime.errors import CotextError
-from cotext.runtime.integrity import unsealed
+from cotext.runtime import CotextError
+from cotext.runtime.files import unsealed
 from cotext.training.prepared_data import open_data
 from cotext.training.run import train
 from cotext.training.start_settings import resolve, settle_by_start

@@ -7,8 +7,7 @@ import pytest
 import torch
 
 from cotext.config.recipe import load_config
-from cotext.data.batch import Instance
-from cotext.data.collate import make_batch
+from cotext.data.batch import Instance, make_batch
 from cotext.data.documents import ParallelDocument
 from cotext.data.views import Window
 from cotext.layers.kernels.sdpa import watch_weights

@@ -14,7 +14,7 @@ from cotext.config.recipe import Config
 from cotext.data.documents import ParallelDocument
 from cotext.models.build import build_model
 from cotext.models.transformer import Transformer
-from cotext.runtime.errors import CotextError
+from cotext.runtime import CotextError
 from cotext.translation.candidate_scoring import CandidateSet, score_candidates
 from cotext.translation.scorer import SentenceScore
 from cotext.translation.translator import DocumentTranslator

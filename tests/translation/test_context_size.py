@@ -7,7 +7,7 @@ import torch
 
 from cotext.config.recipe import Config
 from cotext.data.documents import Document, ParallelDocument
-from cotext.runtime.errors import CotextError
+from cotext.runtime import CotextError
 from cotext.translation.translator import DocumentTranslator
 from tests.tiny import PlainWordTokenizer, pieces, random_model, random_translator, tiny_config, window
 

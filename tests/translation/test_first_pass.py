@@ -17,7 +17,7 @@ from cotext.data.tokenizer import load_tokenizer
 from cotext.evaluation.studies.contrastive import contrastive as suite_jobs
 from cotext.models.build import build_model
 from cotext.models.checkpoint import save_model
-from cotext.runtime.errors import CotextError
+from cotext.runtime import CotextError
 from cotext.runtime.jobs.journal import Journal
 from cotext.translation.file_report import FileReport
 from cotext.translation.open import open_run, open_scorer

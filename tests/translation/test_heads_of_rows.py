@@ -5,16 +5,15 @@ from typing import Any
 import pytest
 import torch
 
-from cotext.data.batch import Instance, SpecialSymbols, hide_words
+from cotext.data.batch import Instance, SpecialSymbols, extra_rows, hide_words, make_batch, source_batch
 from cotext.data.build import special_symbols
-from cotext.data.collate import extra_rows, make_batch, source_batch
 from cotext.data.documents import Document, ParallelDocument
 from cotext.data.views import Window
 from cotext.layers.kernels import gated_others
 from cotext.losses.cross_entropy import CrossEntropy
 from cotext.models.build import build_model
 from cotext.models.interface import TranslationModel
-from cotext.runtime.errors import CotextError
+from cotext.runtime import CotextError
 from cotext.translation.candidate_scoring import CandidateSet, score_candidates
 from cotext.translation.translator import DocumentTranslator
 from tests.cover import GATED, each_filling

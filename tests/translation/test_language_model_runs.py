@@ -15,10 +15,9 @@ from cotext.data.tokenizer import load_tokenizer
 from cotext.interchange.engine_cache import open_to_translate
 from cotext.models.interface import OWN, Reach
 from cotext.models.reach import source_reach, target_reach
-from cotext.runtime.errors import CotextError
-from cotext.translation.open import open_run
-from cotext.translation.rerank import best_candidates
-from cotext.translation.signature import scoring_signature
+from cotext.runtime import CotextError
+from cotext.translation.open import open_run, scoring_signature
+from cotext.translation.translate_file import best_candidates
 from tests.command_line import TINY, World, cotext, documents_file, must_refuse, succeed
 from tests.refusals import must_raise
 from tests.tiny_runs import toy_documents

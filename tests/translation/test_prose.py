@@ -3,9 +3,8 @@
 from dataclasses import fields
 from pathlib import Path
 
-from cotext.data.documents import Document
+from cotext.data.documents import Document, Languages
 from cotext.data.formats import read_documents, write_documents
-from cotext.data.languages import Languages
 from cotext.data.splitting import Splitter
 from cotext.translation.prose import Prose
 from cotext.translation.translator import OF_SENTENCES, Translation

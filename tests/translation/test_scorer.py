@@ -8,12 +8,11 @@ import pytest
 import torch
 
 from cotext.config.recipe import Config
-from cotext.data.batch import Instance
+from cotext.data.batch import Instance, make_batch
 from cotext.data.build import special_symbols
-from cotext.data.collate import make_batch
 from cotext.data.documents import ParallelDocument
 from cotext.data.views import Window
-from cotext.runtime.errors import CotextError
+from cotext.runtime import CotextError
 from cotext.translation import scorer as scoring_module
 from cotext.translation.scorer import RowsToRead, SentenceScore, require_finite, score_instances
 from cotext.translation.translator import DocumentTranslator

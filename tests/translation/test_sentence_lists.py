@@ -14,7 +14,7 @@ from cotext.data.documents import ParallelDocument
 from cotext.data.formats import read_documents
 from cotext.data.nbest_lists import Candidate, read_lists
 from cotext.files.translate_files import check_outputs_of
-from cotext.runtime.errors import CotextError
+from cotext.runtime import CotextError
 from cotext.search.nbest_beam import Alternative
 from cotext.translation.translator import DocumentTranslator, Translation
 from cotext.translation.window_search import further

@@ -5,14 +5,13 @@ import pytest
 import torch
 
 from cotext.config.recipe import Config
-from cotext.data.batch import Instance
-from cotext.data.collate import source_batch
+from cotext.data.batch import Instance, source_batch
 from cotext.data.documents import Document, ParallelDocument
 from cotext.data.shortlist import Shortlist
 from cotext.data.views import Window
 from cotext.models.interface import Model
 from cotext.models.precision import quantised
-from cotext.runtime.errors import CotextError
+from cotext.runtime import CotextError
 from cotext.translation.translator import DocumentTranslator, Translation
 from tests.models.test_int8_systems import CPU, DOCUMENTS, TOKENIZER
 from tests.models.test_int8_systems import system as single_precision

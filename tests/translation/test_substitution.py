@@ -15,7 +15,7 @@ from cotext.data.documents import Document, ParallelDocument
 from cotext.data.shortlist import Shortlist
 from cotext.data.tokenizer import MosesBPETokenizer, SentencePieceTokenizer, Tokenizer, TokenizerSettings
 from cotext.data.words import occurrences
-from cotext.runtime.errors import CotextError
+from cotext.runtime import CotextError
 from cotext.search.beam_search import SearchOptions, search
 from cotext.search.constraints import SearchRequest, SearchSymbols
 from cotext.translation import substitution

@@ -18,7 +18,7 @@ from safetensors.torch import load_file
 
 from cotext.data.documents import Document
 from cotext.data.formats import read_documents, write_documents
-from cotext.runtime.integrity import sealed, unsealed
+from cotext.runtime.files import sealed, unsealed
 from cotext.runtime.jobs.journal import Journal
 from cotext.runtime.locks import working_in
 from cotext.translation import translate_file as jobs

@@ -16,7 +16,7 @@ from cotext.files.blocks import Block, Close, Contents, Copied, Open, Piece, Poi
 from cotext.files.markdown import MarkdownReader
 from cotext.files.table import format_of, require_fitting_name
 from cotext.files.text import FORMAT
-from cotext.runtime.errors import CotextError
+from cotext.runtime import CotextError
 from cotext.runtime.jobs.journal import Journal
 from cotext.translation.open import OpenedRun, open_run
 from tests.command_line import World, cotext, listing, must_refuse, piped, succeed

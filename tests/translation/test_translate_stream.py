@@ -10,9 +10,8 @@ import pytest
 import cotext as package
 from cotext.cli import translate
 from cotext.data.documents import Document
-from cotext.files.translate_stream import StreamTranslation
-from cotext.translation.open import open_run
-from cotext.translation.wishes import Wishes
+from cotext.files.translate_blocks import StreamTranslation
+from cotext.translation.open import Wishes, open_run
 from tests.command_line import Outcome, World, cotext, must_refuse, piped, process_environment, succeed
 from tests.tiny_runs import toy_documents
 

@@ -9,7 +9,7 @@ import torch
 
 from cotext.config.recipe import load_config
 from cotext.models.build import build_model
-from cotext.runtime.errors import CotextError
+from cotext.runtime import CotextError
 from cotext.search.beam_search import SearchOptions
 from cotext.search.output_layer import OutputLayer
 from cotext.translation.translator import DocumentTranslator

@@ -8,8 +8,7 @@ import pytest
 from torch import Tensor
 
 from cotext.config.recipe import Config, parse_config
-from cotext.data.batch import Batch, Instance, Source
-from cotext.data.collate import make_batch
+from cotext.data.batch import Batch, Instance, Source, make_batch
 from cotext.data.documents import Document, ParallelDocument
 from cotext.search.beam_search import Hypothesis, search
 from cotext.search.constraints import SearchRequest

@@ -30,7 +30,7 @@ FOR_RUNS = ("device", "checkpoint", "shard", "tie", "score", "controls", "contex
 
 def contrastive(request: ContrastiveRequest, json: Json = False) -> None:
     """Score contrastive suites: how often a system prefers the correct translation to wrong ones."""
-    from cotext.data.languages import check_pair
+    from cotext.data.documents import check_pair
     from cotext.data.suite_files import read_suite
     from cotext.evaluation.studies.contrastive.contrastive import SuitesJob, context_window_of
     from cotext.language_models.config import is_endpoint
@@ -64,7 +64,7 @@ def _scored(opened: "OpenedRun", suites: "Suites", request: ContrastiveRequest) 
     """Yield the report on each suite and, with --generate, how often the correct form is in translations."""
     from cotext.evaluation.studies.contrastive.contrastive import run_suite, suite_recipe, write_suite_forms
     from cotext.runtime.progress import meter
-    from cotext.translation.signature import translation_entries
+    from cotext.translation.open import translation_entries
 
     for _, suite in suites:
         with meter(suite.name, sum(len(e.candidates) for e in suite.examples)) as progress:
@@ -143,7 +143,7 @@ def _conclude(found: "dict[str, list[Evidence]]", reports: dict[str, Any], tell:
 
 def _by_endpoint(request: ContrastiveRequest, suites: "Suites", json: bool) -> None:
     """Evaluate the translations of suites by a language model behind an API."""
-    from cotext.data.languages import check_pair
+    from cotext.data.documents import check_pair
     from cotext.evaluation.studies.contrastive.contrastive import write_endpoint_forms
     from cotext.evaluation.studies.contrastive.evidence import ContextWindow
     from cotext.language_models.client import Client

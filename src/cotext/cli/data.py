@@ -10,12 +10,12 @@ import typer
 
 from cotext.cli.options import Json, as_json, counted, do_shard, output
 from cotext.data.requests import AlignmentRequest, ControlledRequest, PreparationRequest
-from cotext.runtime.errors import CotextError
+from cotext.runtime import CotextError
 from cotext.training.requests import DistillRequest
 
 if TYPE_CHECKING:
     from cotext.data.alignment import Probabilities
-    from cotext.data.prepared import Report
+    from cotext.data.store import Report
     from cotext.training.distillation import Noted, Outcome
 
 

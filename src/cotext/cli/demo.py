@@ -34,18 +34,16 @@ from cotext.data.formats import read_documents, write_documents
 from cotext.data.prepare import prepare_controlled
 from cotext.data.requests import ControlledRequest
 from cotext.evaluation.requests import ComparisonRequest
-from cotext.evaluation.studies.compare.job import compare_folders
-from cotext.evaluation.studies.compare.measured import read_metrics
+from cotext.evaluation.studies.compare.measured import compare_folders, read_metrics
 from cotext.evaluation.studies.compare.report import as_text
 from cotext.evaluation.studies.context.page import marked
 from cotext.interchange.model_names import known_models
-from cotext.runtime.errors import CotextError
+from cotext.runtime import CotextError, __version__
 from cotext.runtime.files import write_text
 from cotext.runtime.html import table, whole_page
 from cotext.runtime.locks import NAME, working_in
 from cotext.runtime.processes import Job, run_jobs
 from cotext.runtime.progress import Meter, stages
-from cotext.runtime.version import __version__
 from cotext.runtime.workers import usable_cores
 
 

@@ -9,7 +9,7 @@ import typer
 from cotext.cli.messages import printable
 from cotext.cli.options import as_json, counted
 from cotext.files.requests import TranslationRequest
-from cotext.runtime.errors import CotextError
+from cotext.runtime import CotextError
 from cotext.runtime.request import Request, option_name, options_of
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def translate_by_endpoint(request: TranslationRequest, json: bool) -> None:
     """
     from functools import partial
 
-    from cotext.data.languages import name_warning
+    from cotext.data.documents import name_warning
     from cotext.files.translate_files import all_checked, check_outputs_of
     from cotext.language_models.client import Client
     from cotext.language_models.config import read_endpoint

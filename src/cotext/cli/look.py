@@ -15,7 +15,7 @@ from cotext.data.requests import (
     Detokenisation,
     SuiteConversionRequest,
 )
-from cotext.runtime.errors import CotextError
+from cotext.runtime import CotextError
 
 if TYPE_CHECKING:
     from cotext.data.convert import Detokenisers
@@ -75,7 +75,7 @@ def convert(request: ConversionRequest) -> None:
     """Convert a corpus to another format; documents and sentences stay the same."""
     from cotext.data.convert import convert as convert_corpus
     from cotext.data.convert import holds_two_languages
-    from cotext.data.languages import language_of_name
+    from cotext.data.documents import language_of_name
 
     source, target, out, out_target = request.source, request.target, request.out, request.out_target
     joined = None
@@ -112,7 +112,7 @@ def convert_suite(request: SuiteConversionRequest) -> None:
 def _detokenisers(file: Path, request: Detokenisation, found: Sequence[str]) -> "Detokenisers":
     """Return detokenisers of the languages given by options, or else of the languages of the file."""
     from cotext.data.convert import Detokenisers
-    from cotext.data.languages import CODES, Languages, language_code, primary_language
+    from cotext.data.documents import CODES, Languages, language_code, primary_language
 
     options, given = (
         ("--source-language", "--target-language"),

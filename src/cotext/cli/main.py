@@ -25,18 +25,16 @@ from cotext.cli.evaluate import (
     mbr,
     profile,
 )
-from cotext.cli.join import join, score
 from cotext.cli.look import convert, convert_suite, head, info, schema, systems
 from cotext.cli.messages import on_a_screen, require_text, short_refusals
 from cotext.cli.options import command
 from cotext.cli.runs import average, export, import_pretrained, models, shortlist
 from cotext.cli.serve import serve, serve_key
 from cotext.cli.train import adapt, train
-from cotext.cli.translate import repair, rerank, translate
-from cotext.runtime.errors import CotextError, is_out_of_memory
+from cotext.cli.translate import join, repair, rerank, score, translate
+from cotext.runtime import CotextError, __version__, is_out_of_memory
 from cotext.runtime.own_code import trusting
 from cotext.runtime.signals import INTERRUPTED, termination_interrupts
-from cotext.runtime.version import __version__
 
 TRUST_CODE: Final = "--trust-code"
 # Options of all commands, allowed before or after the command.

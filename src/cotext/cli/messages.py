@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from cotext.runtime.errors import CotextError, shown, visible
+from cotext.runtime import CotextError, shown, visible
 
 if TYPE_CHECKING:
     from cotext.translation.open import OpenedRun

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from cotext.runtime.errors import CotextError
+from cotext.runtime import CotextError
 from cotext.serving.settings import ServeRequest
 
 if TYPE_CHECKING:

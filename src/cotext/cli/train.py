@@ -10,7 +10,7 @@ import typer
 
 from cotext.cli.options import Json, as_json, counted, write_lines
 from cotext.evaluation.requests import AdaptRequest
-from cotext.runtime.errors import CotextError
+from cotext.runtime import CotextError
 from cotext.runtime.files import is_first_process
 from cotext.runtime.signals import INTERRUPTED
 from cotext.training.requests import TrainRequest

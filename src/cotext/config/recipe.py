@@ -21,7 +21,7 @@ from cotext.config.parts import pinned
 from cotext.config.sizes import size_settings
 from cotext.config.training import LossConfig, TrainConfig
 from cotext.config.view import ViewConfig
-from cotext.runtime.errors import CotextError, nearest, nearest_known, shown
+from cotext.runtime import CotextError, nearest, nearest_known, shown
 from cotext.runtime.reading import parse_yaml, read_text
 
 MAX_SECTIONS = 8  # maximum nesting depth of an override's key, and of recipes that extend other recipes

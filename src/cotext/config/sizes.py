@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
 
-from cotext.runtime.errors import CotextError
+from cotext.runtime import CotextError
 
 SIZES: dict[str, dict[str, dict[str, Any]]] = {
     # For the controlled corpus and for experiments of minutes on one core.

@@ -15,8 +15,7 @@ from typing import Final
 import numpy as np
 
 from cotext.data.alignment import Alignment, Bead, Probabilities, align_documents
-from cotext.data.documents import Document, ParallelDocument
-from cotext.data.languages import Languages
+from cotext.data.documents import Document, Languages, ParallelDocument
 from cotext.data.selection import COPY_LETTERS, pieces_of
 from cotext.data.splitting import join_sentences
 from cotext.data.words import word_texts

@@ -6,7 +6,7 @@ from cotext.config.view import CutConfig, ViewConfig
 from cotext.data.batch import SpecialSymbols
 from cotext.data.tokenizer import Tokenizer
 from cotext.data.views import CumulativeView, DocumentView, Limit, Mixture, SentenceView, View, WindowView
-from cotext.runtime.errors import CotextError
+from cotext.runtime import CotextError
 
 
 def has_separators(view: ViewConfig) -> bool:

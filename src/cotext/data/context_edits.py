@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from random import Random
 
 from cotext.data.documents import ParallelDocument
-from cotext.runtime.errors import CotextError
+from cotext.runtime import CotextError
 
 Pair = tuple[str, str]  # a source sentence and its target
 

@@ -12,9 +12,9 @@ from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
+from cotext.data.documents import Languages
 from cotext.data.formats.streams import atomic_sinks
-from cotext.data.languages import Languages
-from cotext.runtime.errors import CotextError
+from cotext.runtime import CotextError
 
 CONTROLLED = "controlled/"  # prefix of the names of suites in which guessing gives exactly chance accuracy
 FORMAT_NAME = "cotext-contrastive"

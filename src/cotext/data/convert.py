@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from cotext.data.contrastive_suites import ContrastiveSuite
-from cotext.data.documents import Document, ParallelDocument
+from cotext.data.documents import Document, Languages, ParallelDocument, primary_language
 from cotext.data.formats import (
     detect_format,
     languages_of_files,
@@ -21,11 +21,10 @@ from cotext.data.formats.corpus import checked_records
 from cotext.data.formats.line_formats import LISTS
 from cotext.data.formats.streams import check_readable, same_file
 from cotext.data.formats.table import Format, find_format
-from cotext.data.languages import Languages, primary_language
 from cotext.data.tokenizer import load_tokenizer
 from cotext.data.tokenizer.moses_bpe import moses_detokenizer
 from cotext.data.tokenizer.protocol import clean
-from cotext.runtime.errors import CotextError
+from cotext.runtime import CotextError
 
 D = TypeVar("D", Document, ParallelDocument)
 

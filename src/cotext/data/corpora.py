@@ -7,10 +7,9 @@ from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any, Final
 
-from cotext.data.documents import ParallelDocument
+from cotext.data.documents import Languages, ParallelDocument
 from cotext.data.formats import detect_format
 from cotext.data.formats.docids import find_side_file
-from cotext.data.languages import Languages
 from cotext.data.overlap import found_in
 from cotext.data.selection import Selection, location_of
 from cotext.data.set_aside import BOUNDARIES
@@ -28,7 +27,7 @@ from cotext.data.tokenizer import (
     train_tokenizer,
 )
 from cotext.data.tokenizer.kinds import SIDES
-from cotext.runtime.errors import CotextError
+from cotext.runtime import CotextError
 from cotext.runtime.files import checksum
 from cotext.runtime.workers import in_order
 

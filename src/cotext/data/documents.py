@@ -1,8 +1,14 @@
 """Documents: an id and sentences in order."""
 
+import re
+from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Final
 
-from cotext.runtime.errors import CotextError
+from cotext.runtime import CotextError
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,3 +43,134 @@ class ParallelDocument:
     def __len__(self) -> int:
         """Count the sentence pairs."""
         return len(self.source)
+
+
+_LINES: Final = Path(__file__).with_name("languages.txt").read_text(encoding="utf-8").splitlines()
+_ROWS: Final = [line.split("\t") for line in _LINES if not line.startswith("#")]
+NAMES: Final[dict[str, str]] = {row[0]: row[1] for row in _ROWS}  # English names by ISO 639-1 code
+CODES: Final = frozenset(NAMES)
+# ISO 639-3 codes, which test sets use (`deu_Latn`), of languages with a code of two letters.
+TWO_LETTERS: Final = {code: row[0] for row in _ROWS for code in " ".join(row[2:]).split()}
+
+
+@dataclass(frozen=True, slots=True)
+class Languages:
+    """Source and target language as codes of two or three letters; empty if unknown."""
+
+    source: str = ""
+    target: str = ""
+
+    @classmethod
+    def parse(cls, pair: str) -> "Languages":
+        """Parse a pair such as "en-de"; an empty text is the unknown pair."""
+        source, _, target = pair.partition("-")
+        return cls(source, target)
+
+    def __str__(self) -> str:
+        """The pair as text, such as "en-de"; empty unless both languages are known."""
+        return f"{self.source}-{self.target}" if self.source and self.target else ""
+
+    @property
+    def reversed(self) -> "Languages":
+        """The pair with source and target swapped."""
+        return Languages(self.target, self.source)
+
+    def contradicts(self, other: "Languages") -> bool:
+        """Return whether both pairs are known and differ; two codes may denote the same language."""
+        sides = ((self.source, other.source), (self.target, other.target))
+        return bool(str(self) and str(other)) and any(len(a) == len(b) and a != b for a, b in sides)
+
+
+def language_code(text: str, option: str) -> str:
+    """Return the language of a code such as `DE`, `de-AT` or `de_AT`; raises CotextError for other text."""
+    code = re.split("[-_]", text.strip().lower(), maxsplit=1)[0]
+    if not re.fullmatch("[a-z]{2,3}", code):
+        raise CotextError(f"{option} {text}: pass a language code such as en, de or zh")
+    return code
+
+
+def primary_language(code: str) -> str:
+    """Return the language of a code, with two letters if possible: `de` for `de-AT` and `deu_Latn`."""
+    first = re.split("[-_]", code.strip().lower(), maxsplit=1)[0]
+    return TWO_LETTERS.get(first, first)
+
+
+def fitting_codes(wanted: str, available: Iterable[str]) -> list[str]:
+    """Return the available codes that match a requested code.
+
+    Equal codes are preferred to codes that begin with the requested code, and these to other codes of the
+    language. So `de` matches `de_DE`, even if `deu_Latn` is available, too.
+    """
+    codes = [code for code in dict.fromkeys(available) if code]
+
+    def parts(code: str) -> list[str]:
+        return re.split("[-_]", code.strip().lower())
+
+    ranks = (
+        [code for code in codes if parts(code) == parts(wanted)],
+        [code for code in codes if parts(code)[: len(parts(wanted))] == parts(wanted)],
+        [code for code in codes if same_language(code, wanted)],
+    )
+    return next(filter(None, ranks), [])
+
+
+def same_language(first: str, second: str) -> bool:
+    """Return whether two codes denote the same language, such as "en", "EN", "en-US" and "eng_Latn"."""
+    return primary_language(first) == primary_language(second) != ""
+
+
+def language_of_name(path: Path) -> str:
+    """Return the language of the last language suffix in a file name, such as train.en or a.de.txt.xz."""
+    endings = path.name.lower().split(".")[1:]
+    return next((ending for ending in reversed(endings) if ending in CODES), "")
+
+
+def languages_of_names(source: Path, target: Path | None) -> Languages:
+    """Return the language pair in the names of two files; unknown unless the names contain two languages."""
+    if target is None:
+        return Languages()
+    pair = Languages(language_of_name(source), language_of_name(target))
+    return pair if str(pair) and pair.source != pair.target else Languages()
+
+
+def check_sides(known: Languages, source: Path, target: Path | None, whose: str) -> None:
+    """Raise CotextError if two files are swapped by their names: --source a.de --target a.en for en-de."""
+    if str(known) and languages_of_names(source, target) == known.reversed:
+        raise CotextError(
+            f"{source} and {target}: by their names {known.reversed}, while {whose} {known}; swap them"
+        )
+
+
+def check_pair(known: Languages, other: Languages, what: str, whose: str) -> None:
+    """Raise CotextError if both language pairs are known and differ."""
+    if known.contradicts(other):
+        raise CotextError(f"{what} is {other}, and {whose} {known}; use the same language pair for both")
+
+
+def name_warning(path: Path, language: str, whose: str) -> str:
+    """Return a warning if the name of a source file contains another language; otherwise an empty string."""
+    named = language_of_name(path)
+    if not named or not language or named == language or len(language) != 2:
+        return ""
+    return f"{path}: by its name in {named!r}, while {whose} from {language!r}; is it the right side?"
+
+
+def name_of(code: str) -> str:
+    """Return the English name of a language, such as "German" for "de"; the code itself if unknown."""
+    return NAMES.get(code, code)
+
+
+@cache
+def language_identifier() -> Any:
+    """Return the language identifier of py3langid; raises ImportError if it is not installed."""
+    module = import_module("py3langid.langid")
+    return module.LanguageIdentifier.from_model_file(module.MODEL_FILE, norm_probs=True)
+
+
+def identified(text: str) -> tuple[str, float] | None:
+    """Return the language of a text and its probability; None if py3langid is not installed."""
+    try:
+        code, probability = language_identifier().classify(text)
+    except ImportError:
+        return None
+    return str(code), float(probability)

@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 
 from cotext.data.contrastive_suites import Entry, Line
 from cotext.data.formats.streams import TextSink, numbered_lines
-from cotext.runtime.errors import CotextError, shown
+from cotext.runtime import CotextError, shown
 from cotext.runtime.reading import parse_json
 
 FORMAT: Final = "cotext-nbest"

@@ -10,10 +10,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from cotext.data.prepared import REPORT, read_report
-from cotext.runtime.errors import CotextError
-from cotext.runtime.files import discard, replacing, sweep
-from cotext.runtime.integrity import is_occupied, require_whole
+from cotext.data.store import REPORT, read_report
+from cotext.runtime import CotextError
+from cotext.runtime.files import discard, is_occupied, replacing, require_whole, sweep
 from cotext.runtime.locks import Lock, writing
 
 

@@ -29,17 +29,16 @@ from cotext.data.corpora import (
     taken_tokenizer,
     tokenizer_notes,
 )
-from cotext.data.documents import ParallelDocument
+from cotext.data.documents import Languages, ParallelDocument, check_sides
 from cotext.data.formats import languages_of_files, read_parallel, write_parallel
 from cotext.data.formats.streams import check_readable
-from cotext.data.languages import Languages, check_sides
 from cotext.data.overlap import HeldOut
 from cotext.data.preparation import prepared
-from cotext.data.prepared import REPORT, Report, file_digests, report_of, write_report
 from cotext.data.requests import ControlledRequest, PreparationRequest
 from cotext.data.selection import Selection, parse_rules, render
 from cotext.data.set_aside import Read, part_of, set_aside
 from cotext.data.splitting import Splitter
+from cotext.data.store import REPORT, Report, file_digests, report_of, write_report
 from cotext.data.tokenizer import (
     LanguageChoice,
     Tokenizer,
@@ -47,8 +46,7 @@ from cotext.data.tokenizer import (
     chosen_languages,
     load_tokenizer,
 )
-from cotext.runtime.errors import CotextError
-from cotext.runtime.version import __version__
+from cotext.runtime import CotextError, __version__
 from cotext.runtime.workers import usable_cores
 
 CONTROLLED_TOKENIZER_DOCUMENTS = 5000

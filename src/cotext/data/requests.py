@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from cotext.data.languages import Languages, language_code
-from cotext.runtime.errors import CotextError, shown
+from cotext.data.documents import Languages, language_code
+from cotext.runtime import CotextError, shown
 from cotext.runtime.request import Request, option
 
 if TYPE_CHECKING:

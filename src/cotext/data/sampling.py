@@ -20,11 +20,10 @@ from typing import Literal, TypeVar
 
 import numpy as np
 
-from cotext.data.batch import Batch, Instance, SpecialSymbols
-from cotext.data.collate import make_batch, pack, pack_apart
+from cotext.data.batch import Batch, Instance, SpecialSymbols, make_batch, pack, pack_apart
 from cotext.data.store import TokenDocument, TokenStore
 from cotext.data.views import Mixture, View, Window
-from cotext.runtime.errors import CotextError
+from cotext.runtime import CotextError
 
 T = TypeVar("T")
 

@@ -13,13 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cotext.data.alignment import KINDS, PRIORS, VARIANCE, Band, Bead, best_path
-from cotext.data.documents import ParallelDocument
+from cotext.data.documents import Languages, ParallelDocument, language_identifier
 from cotext.data.formats.streams import numbered_lines
-from cotext.data.languages import Languages, language_identifier
 from cotext.data.sentence_ends import several_warning
 from cotext.data.set_aside import Read
 from cotext.data.splitting import Splitter, join_sentences
-from cotext.runtime.errors import CotextError, nearest_known, shown
+from cotext.runtime import CotextError, nearest_known, shown
 
 # --- Cleaning: rules remove sentence pairs, and documents are cut there.
 #

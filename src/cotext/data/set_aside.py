@@ -8,7 +8,7 @@ from itertools import chain, islice
 from typing import Final
 
 from cotext.data.documents import ParallelDocument
-from cotext.runtime.errors import CotextError
+from cotext.runtime import CotextError
 
 # Advice for a corpus without document boundaries.
 BOUNDARIES: Final = (

@@ -24,7 +24,7 @@ from safetensors.numpy import save_file
 
 from cotext.data.alignment import stretches
 from cotext.data.tokenizer import Tokenizer
-from cotext.runtime.errors import CotextError
+from cotext.runtime import CotextError
 from cotext.runtime.files import replacing
 
 if TYPE_CHECKING:  # reports import this module, and should not wait for the import of pyarrow

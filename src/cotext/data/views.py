@@ -29,7 +29,7 @@ from typing import ClassVar, Protocol, TypeVar
 
 from numpy.random import Generator
 
-from cotext.runtime.errors import CotextError
+from cotext.runtime import CotextError
 
 T = TypeVar("T")
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, get_args
 
 from cotext.data.requests import CorpusFormat
-from cotext.runtime.errors import CotextError, shown
+from cotext.runtime import CotextError, shown
 from cotext.runtime.request import Request, option
 from cotext.translation.requests import Decoding, Device, RunOptions, Sharded
 

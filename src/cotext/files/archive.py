@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from itertools import pairwise
 from typing import Final
 
-from cotext.runtime.errors import CotextError, shown
+from cotext.runtime import CotextError, shown
 
 MAX_MEMBERS: Final = 20_000
 MAX_MEMBER_BYTES: Final = 256 << 20  # limit of a member, unpacked

@@ -11,7 +11,7 @@ from urllib.parse import unquote
 from cotext.files.blocks import FileFormat
 from cotext.files.html import Page
 from cotext.files.parts import PartReader, Parts, PartsFile, PlainSlot, TreeSlot, properties
-from cotext.runtime.errors import CotextError
+from cotext.runtime import CotextError
 
 if TYPE_CHECKING:
     from lxml import etree

@@ -14,7 +14,7 @@ from typing import Final
 from cotext.files.blocks import Block, Contents, FileFormat
 from cotext.files.markup import Markup
 from cotext.files.places import marked_encoding
-from cotext.runtime.errors import CotextError
+from cotext.runtime import CotextError
 
 MAX_PAGE_BYTES: Final = 64 << 20
 _DECLARED_WITHIN: Final = 4096

@@ -13,7 +13,16 @@ from typing import Final
 
 from cotext.data.aligned_corpus import ALONE, AlignedCorpus, align_corpus
 from cotext.data.alignment import Probabilities
-from cotext.data.documents import Document, ParallelDocument
+from cotext.data.documents import (
+    CODES,
+    Document,
+    Languages,
+    ParallelDocument,
+    check_pair,
+    check_sides,
+    languages_of_names,
+    primary_language,
+)
 from cotext.data.formats import (
     FORMATS,
     is_corpus,
@@ -24,20 +33,12 @@ from cotext.data.formats import (
 )
 from cotext.data.formats.streams import Side, check_readable, read_whole
 from cotext.data.formats.table import format_in
-from cotext.data.languages import (
-    CODES,
-    Languages,
-    check_pair,
-    check_sides,
-    languages_of_names,
-    primary_language,
-)
 from cotext.data.splitting import Splitter, Splitting
 from cotext.files import po, xliff
 from cotext.files.block_sentences import cut
 from cotext.files.blocks import Copied, FileFormat, shown_text
 from cotext.files.table import GENERIC, format_of, read_file
-from cotext.runtime.errors import CotextError
+from cotext.runtime import CotextError
 
 BILINGUAL: Final = {"xliff": xliff.translated_files, "po": po.translated_files}
 SECTION: Final = 20  # sentence pairs of a section, where a document must be cut into several

@@ -14,7 +14,7 @@ from urllib.parse import unquote
 
 from cotext.files.archive import Archive
 from cotext.files.blocks import Block, Contents, OpenedFile, Piece, shown_text
-from cotext.runtime.errors import CotextError
+from cotext.runtime import CotextError
 from cotext.runtime.xml import local_name, parse, serialised, taken
 
 if TYPE_CHECKING:

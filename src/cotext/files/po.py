@@ -22,7 +22,7 @@ from typing import Final
 from cotext.files.blocks import ANY, Block, Copied, FileFormat, Job, Piece
 from cotext.files.places import Decoded, Edit, Slot, SplicedFile, decoded
 from cotext.files.strings import CatalogueString, Markers, wrapped
-from cotext.runtime.errors import CotextError, shown
+from cotext.runtime import CotextError, shown
 
 # --- Placeholders of messages, by the flag of an entry, such as `c-format`.
 

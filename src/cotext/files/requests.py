@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from cotext.data.requests import CorpusFormat, SentenceSplitting
-from cotext.runtime.errors import CotextError
+from cotext.runtime import CotextError
 from cotext.runtime.request import option
 from cotext.translation.requests import ClusterOptions, RunOptions, Sharded, Wished
 

@@ -35,7 +35,7 @@ from cotext.files.blocks import (
 )
 from cotext.files.markup import unescaped
 from cotext.files.places import Edit, Slot, SplicedFile, decoded
-from cotext.runtime.errors import CotextError
+from cotext.runtime import CotextError
 
 # --- Parts: a whole cue, a turn in a dialogue (after a dash), a sound in brackets, or a line of a song. The
 # parts of one sentence become one block. Line breaks inside a part are read as white space.

@@ -8,7 +8,7 @@ from cotext.data.formats import FORMATS, detect_format
 from cotext.data.formats.streams import MAX_WHOLE_BYTES, binary_kind, check_readable
 from cotext.data.formats.table import BEGINNING_BYTES
 from cotext.files.blocks import FileFormat
-from cotext.runtime.errors import CotextError, nearest, shown
+from cotext.runtime import CotextError, nearest, shown
 
 # Modules that define FORMAT, in the order in which they are tried. They import their libraries only when a
 # file is opened.

@@ -12,8 +12,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
+from cotext.data.documents import name_warning
 from cotext.data.formats.xml_formats import encode_memory
-from cotext.data.languages import name_warning
 from cotext.files.bilingual_page import render_page
 from cotext.files.blocks import Entries, FileFormat
 from cotext.files.blocks import Job as BilingualJob
@@ -21,13 +21,13 @@ from cotext.files.requests import PAGE_SUFFIX, TranslationRequest
 from cotext.files.table import format_of, read_file, require_fitting_name
 from cotext.files.translate_blocks import BlockDocuments, PairedSentence
 from cotext.interchange.engine_cache import open_to_translate
-from cotext.runtime.errors import CotextError, naming
+from cotext.runtime import CotextError, naming
 from cotext.runtime.files import replacing
 from cotext.runtime.jobs.engine import Job, forget, journal_of, run
 from cotext.runtime.jobs.journal import Journal, Results
 from cotext.translation.faults import Fault, add_faults
 from cotext.translation.file_report import FileReport
-from cotext.translation.open import OpenedRun
+from cotext.translation.open import OpenedRun, read_wishes
 from cotext.translation.ray_cluster import placed
 from cotext.translation.translate_file import (
     CorpusJob,
@@ -41,7 +41,6 @@ from cotext.translation.translate_file import (
     translation_of,
 )
 from cotext.translation.translator import Translation
-from cotext.translation.wishes import read_wishes
 from cotext.translation.written_beside import lists_beside, remove_lists, require_no_lists
 
 T = TypeVar("T")

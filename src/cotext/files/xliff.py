@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final, Literal
 
-from cotext.data.languages import same_language
+from cotext.data.documents import same_language
 from cotext.files.blocks import ANY, Block, FileFormat, Item, Job, Piece, Tag, shown_text
 from cotext.files.places import (
     Edit,
@@ -34,7 +34,7 @@ from cotext.files.places import (
     with_attribute,
 )
 from cotext.files.strings import Markers, has_words, items_of, pieces_of
-from cotext.runtime.errors import CotextError, shown
+from cotext.runtime import CotextError, shown
 
 # --- The contents of an XML element as pieces.
 

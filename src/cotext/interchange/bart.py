@@ -35,7 +35,7 @@ from cotext.interchange.foreign import (
     read_files,
 )
 from cotext.layers.positions import sinusoidal
-from cotext.runtime.errors import CotextError
+from cotext.runtime import CotextError
 
 CONFIG, GENERATION = "config.json", "generation_config.json"
 BIAS = "final_logits_bias"

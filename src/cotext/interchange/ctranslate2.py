@@ -20,9 +20,15 @@ from cotext.data.build import special_symbols
 from cotext.interchange.bart import layer_parts, mbart_parts
 from cotext.interchange.hub import published_config, published_data, write_data
 from cotext.models.checkpoint import LoadedModel, load_run
-from cotext.models.engine_folder import CTRANSLATE2, INSTALL, EngineDescription, write_description
-from cotext.models.run_folder import describe_file, model_file
-from cotext.runtime.errors import CotextError
+from cotext.models.run_folder import (
+    CTRANSLATE2,
+    INSTALL,
+    EngineDescription,
+    describe_file,
+    model_file,
+    write_description,
+)
+from cotext.runtime import CotextError
 from cotext.runtime.locks import new_folder
 
 QUANTIZATIONS: Final = ("float32", "int8", "int8_float32", "int8_float16", "float16")

@@ -1,6 +1,6 @@
 """Engines made on first use: a run that translates on a CPU is converted for CTranslate2 once.
 
-    RUN/engines/NAME/                        an engine folder (`models/engine_folder.py`)
+    RUN/engines/NAME/                        an engine folder (`models/run_folder.py`)
     $XDG_CACHE_HOME/cotext/engines/NAME/     if the run cannot be written, or belongs to a package or the hub
 
 NAME contains the checksum of the weights and everything else that an engine depends on. So new weights, or
@@ -24,15 +24,13 @@ from cotext.interchange.ctranslate2 import (
 from cotext.interchange.model_names import CHECKSUMS
 from cotext.layers.kernels.int8 import is_exact, onednn
 from cotext.models.checkpoint import load_run
-from cotext.models.engine_folder import CTRANSLATE2, FORMAT, INSTALL
 from cotext.models.interface import Engine
-from cotext.models.run_folder import is_engine, model_file, read_shapes
-from cotext.runtime.errors import CotextError
+from cotext.models.run_folder import CTRANSLATE2, FORMAT, INSTALL, is_engine, model_file, read_shapes
+from cotext.runtime import CotextError, __version__
 from cotext.runtime.files import checksum, discard, remove, replacing, standard_folder
 from cotext.runtime.locks import NAME, require_free
 from cotext.runtime.own_code import trusting
 from cotext.runtime.progress import say
-from cotext.runtime.version import __version__
 from cotext.search.engine import load_engine
 from cotext.translation.api import Translator
 from cotext.translation.open import OpenedRun, open_run

@@ -16,15 +16,15 @@ import yaml
 from torch import Tensor
 
 from cotext.config.recipe import Config
-from cotext.data.languages import Languages
+from cotext.data.documents import Languages
 from cotext.data.shortlist import SHORTLIST
 from cotext.interchange.model_names import CARD
 from cotext.models.checkpoint import LoadedModel, load_run, save_model
 from cotext.models.describe import describe_cut, describe_length_penalty, describe_model
 from cotext.models.precision import int8_weights
 from cotext.models.run_folder import IMPORT, noted_data, noted_import, write_config
-from cotext.runtime.errors import CotextError, shown
-from cotext.runtime.integrity import sealed
+from cotext.runtime import CotextError, shown
+from cotext.runtime.files import sealed
 from cotext.runtime.locks import new_folder
 from cotext.runtime.reading import read_json
 

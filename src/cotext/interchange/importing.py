@@ -26,11 +26,9 @@ from cotext.models.describe import describe_model
 from cotext.models.interface import Model, TranslationModel
 from cotext.models.parameters import count_parameters
 from cotext.models.run_folder import IMPORT, write_config
-from cotext.runtime.errors import CotextError, shown
-from cotext.runtime.files import checksum, require_new
-from cotext.runtime.integrity import sealed
+from cotext.runtime import CotextError, __version__, shown
+from cotext.runtime.files import checksum, require_new, sealed
 from cotext.runtime.locks import new_folder
-from cotext.runtime.version import __version__
 
 OPENERS: dict[str, Callable[[Path, LanguageChoice], ForeignModel]] = {
     "marian": open_marian,

@@ -19,12 +19,10 @@ from typing import Any, Final, Self
 from cotext.language_models.config import read_endpoint
 from cotext.language_models.connection import Connections, Pace, PassingError, backoff, retry_after
 from cotext.language_models.prompts import one_line
-from cotext.runtime.errors import CotextError, shown
-from cotext.runtime.files import write_text
-from cotext.runtime.integrity import sealed, unsealed
+from cotext.runtime import CotextError, __version__, shown
+from cotext.runtime.files import sealed, unsealed, write_text
 from cotext.runtime.progress import say
 from cotext.runtime.reading import parse_json, read_bytes
-from cotext.runtime.version import __version__
 
 
 @dataclass(slots=True)

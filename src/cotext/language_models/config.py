@@ -16,8 +16,8 @@ from urllib.parse import SplitResult, urlsplit
 from pydantic import Field, JsonValue, ValidationError
 
 from cotext.config.fields import Closed, PositiveInt, Sentences
-from cotext.data.languages import NAMES, Languages, name_of
-from cotext.runtime.errors import CotextError, nearest_known, shown
+from cotext.data.documents import NAMES, Languages, name_of
+from cotext.runtime import CotextError, nearest_known, shown
 from cotext.runtime.reading import parse_yaml, read_text
 
 PLACES: Final = ("source_language", "target_language", "count", "context", "sentences", "sentence")

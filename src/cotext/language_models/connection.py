@@ -15,7 +15,7 @@ from email.utils import parsedate_to_datetime
 from functools import cache
 from typing import Any, Final
 
-from cotext.runtime.errors import CotextError
+from cotext.runtime import CotextError
 
 MAX_WAIT_SECONDS: Final = 60.0  # maximum pause between two attempts, if the server gives no time
 

@@ -21,7 +21,7 @@ from cotext.data.selection import align_lengths
 from cotext.language_models.client import Client, RefusedRequestError
 from cotext.language_models.config import DEFAULT_CONTEXT, TEMPLATE, Endpoint
 from cotext.language_models.prompts import Piece, Prompt, UnusableError, piece_of
-from cotext.runtime.errors import CotextError, shown
+from cotext.runtime import CotextError, shown
 
 # A translation is too long above LONGEST_TIMES times the characters of its source, plus LONGEST_MORE.
 LONGEST_TIMES: Final = 8

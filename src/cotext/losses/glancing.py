@@ -20,8 +20,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import linear
 
-from cotext.data.batch import Batch
-from cotext.data.collate import bracketed_targets
+from cotext.data.batch import Batch, bracketed_targets
 from cotext.layers.kernels.packing import Packing
 from cotext.layers.soft_copy import glanced
 from cotext.losses.cross_entropy import LossParts, output_loss

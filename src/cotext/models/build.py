@@ -42,7 +42,7 @@ from cotext.models.p_transformer import PositionScore, relative_table
 from cotext.models.parts import document_layer, own_part
 from cotext.models.transformer import Parts, Transformer
 from cotext.models.voita_2018 import SharedContext
-from cotext.runtime.errors import CotextError
+from cotext.runtime import CotextError
 
 OTHERS: dict[str, Callable[[AttentionConfig, AttentionSize], RowSpan]] = {  # of the span `row`
     "joint": lambda config, size: RowSpan(),

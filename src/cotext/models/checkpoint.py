@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from cotext.config.decoding import Precision
 from cotext.config.recipe import Config, dump_config
 from cotext.config.training import TrainConfig
-from cotext.data.languages import Languages
+from cotext.data.documents import Languages
 from cotext.data.tokenizer import Tokenizer, load_tokenizer
 from cotext.layers.kernels.int8 import dequantised
 from cotext.models.build import build_model
@@ -39,10 +39,9 @@ from cotext.models.run_folder import (
     read_shapes,
     write_config,
 )
-from cotext.runtime.errors import CotextError, shown
+from cotext.runtime import CotextError, __version__, shown
 from cotext.runtime.files import discard, remove, replacing, require_new
 from cotext.runtime.locks import new_folder
-from cotext.runtime.version import __version__
 
 BYTES_PER_NUMBER = 4
 MOST_TIMES = 16  # maximum ratio of memory to file size, before a model is compared with its configuration

@@ -8,7 +8,7 @@ from cotext.config.recipe import Config
 from cotext.data.build import check_align
 from cotext.layers.multi_head import Score
 from cotext.models.parts import document_layer, own_part
-from cotext.runtime.errors import CotextError
+from cotext.runtime import CotextError
 
 Side = Literal["encoder", "decoder", "cross"]
 SIDES: tuple[Side, ...] = ("encoder", "decoder", "cross")

@@ -20,7 +20,7 @@ from cotext.layers.int8_linear import Int8Linear
 from cotext.layers.layout import AnyLayout, Layouts
 from cotext.layers.others import GatedOthersSpan
 from cotext.layers.start import Blended, NewSymbols, StartsFromOthers
-from cotext.runtime.errors import CotextError
+from cotext.runtime import CotextError
 
 
 class System(nn.Module, ABC):

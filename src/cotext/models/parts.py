@@ -5,8 +5,7 @@ from typing import Any, TypeVar
 
 from cotext.config.parts import DOCUMENT_LAYERS, OWN
 from cotext.models.interface import DocumentLayer
-from cotext.runtime import own_code
-from cotext.runtime.errors import CotextError
+from cotext.runtime import CotextError, own_code
 
 Kind = TypeVar("Kind")
 

@@ -26,7 +26,7 @@ from cotext.layers.kernels.int8 import dequantised, quantised_weight
 from cotext.models.checkpoint import LoadedModel
 from cotext.models.interface import Engine, Model
 from cotext.models.run_folder import INT8_SCALE
-from cotext.runtime.errors import CotextError
+from cotext.runtime import CotextError
 
 TABLES = ("embedding.weight", "embedding.source_weight")
 OUTPUT = "embedding.weight"

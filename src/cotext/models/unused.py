@@ -14,7 +14,7 @@ from typing import Final
 from cotext.config.parts import DOCUMENT_LAYERS
 from cotext.config.recipe import Config, differences, is_file, leaves
 from cotext.models.parts import document_layer
-from cotext.runtime.errors import CotextError, shown
+from cotext.runtime import CotextError, shown
 from cotext.runtime.reading import parse_yaml, read_text
 
 TARGET_CONTEXT: Final = "windows with target sentences before the current one"

@@ -5,7 +5,7 @@ from typing import Final
 
 import torch
 
-from cotext.runtime.errors import CotextError, shown
+from cotext.runtime import CotextError, shown
 from cotext.runtime.workers import usable_cores
 
 KERNELS: Final = "ONEDNN_PRIMITIVE_CACHE_CAPACITY"

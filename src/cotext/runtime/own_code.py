@@ -13,7 +13,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Final
 
-from cotext.runtime.errors import CotextError
+from cotext.runtime import CotextError
 from cotext.runtime.files import standard_folder, write_text
 from cotext.runtime.reading import read_text
 

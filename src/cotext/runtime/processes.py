@@ -12,7 +12,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
-from cotext.runtime.errors import CotextError
+from cotext.runtime import CotextError
 from cotext.runtime.progress import Meter, console, display, is_live
 from cotext.runtime.signals import termination_interrupts
 

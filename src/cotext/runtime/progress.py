@@ -18,7 +18,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColum
 from rich.table import Column
 from rich.text import Text
 
-from cotext.runtime.errors import visible
+from cotext.runtime import visible
 
 
 class _Notes(Console):

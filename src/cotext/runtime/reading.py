@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import yaml
 
-from cotext.runtime.errors import CotextError, shown
+from cotext.runtime import CotextError, shown
 
 MAX_DESCRIPTION_BYTES: Final = 1 << 20  # of a file that describes others, such as a report
 MAX_YAML_CHARACTERS: Final = 1 << 16  # of a configuration; twenty times the longest shipped one

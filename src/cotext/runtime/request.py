@@ -10,7 +10,7 @@ from dataclasses import MISSING, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Literal, cast, dataclass_transform, get_args, get_origin, get_type_hints
 
-from cotext.runtime.errors import CotextError, shown
+from cotext.runtime import CotextError, shown
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from concurrent.futures.process import BrokenProcessPool
 from itertools import chain, islice
 from typing import Any, Final, TypeVar
 
-from cotext.runtime.errors import CotextError
+from cotext.runtime import CotextError
 
 
 def usable_cores() -> int:

@@ -16,11 +16,10 @@ import torch
 from torch import Tensor
 
 from cotext.config.decoding import LengthPenaltyForm, SamplingConfig
-from cotext.data.batch import Source
-from cotext.data.collate import padded
+from cotext.data.batch import Source, padded
 from cotext.layers.kernels.precision import precise_dtype
 from cotext.models.interface import TranslationModel
-from cotext.runtime.errors import CotextError
+from cotext.runtime import CotextError
 from cotext.search.constraints import (
     Align,
     Rules,

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from cotext.data.batch import SpecialSymbols
 from cotext.data.build import check_align
-from cotext.runtime.errors import CotextError
+from cotext.runtime import CotextError
 from cotext.search.output_layer import OutputLayer
 
 Align = Literal["constrained", "free"]

@@ -14,14 +14,13 @@ from typing import Any, Final, TypeVar
 import torch
 from torch import Tensor
 
-from cotext.data.batch import Batch, Source, SpecialSymbols
-from cotext.data.collate import pack
+from cotext.data.batch import Batch, Source, SpecialSymbols, pack
 from cotext.data.tokenizer import load_tokenizer
 from cotext.models.checkpoint import LoadedModel
-from cotext.models.engine_folder import CTRANSLATE2, INSTALL, EngineDescription, read_engine
 from cotext.models.interface import Engine, EngineHypothesis, EngineRules
+from cotext.models.run_folder import CTRANSLATE2, INSTALL, EngineDescription, read_engine
+from cotext.runtime import CotextError
 from cotext.runtime.devices import choose_threads
-from cotext.runtime.errors import CotextError
 from cotext.search.beam_search import Hypothesis, SearchOptions, length_divisor
 from cotext.search.constraints import SearchRequest, SearchSymbols, check_requests, truncated
 from cotext.search.likelihood import sentence_sums

@@ -13,8 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from cotext.data.batch import Batch
-from cotext.data.collate import bracketed_targets
+from cotext.data.batch import Batch, bracketed_targets
 from cotext.losses.cross_entropy import output_loss
 from cotext.losses.ctc import beginnings, ctc_scores, fits, units
 from cotext.models.interface import Model, NonAutoregressiveModel, TranslationModel

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from cotext.data.batch import Source
 from cotext.models.interface import NonAutoregressiveModel
-from cotext.runtime.errors import CotextError
+from cotext.runtime import CotextError
 from cotext.search.beam_search import Hypothesis, SearchOptions, best_column
 from cotext.search.constraints import SearchRequest, SearchSymbols, check_requests
 from cotext.search.output_layer import OutputLayer

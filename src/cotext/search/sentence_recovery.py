@@ -20,8 +20,7 @@ from itertools import accumulate, pairwise
 
 import numpy as np
 
-from cotext.data.batch import SpecialSymbols
-from cotext.data.collate import Ids, headed
+from cotext.data.batch import Ids, SpecialSymbols, headed
 
 
 @dataclass(frozen=True, slots=True)

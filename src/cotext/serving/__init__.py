@@ -6,7 +6,7 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
-from cotext.runtime.errors import CotextError
+from cotext.runtime import CotextError
 
 if TYPE_CHECKING:
     from cotext.serving.application import app

@@ -12,7 +12,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from cotext.runtime.errors import CotextError
+from cotext.runtime import CotextError
 from cotext.serving import libretranslate
 from cotext.serving.errors import RequestError, stopping, without_paths
 from cotext.serving.keys import Admission

@@ -9,8 +9,8 @@ from typing import Final
 
 from pydantic import TypeAdapter
 
-from cotext.data.languages import Languages
-from cotext.runtime.errors import CotextError
+from cotext.data.documents import Languages
+from cotext.runtime import CotextError
 from cotext.runtime.files import remove
 from cotext.serving.errors import RequestError
 from cotext.serving.jobs.storage import private, write_durably

@@ -21,7 +21,7 @@ from typing import Annotated, Final
 
 from pydantic import Field, TypeAdapter, ValidationError
 
-from cotext.runtime.errors import CotextError
+from cotext.runtime import CotextError
 from cotext.runtime.files import replacing
 from cotext.runtime.locks import writing
 from cotext.runtime.reading import read_json

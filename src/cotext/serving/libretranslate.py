@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from cotext.data.languages import name_of
+from cotext.data.documents import name_of
 from cotext.serving.errors import RequestError
 from cotext.serving.fragments import TagHandling
 from cotext.serving.requests import client_of, read_fields, service_of, whole_number

@@ -13,7 +13,7 @@ from starlette.datastructures import Headers, UploadFile
 from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import Request
 
-from cotext.runtime.errors import CotextError, shown
+from cotext.runtime import CotextError, shown
 from cotext.runtime.reading import parse_json
 from cotext.serving.errors import RequestError
 from cotext.serving.keys import Admission

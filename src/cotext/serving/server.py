@@ -14,7 +14,7 @@ import uvicorn
 from starlette.applications import Starlette
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from cotext.runtime.errors import CotextError
+from cotext.runtime import CotextError
 from cotext.runtime.signals import StopRequest, stop_on_signals
 from cotext.serving.gate import is_loopback
 from cotext.serving.keys import Admission

@@ -15,7 +15,7 @@ from typing import Final, TypeVar
 from cotext.data.splitting import Splitting
 from cotext.files.blocks import Block, Contents
 from cotext.files.translate_blocks import BlockDocuments
-from cotext.runtime.errors import CotextError, is_out_of_memory
+from cotext.runtime import CotextError, is_out_of_memory
 from cotext.serving.answers import Listener, PendingRequest, RequestCache, SourceSentence, TextAnswer
 from cotext.serving.errors import RequestError, stopping, without_paths
 from cotext.serving.glossary_store import GlossaryStore
@@ -27,8 +27,8 @@ from cotext.serving.sharing.shared_system import SharedSystem
 from cotext.serving.sharing.turns import CancelledError, Work
 from cotext.serving.systems import System, Systems
 from cotext.translation.document_state import WindowLog
+from cotext.translation.open import Wishes
 from cotext.translation.translator import alternatives
-from cotext.translation.wishes import Wishes
 
 T = TypeVar("T")
 RETRY_SECONDS: Final = 10.0

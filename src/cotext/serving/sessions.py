@@ -27,7 +27,7 @@ from cotext.data.documents import Document
 from cotext.data.splitting import Splitting
 from cotext.files.blocks import Block, Contents
 from cotext.files.translate_blocks import BlockDocuments, PairedSentence
-from cotext.runtime.errors import CotextError
+from cotext.runtime import CotextError
 from cotext.serving.answers import TextAnswer
 from cotext.serving.errors import RequestError
 from cotext.serving.requests import whole_number

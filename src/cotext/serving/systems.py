@@ -4,10 +4,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from cotext.data.languages import Languages
+from cotext.data.documents import Languages
 from cotext.interchange.engine_cache import open_to_translate
 from cotext.interchange.model_names import resolve_run
-from cotext.runtime.errors import CotextError, shown
+from cotext.runtime import CotextError, shown
 from cotext.serving.errors import RequestError
 from cotext.serving.settings import check_name
 from cotext.translation.open import OpenedRun

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from typing import Final
 
-from cotext.runtime.errors import shown
+from cotext.runtime import shown
 from cotext.serving.errors import RequestError
+from cotext.translation.open import Wishes
 from cotext.translation.terms.glossary import Glossary
-from cotext.translation.wishes import Wishes
 
 MAX_TERM: Final = 1024
 

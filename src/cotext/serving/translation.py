@@ -9,16 +9,16 @@ from typing import Final
 from anyio import to_thread
 from starlette.requests import Request
 
-from cotext.data.languages import language_code, language_identifier
+from cotext.data.documents import language_code, language_identifier
 from cotext.files.blocks import Block
-from cotext.runtime.errors import CotextError
+from cotext.runtime import CotextError
 from cotext.serving.errors import RequestError
 from cotext.serving.fragments import Fragment, PlainText, SplitSentences, TagHandling, fragment
 from cotext.serving.requests import IN_LOOP_BYTES, Fields, check_size, service_of, unless_gone
 from cotext.serving.service import TextRequest
 from cotext.serving.sessions import SessionPlace, refuse_confirmed_tags, session_place, translate
 from cotext.serving.systems import System
-from cotext.translation.wishes import Wishes
+from cotext.translation.open import Wishes
 
 # --- Language detection.
 

@@ -20,23 +20,26 @@ import numpy as np
 import torch
 from pydantic import TypeAdapter, ValidationError
 
-from cotext.data.documents import Document, ParallelDocument
-from cotext.data.languages import check_pair
-from cotext.data.prepared import REPORT, checked_digests, file_digests, read_report, write_report
+from cotext.data.documents import Document, ParallelDocument, check_pair
 from cotext.data.statistics import SplitStatistics, StatisticsCollector
-from cotext.data.store import Flat, StoreWriter
-from cotext.runtime.errors import CotextError
-from cotext.runtime.files import checksum, replacing, require_new
-from cotext.runtime.integrity import require_whole
+from cotext.data.store import (
+    REPORT,
+    Flat,
+    StoreWriter,
+    checked_digests,
+    file_digests,
+    read_report,
+    write_report,
+)
+from cotext.runtime import CotextError, __version__
+from cotext.runtime.files import checksum, replacing, require_new, require_whole
 from cotext.runtime.jobs.engine import Job, Joined, clear, forget, run
 from cotext.runtime.jobs.journal import Journal, Results, Shard, differences, storage
 from cotext.runtime.locks import writing
 from cotext.runtime.reading import read_json
-from cotext.runtime.version import __version__
 from cotext.training.prepared_data import PreparedData, open_data
 from cotext.training.requests import DistillRequest
-from cotext.translation.open import OpenedRun, open_run
-from cotext.translation.signature import systems_of
+from cotext.translation.open import OpenedRun, open_run, systems_of
 
 JOB: Final = "distillation.json"  # everything that determines the content of the folder
 EXAMPLES: Final = 5

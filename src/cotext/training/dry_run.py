@@ -14,9 +14,9 @@ from cotext.data.store import TokenStore
 from cotext.data.views import Mixture
 from cotext.models.describe import entry
 from cotext.models.parameters import count_parameters
-from cotext.runtime.errors import CotextError
-from cotext.runtime.tables import in_bytes
-from cotext.training.setup import TrainingSetup, set_up
+from cotext.runtime import CotextError
+from cotext.runtime.html import in_bytes
+from cotext.training.run import TrainingSetup, set_up
 from cotext.training.trainer import TrainingCallbacks
 
 UPDATES: Final = 3  # the first is not timed

@@ -11,17 +11,14 @@ from cotext.config.recipe import Config
 from cotext.config.training import TrainConfig
 from cotext.data.batch import SpecialSymbols
 from cotext.data.build import build_mixture, build_view, special_symbols
-from cotext.data.documents import ParallelDocument
-from cotext.data.languages import Languages
-from cotext.data.prepared import REPORT, TRAIN, checked_digests, read_report
+from cotext.data.documents import Languages, ParallelDocument
 from cotext.data.sampling import Arrangement, Sampler
-from cotext.data.store import TokenStore
+from cotext.data.store import REPORT, TRAIN, TokenStore, checked_digests, read_report
 from cotext.data.tokenizer import Tokenizer, chosen_languages, load_tokenizer
 from cotext.data.views import Mixture, View
 from cotext.models.run_folder import noted_data
-from cotext.runtime.errors import CotextError
-from cotext.runtime.files import write_text
-from cotext.runtime.integrity import sealed
+from cotext.runtime import CotextError
+from cotext.runtime.files import sealed, write_text
 
 
 @dataclass(frozen=True)

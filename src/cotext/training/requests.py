@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from cotext.runtime.errors import CotextError, shown
+from cotext.runtime import CotextError, shown
 from cotext.runtime.request import option
 from cotext.translation.requests import ClusterOptions, Device, Sharded
 

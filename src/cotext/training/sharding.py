@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from cotext.config.training import TrainConfig
 from cotext.layers.blocks import TransformerBlock
 from cotext.layers.multi_head import CrossAttention
-from cotext.runtime.errors import CotextError
+from cotext.runtime import CotextError
 
 
 def require_shardable(config: TrainConfig, processes: int) -> None:

@@ -11,10 +11,10 @@ from typing import Any
 from cotext.config.recipe import Config, parse_config
 from cotext.config.training import Blended
 from cotext.data.build import further_symbols, has_rows_of_several, has_separators, has_target_rows_of_several
-from cotext.data.languages import Languages, check_pair
+from cotext.data.documents import Languages, check_pair
 from cotext.models.checks import keeps_current
 from cotext.models.run_folder import IMPORT, describe_file, model_file
-from cotext.runtime.errors import CotextError
+from cotext.runtime import CotextError
 from cotext.runtime.reading import parse_yaml, read_text
 from cotext.training.prepared_data import PreparedData
 

@@ -17,7 +17,7 @@ from cotext.data.sampling import ordered_batches
 from cotext.losses.build import Loss
 from cotext.losses.cross_entropy import LossParts
 from cotext.models.interface import Model
-from cotext.runtime.errors import CotextError
+from cotext.runtime import CotextError
 from cotext.training.prepared_data import Corpus
 from cotext.training.sharding import whole
 

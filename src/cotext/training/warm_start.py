@@ -39,9 +39,8 @@ from cotext.losses.cross_entropy import CrossEntropy
 from cotext.models.checkpoint import LoadedModel, load_run, load_weights, set_blend
 from cotext.models.interface import Model, System, TranslationModel
 from cotext.models.run_folder import describe_file, model_file
-from cotext.runtime.errors import CotextError
-from cotext.runtime.files import write_text
-from cotext.runtime.integrity import sealed, unsealed
+from cotext.runtime import CotextError
+from cotext.runtime.files import sealed, unsealed, write_text
 from cotext.runtime.jobs.engine import in_ranges
 from cotext.runtime.reading import read_text
 from cotext.training.start_settings import ARCHITECTURE, architecture, replacements

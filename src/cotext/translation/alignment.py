@@ -29,8 +29,7 @@ from typing import Any, Final
 import torch
 from torch import Tensor, nn
 
-from cotext.data.batch import Batch, Instance, Source, SpecialSymbols
-from cotext.data.collate import bracketed_targets
+from cotext.data.batch import Batch, Instance, Source, SpecialSymbols, bracketed_targets
 from cotext.data.documents import ParallelDocument
 from cotext.data.tokenizer import Tokenizer
 from cotext.data.words import token_spans
@@ -39,7 +38,7 @@ from cotext.layers.masks import is_current
 from cotext.layers.multi_head import CrossAttention
 from cotext.losses.ctc import Lattices, best_alignment, units
 from cotext.models.interface import NonAutoregressiveModel
-from cotext.runtime.errors import CotextError
+from cotext.runtime import CotextError
 from cotext.translation.plan import kind_of
 from cotext.translation.scorer import DocumentRow, DocumentScorer, RowsToRead, score_labels
 from cotext.translation.terms.word_alignment import SentenceAlignment, proportional, word_units

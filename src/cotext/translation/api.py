@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 
 from cotext.data.documents import Document, ParallelDocument
-from cotext.runtime.errors import CotextError
+from cotext.runtime import CotextError
 from cotext.translation.terms.glossary import Glossary
 from cotext.translation.terms.terms import TermGuide
 from cotext.translation.translator import DocumentTranslator

@@ -21,8 +21,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from cotext.data.batch import Instance, SpecialSymbols
-from cotext.data.collate import TargetRow, padded, source_batch, target_row
+from cotext.data.batch import Instance, SpecialSymbols, TargetRow, padded, source_batch, target_row
 from cotext.data.documents import ParallelDocument
 from cotext.data.tokenizer import Side, Tokenizer
 from cotext.data.views import Window

@@ -10,8 +10,7 @@ from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import Protocol
 
-from cotext.data.batch import Instance, Source, SpecialSymbols
-from cotext.data.collate import extra_rows, source_batch
+from cotext.data.batch import Instance, Source, SpecialSymbols, extra_rows, source_batch
 from cotext.data.documents import Document
 from cotext.data.nbest_lists import Candidates
 from cotext.data.tokenizer import Tokenizer

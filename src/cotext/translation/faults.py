@@ -23,8 +23,7 @@ from itertools import islice
 from textwrap import shorten
 from typing import Final
 
-from cotext.data.documents import ParallelDocument
-from cotext.data.languages import identified, primary_language, same_language
+from cotext.data.documents import ParallelDocument, identified, primary_language, same_language
 from cotext.data.placeholders import blanked, placeholder_spans
 from cotext.data.words import words_of
 from cotext.translation.numbers import missing_numbers

@@ -1,5 +1,7 @@
 """Opened runs and engines: loaded once, then used for translation, scoring and analysis."""
 
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -9,19 +11,79 @@ import torch
 from cotext.config.decoding import DecodeConfig
 from cotext.config.recipe import Config, parse_config
 from cotext.data.build import special_symbols
-from cotext.data.languages import Languages, same_language
-from cotext.data.shortlist import SHORTLIST, Shortlist, named
+from cotext.data.documents import Languages, same_language
+from cotext.data.shortlist import SHORTLIST, Shortlist, identity_of, named
 from cotext.data.tokenizer import Tokenizer
 from cotext.models.checkpoint import LoadedModel, load_run
 from cotext.models.interface import Engine, Model
 from cotext.models.language_model import WithLanguageModel
 from cotext.models.precision import in_precision
 from cotext.models.run_folder import is_engine, model_file
+from cotext.runtime import CotextError, naming, nearest_known, shown
 from cotext.runtime.devices import choose_device, choose_threads, slow_precision
-from cotext.runtime.errors import CotextError, naming, nearest_known, shown
 from cotext.runtime.files import checksum
 from cotext.search.engine import MODEL, load_engine
+from cotext.translation.requests import Wished
+from cotext.translation.terms.glossary import Glossary, TranslationMemory, read_words
+from cotext.translation.terms.terms import TermGuide, TermReport, term_report
 from cotext.translation.translator import DocumentTranslator
+
+
+@dataclass(frozen=True, slots=True)
+class Wishes:
+    """A glossary, words to leave untranslated, and a translation memory.
+
+    A translation memory can be used only for files such as DOCX or HTML, not for corpora.
+    """
+
+    glossary: Glossary | None = None
+    keep: tuple[str, ...] = ()
+    memory: TranslationMemory | None = None
+
+    @property
+    def of_terms(self) -> bool:
+        return bool(self.glossary or self.keep)
+
+    @property
+    def settings(self) -> str:
+        """A hash that identifies these constraints; empty if there are none."""
+        has_any = self.of_terms or self.memory is not None
+        return hashlib.sha256(repr(self).encode()).hexdigest()[:16] if has_any else ""
+
+    def check(self, translator: DocumentTranslator) -> None:
+        """Raise CotextError if there are terms and the system does not support terms."""
+        if self.of_terms:
+            translator.require_guides()
+
+    def guide(
+        self,
+        translator: DocumentTranslator,
+        documents: Sequence[Sequence[str]],
+        copied: Sequence[Sequence[Sequence[str]]] | None = None,
+    ) -> TermGuide | None:
+        """Return the constraints for documents (lists of sentences); None if there are none.
+
+        Also return None if the system does not support them.
+        """
+        # Copied texts, such as placeholders, are constraints even without a glossary.
+        has_any = self.of_terms or any(texts for document in copied or () for texts in document)
+        if not has_any or not translator.takes_guides:
+            return None
+        return TermGuide(documents, self.glossary, keep=self.keep, copied=copied)
+
+    def report(self, guide: TermGuide | None, translations: Mapping[int, Sequence[str]]) -> TermReport | None:
+        """Return the term accuracy of translations; None without terms."""
+        return term_report(guide, translations) if self.of_terms and guide is not None else None
+
+
+def read_wishes(languages: Languages, request: Wished) -> Wishes:
+    """Read the files of a request; raise CotextError for a file that cannot be read."""
+    glossary, keep, memory = request.glossary, request.keep, request.memory
+    return Wishes(
+        Glossary.read(glossary, languages.source, languages.target) if glossary is not None else None,
+        read_words(keep) if keep is not None else (),
+        TranslationMemory.read(memory, languages) if memory is not None else None,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,3 +317,54 @@ def _with_decode(config: Config, decode: dict[str, Any]) -> Config:
             )
         content["decode"]["first_pass"] = config.train.init
     return parse_config(content, "decode settings")
+
+
+# Entries that identify the model and its engine.
+OF_MODEL = ("model", "updates", "engine", "quantization", "precision")
+# Decoding entries that change scores of given translations.
+OF_SCORES = ("view", "path", "group_windows", "language_model")
+
+
+def signature_entries(signature: str) -> dict[str, str]:
+    """Return the values of a signature by key."""
+    return {key: value for key, _, value in (part.partition(":") for part in signature.split("|"))}
+
+
+def translation_entries(opened: OpenedRun) -> dict[str, str]:
+    """Return the signature entries of translations: the model, and the decoding settings."""
+    return {**_selected(opened.loaded.signature, OF_MODEL), **signature_entries(opened.translator.signature)}
+
+
+def scoring_entries(opened: OpenedRun) -> dict[str, str]:
+    """Return the signature entries of scores: the model, and the context that it uses."""
+    model, context = opened.loaded.signature, opened.translator.signature
+    return {**_selected(model, OF_MODEL), **_selected(context, OF_SCORES)}
+
+
+def scoring_signature(opened: OpenedRun) -> str:
+    """Return the signature of scores of given translations."""
+    context = _selected(opened.translator.signature, OF_SCORES)
+    entries = [f"{key}:{value}" for key, value in context.items()]
+    return "|".join([opened.loaded.signature, *entries, "subwords:of-text", "unit:nats"])
+
+
+def systems_of(opened: OpenedRun) -> dict[str, Any]:
+    """Identify a run and its further runs, by checksums of their models and their configurations."""
+    return {**_system(opened), **{name: _system(run) for name, run in opened.further_runs().items()}}
+
+
+def _system(opened: OpenedRun) -> dict[str, Any]:
+    engine = opened.translator.engine
+    name = opened.loaded.engine if engine is None else engine.name
+    return {
+        **({"engine": name} if name else {}),
+        "model": checksum(opened.weights),
+        "tokenizer": opened.loaded.tokenizer.fingerprint,
+        "config": opened.config.model_dump(mode="json"),
+        **identity_of(opened.translator.shortlist),
+    }
+
+
+def _selected(signature: str, keys: Iterable[str]) -> dict[str, str]:
+    entries = signature_entries(signature)
+    return {key: entries[key] for key in keys if key in entries}

@@ -19,7 +19,7 @@ from cotext.data.views import SentenceBySentence, View
 from cotext.models.describe import describe_cut, describe_length_penalty, describe_model
 from cotext.models.interface import Engine, Model, NonAutoregressiveModel, PathKind
 from cotext.models.language_model import WithLanguageModel
-from cotext.runtime.errors import CotextError
+from cotext.runtime import CotextError
 from cotext.search.beam_search import Hypothesis, SearchOptions, search
 from cotext.search.constraints import SearchRequest, SearchSymbols
 from cotext.search.engine import engine_label_nll, engine_nll, search_engine

@@ -9,11 +9,10 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
-from cotext.data.documents import Document
-from cotext.data.languages import Languages
+from cotext.data.documents import Document, Languages
 from cotext.data.sentence_ends import several_warning
 from cotext.data.splitting import Splitter, join_sentences
-from cotext.runtime.errors import CotextError
+from cotext.runtime import CotextError
 from cotext.translation.translator import OF_SENTENCES, Translation
 
 SENTENCES_HELD: Final = 1 << 14  # lines whose sentences are cached

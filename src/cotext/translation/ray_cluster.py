@@ -15,11 +15,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from cotext.data.documents import Document
-from cotext.runtime.errors import CotextError
+from cotext.runtime import CotextError
 from cotext.translation.document_state import WindowLog
-from cotext.translation.open import OpenedRun, open_run
+from cotext.translation.open import OpenedRun, open_run, systems_of
 from cotext.translation.requests import ClusterOptions
-from cotext.translation.signature import systems_of
 from cotext.translation.terms.constraints import Guide
 from cotext.translation.translator import DocumentTranslator, Translation
 from cotext.translation.written_beside import require_no_lists

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from cotext.data.requests import CorpusFormat
-from cotext.runtime.errors import CotextError
+from cotext.runtime import CotextError
 from cotext.runtime.request import Request, option
 
 if TYPE_CHECKING:

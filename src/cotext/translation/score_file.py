@@ -6,16 +6,13 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from cotext.data.documents import ParallelDocument
+from cotext.data.documents import ParallelDocument, check_sides
 from cotext.data.formats import read_parallel
-from cotext.data.languages import check_sides
-from cotext.runtime.errors import naming
+from cotext.runtime import __version__, naming
 from cotext.runtime.jobs.engine import Job, Joined
 from cotext.runtime.jobs.journal import Journal, Shard
-from cotext.runtime.version import __version__
-from cotext.translation.open import OpenedRun
+from cotext.translation.open import OpenedRun, scoring_signature, systems_of
 from cotext.translation.scorer import SentenceScore
-from cotext.translation.signature import scoring_signature, systems_of
 from cotext.translation.translate_file import checksums_of
 from cotext.translation.written_beside import ScoredDocument, require_column
 

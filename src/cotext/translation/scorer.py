@@ -13,13 +13,12 @@ from typing import Any, TypeVar
 
 import torch
 
-from cotext.data.batch import Batch, Instance, Source, SpecialSymbols
-from cotext.data.collate import make_batch, pack, source_batch
+from cotext.data.batch import Batch, Instance, Source, SpecialSymbols, make_batch, pack, source_batch
 from cotext.data.documents import Document, ParallelDocument
 from cotext.data.tokenizer import Side, Tokenizer, clean
 from cotext.data.views import Window
 from cotext.models.interface import Engine, Model
-from cotext.runtime.errors import CotextError
+from cotext.runtime import CotextError
 from cotext.search.beam_search import Hypothesis
 from cotext.search.constraints import SearchSymbols
 from cotext.search.likelihood import sentence_of_label

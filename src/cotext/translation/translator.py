@@ -30,7 +30,7 @@ from cotext.data.nbest_lists import Candidate, Candidates
 from cotext.data.shortlist import Shortlist, named
 from cotext.data.tokenizer import Tokenizer, choose_languages, require_languages
 from cotext.models.interface import Engine, Model
-from cotext.runtime.errors import CotextError, naming
+from cotext.runtime import CotextError, naming
 from cotext.translation.document_state import OpenDocument, SentenceHypothesis, WindowLog
 from cotext.translation.plan import DecodingPlan
 from cotext.translation.scorer import DocumentScorer

@@ -12,7 +12,7 @@ from itertools import chain, takewhile
 import torch
 from torch import Tensor
 
-from cotext.data.collate import pack
+from cotext.data.batch import pack
 from cotext.data.documents import Document
 from cotext.data.nbest_lists import Candidate, Candidates
 from cotext.data.shortlist import Shortlist

@@ -8,7 +8,7 @@ from typing import Any, Final
 from cotext.data.documents import ParallelDocument
 from cotext.data.formats.streams import atomic_sinks
 from cotext.data.nbest_lists import ListedDocument, write_documents
-from cotext.runtime.errors import CotextError, shown
+from cotext.runtime import CotextError, shown
 from cotext.translation.open import OpenedRun
 from cotext.translation.scorer import SentenceScore
 from cotext.translation.translator import Translation

@@ -7,7 +7,14 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Final
 
-from cotext.data.documents import Document, ParallelDocument
+from cotext.data.documents import (
+    Document,
+    Languages,
+    ParallelDocument,
+    language_of_name,
+    languages_of_names,
+    primary_language,
+)
 from cotext.data.formats.docids import (
     encode_side_line,
     other_text,
@@ -17,8 +24,7 @@ from cotext.data.formats.docids import (
 from cotext.data.formats.streams import Record, Side, atomic_sinks, check_readable
 from cotext.data.formats.table import Format, detect_format, find_format
 from cotext.data.formats.xml_formats import encode_tmx
-from cotext.data.languages import Languages, language_of_name, languages_of_names, primary_language
-from cotext.runtime.errors import CotextError, naming
+from cotext.runtime import CotextError, naming
 
 UNEQUAL: Final = (
     "every source sentence needs exactly one target sentence (`prepare --skip-unequal` skips such documents)"

@@ -20,7 +20,7 @@ from cotext.data.formats.streams import (
     sentences_to_write,
     without_compression,
 )
-from cotext.runtime.errors import CotextError
+from cotext.runtime import CotextError
 
 COUNT_LINE = re.compile(r"([^\t]+)\t([0-9]{1,9})")
 

@@ -17,7 +17,7 @@ from cotext.data.formats.streams import (
     one_line,
     sentences_to_write,
 )
-from cotext.runtime.errors import CotextError, naming, shown
+from cotext.runtime import CotextError, naming, shown
 from cotext.runtime.reading import parse_json
 
 DOCUMENT_LINE = "<d>"

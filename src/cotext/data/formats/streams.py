@@ -19,7 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import IO, Any, Final, Literal, cast
 
-from cotext.runtime.errors import CotextError
+from cotext.runtime import CotextError
 from cotext.runtime.files import ON_WINDOWS, replacing
 
 # --- Detection of files that are not corpora: markup, subtitles, office documents, binary files.

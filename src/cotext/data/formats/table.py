@@ -23,7 +23,7 @@ from cotext.data.formats.streams import (
     subtitle_kind,
 )
 from cotext.data.formats.wmt import begins_wmt
-from cotext.runtime.errors import CotextError, nearest, shown
+from cotext.runtime import CotextError, nearest, shown
 from cotext.runtime.reading import parse_json
 
 # Suffixes of common formats that are not written.

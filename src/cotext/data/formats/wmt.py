@@ -18,10 +18,9 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any, Final
 
-from cotext.data.documents import Document
+from cotext.data.documents import Document, fitting_codes
 from cotext.data.formats.streams import OUTER_SPACE, Record, numbered_lines, one_line, without_breaks
-from cotext.data.languages import fitting_codes
-from cotext.runtime.errors import CotextError, shown
+from cotext.runtime import CotextError, shown
 from cotext.runtime.reading import parse_json
 
 # --- Paragraphs of a document of the general task of WMT: HTML, JSON (fenced or not) or plain text.

@@ -22,6 +22,7 @@ from xml.etree.ElementTree import Element, TreeBuilder
 from xml.parsers import expat
 from xml.sax.saxutils import escape, quoteattr
 
+from cotext.data.documents import fitting_codes
 from cotext.data.formats import streams
 from cotext.data.formats.streams import (
     ONE_LANGUAGE_SETS,
@@ -32,8 +33,7 @@ from cotext.data.formats.streams import (
     one_line,
     without_breaks,
 )
-from cotext.data.languages import fitting_codes
-from cotext.runtime.errors import CotextError
+from cotext.runtime import CotextError
 
 # --- Parsing of XML as a stream, with limits for depth and for the data that the parser keeps in memory.
 

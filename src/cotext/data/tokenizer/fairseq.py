@@ -27,7 +27,7 @@ from cotext.data.tokenizer.imported import (
 )
 from cotext.data.tokenizer.protocol import MAX_VOCABULARY
 from cotext.data.tokenizer.sentencepiece import open_model
-from cotext.runtime.errors import CotextError, shown
+from cotext.runtime import CotextError, shown
 
 MODEL, PIECES, LANGUAGES = "sentencepiece.bpe.model", "pieces.json", "languages.json"
 CONFIG = "tokenizer_config.json"

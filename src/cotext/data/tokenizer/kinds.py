@@ -18,7 +18,7 @@ from cotext.data.tokenizer.protocol import (
     fingerprint_of,
 )
 from cotext.data.tokenizer.sentencepiece import SentencePieceBPETokenizer, SentencePieceTokenizer
-from cotext.runtime.errors import CotextError, naming, shown
+from cotext.runtime import CotextError, naming, shown
 from cotext.runtime.reading import read_bytes, read_json
 
 SIDES: Final[tuple[Side, ...]] = get_args(Side)

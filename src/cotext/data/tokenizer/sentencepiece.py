@@ -8,7 +8,7 @@ from typing import Any, Self
 import sentencepiece
 
 from cotext.data.tokenizer.protocol import Side, Tokenizer, TokenizerSettings, clean, usual_vocabulary
-from cotext.runtime.errors import CotextError
+from cotext.runtime import CotextError
 
 # In a smaller vocabulary, 256 byte tokens would be a large part.
 BYTE_FALLBACK_FROM = 4000

@@ -10,7 +10,7 @@ from cotext.data.formats.streams import Side
 from cotext.data.formats.table import Format, find_format, format_in
 from cotext.data.formats.wmt import in_order
 from cotext.evaluation.metrics.interface import check_correspondence
-from cotext.runtime.errors import CotextError
+from cotext.runtime import CotextError
 
 
 def name_systems(paths: Sequence[Path]) -> dict[str, Path]:

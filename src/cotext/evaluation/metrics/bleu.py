@@ -11,8 +11,7 @@ from sacrebleu.metrics.bleu import BLEU, BLEUScore
 from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
 
-from cotext.data.documents import Document
-from cotext.data.languages import primary_language
+from cotext.data.documents import Document, primary_language
 from cotext.evaluation.metrics.interface import Measurement, Metric, Texts, Utility
 from cotext.evaluation.statistics.sufficient_statistics import (
     CorpusMetric,
@@ -22,7 +21,7 @@ from cotext.evaluation.statistics.sufficient_statistics import (
     chrf_pairs,
     sum_scorer,
 )
-from cotext.runtime.errors import CotextError
+from cotext.runtime import CotextError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,8 +20,7 @@ import numpy as np
 from cotext.data.documents import Document
 from cotext.evaluation.metrics.interface import Measurement
 from cotext.evaluation.statistics.sufficient_statistics import Statistics, share
-from cotext.runtime.errors import CotextError
-from cotext.runtime.version import __version__
+from cotext.runtime import CotextError, __version__
 
 PYTHON_VARIABLE = "COTEXT_COMET_PYTHON"
 INSTALL = "python -m venv comet-env && comet-env/bin/pip install unbabel-comet 'setuptools<81'"

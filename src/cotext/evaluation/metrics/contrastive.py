@@ -14,9 +14,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, Generic, Literal, Protocol, TypeVar
 
 from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite, documents_of
-from cotext.runtime.errors import CotextError
-from cotext.runtime.tables import render_rows
-from cotext.runtime.version import __version__
+from cotext.runtime import CotextError, __version__
+from cotext.runtime.html import render_rows
 
 CONTEXTS: Final = ("true", "none", "foreign")
 _DIGITS: Final = 5

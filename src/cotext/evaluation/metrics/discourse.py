@@ -18,8 +18,7 @@ from cotext.data.documents import Document
 from cotext.data.formats.streams import numbered_lines, refuse_named_pipe
 from cotext.evaluation.metrics.interface import Measurement
 from cotext.evaluation.statistics.sufficient_statistics import Floats, Statistics, SumScorer
-from cotext.runtime.errors import CotextError, shown
-from cotext.runtime.version import __version__
+from cotext.runtime import CotextError, __version__, shown
 
 Phenomenon = Literal["TC", "CP", "PT"]
 Tokens = Literal["none", "moses"]

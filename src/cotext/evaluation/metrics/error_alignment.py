@@ -20,7 +20,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from cotext.runtime.errors import CotextError
+from cotext.runtime import CotextError
 
 Integers = NDArray[np.int64]
 Flags = NDArray[np.bool_]

@@ -18,8 +18,7 @@ import numpy as np
 from cotext.data.documents import Document
 from cotext.data.nbest_lists import ListedDocument
 from cotext.evaluation.statistics.sufficient_statistics import Floats, Statistics, SumScorer, Unit
-from cotext.runtime.errors import CotextError
-from cotext.runtime.version import __version__
+from cotext.runtime import CotextError, __version__
 
 DEFAULT_PROTOCOLS: Final = ("s-bleu", "d-bleu", "chrf")
 

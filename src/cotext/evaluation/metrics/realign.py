@@ -26,13 +26,12 @@ from typing import Any, Final, Literal
 import numpy as np
 from sacrebleu.metrics.bleu import BLEU
 
-from cotext.data.documents import Document
-from cotext.data.languages import primary_language
+from cotext.data.documents import Document, primary_language
 from cotext.evaluation.metrics.aligned_files import located
 from cotext.evaluation.metrics.bleu import PROTOCOLS, build_metric
 from cotext.evaluation.metrics.error_alignment import Flags, align_by_error
-from cotext.runtime.errors import CotextError
-from cotext.runtime.tables import listed, render_rows
+from cotext.runtime import CotextError
+from cotext.runtime.html import listed, render_rows
 
 # Languages without spaces that sacrebleu tokenises; their text may be cut between any two tokens.
 _UNSPACED: Final = ("zh", "ja")

@@ -20,8 +20,7 @@ import numpy as np
 from cotext.data.documents import Document
 from cotext.evaluation.metrics.interface import Measurement
 from cotext.evaluation.statistics.sufficient_statistics import Statistics, share
-from cotext.runtime.errors import CotextError
-from cotext.runtime.version import __version__
+from cotext.runtime import CotextError, __version__
 
 Terms = Sequence[tuple[str, Sequence[str]]]  # a source term and its translations
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from cotext.data.documents import Document
 from cotext.data.tokenizer import MosesBPETokenizer, clean, load_tokenizer
 from cotext.evaluation.metrics.interface import Measurement, Texts, find_protocol, measure
-from cotext.runtime.errors import CotextError
+from cotext.runtime import CotextError
 
 Words = MosesBPETokenizer  # splits both references and translations into words
 

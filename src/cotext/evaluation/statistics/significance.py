@@ -36,8 +36,7 @@ import numpy as np
 
 from cotext.evaluation.metrics.interface import Score
 from cotext.evaluation.statistics.sufficient_statistics import Floats, Statistics, Unit
-from cotext.runtime.errors import CotextError, shown
-from cotext.runtime.version import __version__
+from cotext.runtime import CotextError, __version__, shown
 
 MAX_SAMPLES = 10_000_000
 SIGNIFICANT = 0.05

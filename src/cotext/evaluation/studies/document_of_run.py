@@ -6,7 +6,7 @@ from pathlib import Path
 from cotext.data.documents import Document, ParallelDocument
 from cotext.data.formats import read_documents, read_parallel, second_file
 from cotext.evaluation.requests import DocumentRequest
-from cotext.runtime.errors import CotextError, nearest
+from cotext.runtime import CotextError, nearest
 from cotext.translation.open import OpenedRun, open_run, open_scorer
 from cotext.translation.translator import DocumentTranslator
 

@@ -21,8 +21,8 @@ from cotext.data.formats import read_documents
 from cotext.data.tokenizer import Tokenizer
 from cotext.evaluation.requests import SpeedRequest
 from cotext.evaluation.studies.document_of_run import translated
-from cotext.runtime.errors import CotextError
-from cotext.runtime.tables import render_rows
+from cotext.runtime import CotextError
+from cotext.runtime.html import render_rows
 from cotext.runtime.timing import CLOCKS, Clock, in_turn, spread
 from cotext.translation.open import OpenedRun, open_run
 

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from html import escape
 from importlib.metadata import version
 
-from cotext.runtime.html import breakable, table
-from cotext.runtime.tables import render_rows
-from cotext.runtime.version import __version__
+from cotext.runtime import __version__
+from cotext.runtime.html import breakable, render_rows, table
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Final, Generic, TypeVar
 
-from cotext.runtime.errors import CotextError
+from cotext.runtime import CotextError
 from cotext.runtime.files import require_new
 from cotext.runtime.jobs.journal import (
     WHOLE,

@@ -14,9 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, Final, Self
 
-from cotext.runtime.errors import CotextError, shown
-from cotext.runtime.files import checksum, replacing
-from cotext.runtime.integrity import sealed, unsealed
+from cotext.runtime import CotextError, shown
+from cotext.runtime.files import checksum, replacing, sealed, unsealed
 
 FORMAT: Final = "cotext-job"
 VERSION: Final = 1

@@ -12,7 +12,7 @@ from anyio import to_thread
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from cotext.data.languages import name_of
+from cotext.data.documents import name_of
 from cotext.serving.errors import RequestError
 from cotext.serving.fragments import SplitSentences, TagHandling
 from cotext.serving.requests import Fields, client_of, read_fields, service_of

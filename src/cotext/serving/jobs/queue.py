@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from cotext.runtime.errors import CotextError
+from cotext.runtime import CotextError
 from cotext.runtime.locks import working_in
 from cotext.serving.errors import RequestError, stopping
 from cotext.serving.jobs.names import clean_name, result_name

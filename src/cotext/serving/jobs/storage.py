@@ -6,7 +6,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Final
 
-from cotext.runtime.errors import CotextError
+from cotext.runtime import CotextError
 from cotext.runtime.files import ON_WINDOWS
 from cotext.serving.errors import RequestError
 from cotext.serving.settings import SHARES

@@ -11,12 +11,12 @@ from typing import Any, BinaryIO, Final, Literal
 
 from pydantic import TypeAdapter, ValidationError
 
-from cotext.runtime.errors import CotextError
+from cotext.runtime import CotextError
 from cotext.runtime.files import remove
 from cotext.serving.jobs.names import suffix_of
 from cotext.serving.jobs.storage import private, to_disk, write_durably
 from cotext.serving.terms import wishes_of
-from cotext.translation.wishes import Wishes
+from cotext.translation.open import Wishes
 
 VERSION: Final = 1  # version of the record of a job
 RECORD: Final = "job.json"

@@ -13,7 +13,7 @@ from cotext.data.formats.streams import COMPRESSIONS, GZ_BEGINNING, XZ_BEGINNING
 from cotext.data.splitting import Splitting
 from cotext.files.table import GENERIC, file_formats, format_of
 from cotext.files.translate_files import open_job
-from cotext.runtime.errors import CotextError
+from cotext.runtime import CotextError
 from cotext.runtime.jobs.engine import run
 from cotext.serving.errors import without_paths
 from cotext.serving.jobs.table import JobStatus, JobTable, Row

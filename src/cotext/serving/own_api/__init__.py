@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from cotext.data.languages import name_of
+from cotext.data.documents import name_of
 from cotext.files.bilingual_page import least_sure
 from cotext.files.table import file_suffixes
 from cotext.models.run_folder import noted_data

@@ -22,7 +22,7 @@ from cotext.evaluation.studies.context.context_use import (
     score_excerpts,
 )
 from cotext.evaluation.studies.context.page import STRONG_NATS
-from cotext.runtime.errors import CotextError
+from cotext.runtime import CotextError
 from cotext.serving.errors import RequestError
 from cotext.serving.record import CURRENT
 from cotext.serving.requests import Body

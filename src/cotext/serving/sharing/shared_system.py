@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import torch
 
-from cotext.runtime.errors import CotextError
+from cotext.runtime import CotextError
 from cotext.serving.settings import BATCH_TOKENS
 from cotext.serving.sharing.turns import Batch, BatchScheduler, CancelledError, Flow, Progress, Work
 from cotext.serving.systems import System

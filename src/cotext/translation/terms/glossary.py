@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from cotext.data.documents import Languages, same_language
 from cotext.data.formats.xml_formats import DOCUMENT, pairs
-from cotext.data.languages import Languages, same_language
-from cotext.runtime.errors import CotextError, shown
+from cotext.runtime import CotextError, shown
 from cotext.runtime.reading import read_bytes
 from cotext.runtime.xml import local_name, parse
 

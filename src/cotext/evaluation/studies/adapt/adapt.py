@@ -23,12 +23,11 @@ import sacrebleu
 
 from cotext.config.recipe import Config, load_config
 from cotext.data.corpora import OnDocuments
-from cotext.data.documents import Document, ParallelDocument
+from cotext.data.documents import Document, Languages, ParallelDocument, check_pair
 from cotext.data.formats import languages_of_files, read_documents, read_parallel, write_documents
-from cotext.data.languages import Languages, check_pair
 from cotext.data.prepare import prepare
-from cotext.data.prepared import Report
 from cotext.data.requests import PreparationRequest
+from cotext.data.store import Report
 from cotext.data.tokenizer import ImportedTokenizer, load_tokenizer
 from cotext.evaluation.requests import AdaptRequest, EvaluationRequest
 from cotext.evaluation.statistics.significance import SIGNIFICANT
@@ -37,11 +36,9 @@ from cotext.evaluation.studies.evaluate.evaluate_files import Evaluation, evalua
 from cotext.evaluation.studies.tables import Cell, Table, interval
 from cotext.files.parallel import PAIRS, pair_files
 from cotext.interchange.model_names import name_of
-from cotext.models.engine_folder import config_of
-from cotext.models.run_folder import model_file
+from cotext.models.run_folder import config_of, model_file
 from cotext.runtime.devices import choose_threads
-from cotext.runtime.html import facts, whole_page
-from cotext.runtime.tables import render_p
+from cotext.runtime.html import facts, render_p, whole_page
 from cotext.training.dry_run import DryRun, dry_run
 from cotext.training.resume import TrainingProgress
 from cotext.training.run import train

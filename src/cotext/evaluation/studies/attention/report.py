@@ -11,8 +11,7 @@ from typing import Any
 
 from torch import Tensor
 
-from cotext.data.batch import Batch, Instance
-from cotext.data.collate import make_batch, pack
+from cotext.data.batch import Batch, Instance, make_batch, pack
 from cotext.data.documents import ParallelDocument
 from cotext.evaluation.requests import DocumentRequest
 from cotext.evaluation.studies.attention.sentence_maps import (
@@ -25,10 +24,10 @@ from cotext.evaluation.studies.attention.sentence_maps import (
 )
 from cotext.evaluation.studies.document_of_run import open_document, translated_by
 from cotext.models.interface import with_states
-from cotext.runtime.errors import CotextError
+from cotext.runtime import CotextError
 from cotext.runtime.files import write_text
+from cotext.runtime.html import render_rows
 from cotext.runtime.locks import working_in
-from cotext.runtime.tables import render_rows
 from cotext.translation.document_state import Encoded
 from cotext.translation.scorer import document_rows
 from cotext.translation.translator import DocumentTranslator

@@ -10,8 +10,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Final
 
-from cotext.data.documents import Document
-from cotext.data.languages import identified, language_code, language_of_name
+from cotext.data.documents import Document, identified, language_code, language_of_name
 from cotext.data.splitting import join_sentences
 from cotext.evaluation.metrics.aligned_files import name_systems
 from cotext.evaluation.metrics.profile import profile
@@ -20,9 +19,8 @@ from cotext.evaluation.studies.audit.align import Bead, align, sigmoid
 from cotext.evaluation.studies.audit.details import Pair, changed_names, drifts, new_numbers, wrong_terms
 from cotext.evaluation.studies.tables import Table
 from cotext.files.parallel import read_sentences
-from cotext.runtime.errors import CotextError
+from cotext.runtime import CotextError, __version__
 from cotext.runtime.html import facts, whole_page
-from cotext.runtime.version import __version__
 from cotext.translation.faults import Checks, Fault
 from cotext.translation.terms.glossary import Glossary
 

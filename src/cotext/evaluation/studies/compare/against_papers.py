@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite
-from cotext.data.languages import Languages
+from cotext.data.documents import Languages
 from cotext.evaluation.metrics.contrastive import CONTEXT_BUCKETS, distance_bucket
 from cotext.evaluation.metrics.interface import Score, find_protocol
 from cotext.evaluation.published import Published, published_values

@@ -45,7 +45,7 @@ from cotext.evaluation.studies.contrastive.evidence import (
     least_sure,
     weigh,
 )
-from cotext.runtime.version import __version__
+from cotext.runtime import __version__
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from cotext.config.recipe import Config, differences, leaves, load_config, recip
 from cotext.config.sizes import SIZES
 from cotext.models.describe import describe_model
 from cotext.models.run_folder import describe_file, listed_seeds, noted_data, noted_seeds, seed_folder
-from cotext.runtime.errors import CotextError
+from cotext.runtime import CotextError
 
 # Sections that define a system; training and decoding are described by signatures.
 _SECTIONS = ("view", "model", "loss")

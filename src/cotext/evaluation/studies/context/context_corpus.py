@@ -5,9 +5,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from cotext.data.documents import Document, ParallelDocument
+from cotext.data.documents import Document, ParallelDocument, check_sides
 from cotext.data.formats import read_parallel, second_file
-from cotext.data.languages import check_sides
 from cotext.evaluation.requests import CxmiRequest
 from cotext.evaluation.studies.context.context_use import (
     ConditionMean,
@@ -18,13 +17,11 @@ from cotext.evaluation.studies.context.context_use import (
     mean_use,
     measure_group,
 )
-from cotext.runtime.errors import CotextError
+from cotext.runtime import CotextError, __version__
+from cotext.runtime.html import render_rows
 from cotext.runtime.jobs.engine import Job, Joined
 from cotext.runtime.jobs.journal import Journal
-from cotext.runtime.tables import render_rows
-from cotext.runtime.version import __version__
-from cotext.translation.open import OpenedRun
-from cotext.translation.signature import systems_of
+from cotext.translation.open import OpenedRun, systems_of
 from cotext.translation.translate_file import checksums_of
 
 DIGITS = 5

@@ -17,7 +17,7 @@ from typing import Final, get_args
 from cotext.data.context_edits import Excerpt, Pair, alone, excerpt, replaced, shuffled, without
 from cotext.data.documents import Document, ParallelDocument
 from cotext.evaluation.requests import Condition
-from cotext.runtime.errors import CotextError
+from cotext.runtime import CotextError
 from cotext.translation.translator import DocumentTranslator
 
 CONDITIONS: Final = get_args(Condition)

@@ -9,18 +9,15 @@ from itertools import accumulate, pairwise
 from typing import Any
 
 from cotext.data.context_edits import Excerpt, alone, without
-from cotext.data.documents import ParallelDocument
-from cotext.data.languages import check_sides
+from cotext.data.documents import ParallelDocument, check_sides
 from cotext.evaluation.requests import ContextRequest
 from cotext.evaluation.studies.context.context_use import SentenceInfluences, influences, word_lengths
 from cotext.evaluation.studies.document_of_run import open_document, translated_by, translated_once
 from cotext.files.table import require_page_name
-from cotext.runtime.errors import CotextError
+from cotext.runtime import CotextError, __version__
 from cotext.runtime.files import write_text
-from cotext.runtime.html import facts, table, whole_page
+from cotext.runtime.html import facts, render_rows, table, whole_page
 from cotext.runtime.locks import writing
-from cotext.runtime.tables import render_rows
-from cotext.runtime.version import __version__
 from cotext.translation.translate_file import check_output
 from cotext.translation.translator import DocumentTranslator
 

@@ -38,16 +38,20 @@ from cotext.language_models.client import Client
 from cotext.language_models.translate_file import translation_signature
 from cotext.language_models.translator import EndpointTranslator
 from cotext.models.reach import source_reach, target_reach
-from cotext.runtime.errors import CotextError
+from cotext.runtime import CotextError, __version__
 from cotext.runtime.files import checksum
 from cotext.runtime.jobs.engine import Job, Joined
 from cotext.runtime.jobs.journal import Journal
 from cotext.runtime.request import options_of
-from cotext.runtime.version import __version__
 from cotext.translation.candidate_scoring import CandidateSet, score_candidates
-from cotext.translation.open import OpenedRun
+from cotext.translation.open import (
+    OpenedRun,
+    scoring_entries,
+    signature_entries,
+    systems_of,
+    translation_entries,
+)
 from cotext.translation.scorer import SentenceScore
-from cotext.translation.signature import scoring_entries, signature_entries, systems_of, translation_entries
 from cotext.translation.translator import DocumentTranslator
 
 # Contexts for scoring candidates, and the condition of `edited` that changes the excerpt.

@@ -13,10 +13,9 @@ from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite,
 from cotext.data.formats.streams import read_whole
 from cotext.evaluation.metrics.contrastive import ContrastiveReport, Decision, Readings, summarise
 from cotext.evaluation.statistics.significance import McNemar, are_too_few, compared_pairs, holm, mcnemar
-from cotext.runtime.errors import CotextError, shown
+from cotext.runtime import CotextError, __version__, shown
+from cotext.runtime.html import render_p, render_rows
 from cotext.runtime.reading import parse_json
-from cotext.runtime.tables import render_p, render_rows
-from cotext.runtime.version import __version__
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from cotext.data.languages import language_of_name
+from cotext.data.documents import language_of_name
 from cotext.evaluation.metrics.aligned_files import located, name_systems, read_aligned
 from cotext.evaluation.metrics.comet import Comet, Progress, measure_comet
 from cotext.evaluation.metrics.discourse import measure_discourse, read_marks
@@ -15,8 +15,8 @@ from cotext.evaluation.metrics.terminology import measure_terms
 from cotext.evaluation.metrics.tokenised import load_words, measure_words
 from cotext.evaluation.requests import EvaluationRequest, LeaderboardRequest
 from cotext.evaluation.statistics.significance import PairedTest, compared_pairs, paired_test
-from cotext.runtime.tables import render_p, render_rows
-from cotext.runtime.version import __version__
+from cotext.runtime import __version__
+from cotext.runtime.html import render_p, render_rows
 from cotext.translation.terms.glossary import Glossary
 
 

@@ -22,8 +22,7 @@ from cotext.evaluation.metrics.comet import Comet, Progress, measure_comet
 from cotext.evaluation.metrics.interface import check_correspondence, find_protocol
 from cotext.evaluation.requests import MbrRequest
 from cotext.evaluation.statistics.sufficient_statistics import Floats
-from cotext.runtime.errors import CotextError
-from cotext.runtime.version import __version__
+from cotext.runtime import CotextError, __version__
 
 Weighting = Literal["uniform", "scores"]
 ENOUGH: Final = 1e-9  # utilities closer than this are equal, and the first one wins

@@ -15,15 +15,16 @@ from cotext.config.recipe import Config, parse_config
 from cotext.config.training import BEST_BY
 from cotext.data.formats.corpus import checked_records
 from cotext.data.formats.table import detect_format, find_format
-from cotext.data.prepared import REPORT, TRAIN, read_report, report_of
+from cotext.data.store import REPORT, TRAIN, read_report, report_of
 from cotext.data.tokenizer import chosen_languages, load_tokenizer
 from cotext.evaluation.studies.compare.recipe import missing_seeds, recipe_of, require_alike
 from cotext.models.describe import entry
-from cotext.models.engine_folder import REMEDY, describe_engine
 from cotext.models.run_folder import (
     ENGINE,
+    REMEDY,
     Description,
     checkpoints,
+    describe_engine,
     describe_file,
     is_engine,
     noted_import,
@@ -32,10 +33,10 @@ from cotext.models.run_folder import (
     seed_folder,
     seeds_in,
 )
-from cotext.runtime.errors import CotextError
-from cotext.runtime.integrity import require_whole, sealed_lines, unsealed
+from cotext.runtime import CotextError
+from cotext.runtime.files import require_whole, sealed_lines, unsealed
+from cotext.runtime.html import in_bytes, listed
 from cotext.runtime.reading import parse_yaml, read_text
-from cotext.runtime.tables import in_bytes, listed
 
 MARKS: Final = ("model.safetensors", "config.yaml", "checkpoints")  # each marks a folder as a run
 MAX_METRICS_BYTES: Final = 1 << 26  # a few hundred thousand reports

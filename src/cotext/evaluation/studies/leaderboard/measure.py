@@ -20,9 +20,8 @@ from cotext.evaluation.statistics.significance import (
     percentiles,
 )
 from cotext.evaluation.studies.evaluate.evaluate_files import read_texts, with_comet
-from cotext.runtime.errors import CotextError
-from cotext.runtime.tables import render_rows
-from cotext.runtime.version import __version__
+from cotext.runtime import CotextError, __version__
+from cotext.runtime.html import render_rows
 
 
 @dataclass(frozen=True, slots=True)
