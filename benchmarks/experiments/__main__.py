@@ -18,7 +18,7 @@ from pathlib import Path
 from benchmarks.experiments.plan import read_experiment, require_known, require_recipes
 from benchmarks.experiments.runner import INTERRUPTED, Budget, Runner
 from cotext.runtime import CotextError
-from cotext.runtime.locks import working_in
+from cotext.runtime.files import working_in
 from cotext.runtime.signals import stop_on_signals
 
 

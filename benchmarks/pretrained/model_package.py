@@ -17,7 +17,7 @@ from pathlib import Path
 from cotext.interchange.hub import SOURCES_UNKNOWN, export_hub, export_int8
 from cotext.interchange.model_names import CARD, write_checksums
 from cotext.runtime import CotextError, __version__
-from cotext.runtime.locks import new_folder
+from cotext.runtime.files import new_folder
 
 PROJECT = """\
 [build-system]

@@ -16,7 +16,7 @@ from typing import ParamSpec, TypeVar
 import torch
 
 from cotext.runtime.devices import choose_device
-from cotext.runtime.html import render_rows
+from cotext.runtime.rendering import render_rows
 from cotext.runtime.timing import CLOCKS, Clock, Times, Way, in_turn
 
 P = ParamSpec("P")

@@ -18,7 +18,7 @@ from benchmarks.study.comparison import Comparison, ContextAdds
 from cotext.data.convert import SUFFIX
 from cotext.evaluation.statistics.significance import SIGNIFICANT, Difference, Spread, holm
 from cotext.runtime.files import replacing
-from cotext.runtime.html import listed
+from cotext.runtime.rendering import listed
 
 LEAST_BLEU = 15.0  # s-BLEU of the sentence model below which nothing is claimed about documents
 BASELINE = "sentence"

@@ -20,7 +20,7 @@ from cotext.interchange.engine_cache import KEPT, LOCK, open_to_translate
 from cotext.models.checkpoint import load_run, load_weights, save_model
 from cotext.models.run_folder import ENGINE_FORMAT
 from cotext.runtime import CotextError, __version__
-from cotext.runtime.locks import working_in
+from cotext.runtime.files import working_in
 from cotext.translation.open import OpenedRun, open_run, scoring_signature, signature_entries
 from tests.command_line import cotext, must_refuse, succeed
 from tests.interchange.test_engines import (

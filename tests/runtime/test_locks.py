@@ -15,10 +15,18 @@ from typing import Any
 
 import pytest
 
-from cotext.runtime import CotextError, locks
+from cotext.runtime import CotextError, files
 from cotext.runtime import files as processes
-from cotext.runtime.files import Process
-from cotext.runtime.locks import LAPSE_SECONDS, Lock, holding, lock_path, require_free, working_in, writing
+from cotext.runtime.files import (
+    LAPSE_SECONDS,
+    Lock,
+    Process,
+    holding,
+    lock_path,
+    require_free,
+    working_in,
+    writing,
+)
 from tests.loops import loop_over
 from tests.refusals import must_raise
 
@@ -80,7 +88,7 @@ def test_a_link_is_locked_where_it_leads_to(tmp_path: Path) -> None:
 
 HOLDER = """
 import pathlib, sys, time
-from cotext.runtime.locks import holding
+from cotext.runtime.files import holding
 with holding(pathlib.Path(sys.argv[1]), "it"):
     print("held", flush=True)
     time.sleep(120)
@@ -143,7 +151,7 @@ def test_a_holder_on_another_machine_is_believed_until_it_is_silent(tmp_path: Pa
 
 
 def test_signs_of_life_are_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(locks, "SIGN_SECONDS", 0.01)
+    monkeypatch.setattr(files, "SIGN_SECONDS", 0.01)
     with holding(tmp_path / "lock", "it"):
         age(tmp_path / "lock", 1000)
         deadline = time.monotonic() + 30
@@ -167,7 +175,7 @@ def test_a_lock_that_its_holder_could_not_write_into(
     tmp_path: Path, content: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Killed in between, or a machine that lost its power."""
-    monkeypatch.setattr(locks, "WRITING_SECONDS", 0.05)
+    monkeypatch.setattr(files, "WRITING_SECONDS", 0.05)
     (tmp_path / "lock").write_bytes(content)
     with holding(tmp_path / "lock", "it") as lock:
         lock.require()
@@ -207,14 +215,14 @@ def test_of_two_that_find_a_dead_holder_one_takes_over(
     """The other has done so between our look and our deletion: its lock stays."""
     path = tmp_path / "lock"
     record(path, pid=dead_process(), start=7)
-    look = locks._require_dead
+    look = files._require_dead
 
     def overtaken(path: Path, what: str) -> None:
         look(path, what)
         path.unlink()
         record(path, token="the other's")
 
-    monkeypatch.setattr(locks, "_require_dead", overtaken)
+    monkeypatch.setattr(files, "_require_dead", overtaken)
     must_raise("working on it", Lock(path, "it").acquire)
     assert json.loads(path.read_text())["token"] == "the other's"
 
@@ -224,14 +232,14 @@ def test_who_looks_whether_a_holder_is_dead_does_so_alone(
 ) -> None:
     path = tmp_path / "lock"
     record(path, pid=dead_process(), start=7)
-    look = locks._require_dead
+    look = files._require_dead
 
     def watched(path: Path, what: str) -> None:
         with path.open("rb") as file, pytest.raises(BlockingIOError):
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         look(path, what)
 
-    monkeypatch.setattr(locks, "_require_dead", watched)
+    monkeypatch.setattr(files, "_require_dead", watched)
     with holding(path, "it") as lock:
         lock.require()
 

@@ -19,9 +19,8 @@ import pytest
 
 import cotext as package
 from cotext.data.formats import streams
-from cotext.runtime import CotextError, files, locks
-from cotext.runtime.files import Process, replacing
-from cotext.runtime.locks import holding, writing
+from cotext.runtime import CotextError, files
+from cotext.runtime.files import Process, holding, replacing, writing
 from tests.command_line import (
     World,
     must_refuse,
@@ -81,8 +80,8 @@ def windows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "supports_fd", os.supports_fd - {os.utime})
     for name in ("fork", "sched_getaffinity"):
         monkeypatch.delattr(os, name)
-    monkeypatch.setattr(locks, "fcntl", None)
-    for module in (files, locks, streams):
+    monkeypatch.setattr(files, "fcntl", None)
+    for module in (files, streams):
         monkeypatch.setattr(module, "ON_WINDOWS", True)
 
 

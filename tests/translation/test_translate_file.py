@@ -18,9 +18,8 @@ from safetensors.torch import load_file
 
 from cotext.data.documents import Document
 from cotext.data.formats import read_documents, write_documents
-from cotext.runtime.files import sealed, unsealed
+from cotext.runtime.files import sealed, unsealed, working_in
 from cotext.runtime.jobs.journal import Journal
-from cotext.runtime.locks import working_in
 from cotext.translation import translate_file as jobs
 from tests.command_line import (
     Outcome,

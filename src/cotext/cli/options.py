@@ -41,8 +41,7 @@ def output(out: Path | None, inputs: Iterable[Path | None], part: "Shard | None"
     if out is None:
         yield
         return
-    from cotext.runtime.files import require_new
-    from cotext.runtime.locks import writing
+    from cotext.runtime.files import require_new, writing
     from cotext.translation.translate_file import check_output
 
     check_output(out, [path for path in inputs if path is not None])

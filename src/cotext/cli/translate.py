@@ -1,11 +1,11 @@
-"""The command `translate`: translate files, corpora and standard input."""
+"""Commands `translate`, `score`, `repair`, `rerank` and `join`, which combines the results of shards."""
 
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
 from difflib import SequenceMatcher
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -14,31 +14,29 @@ from cotext.cli.messages import (
     printable,
     tell_slow_precision,
 )
-from cotext.cli.options import CUT_OFF, LONG, Json, as_json, counted, do_shard
-from cotext.data.documents import same_language
-from cotext.files.requests import RepairRequest, TranslationRequest
-from cotext.runtime import CotextError
-from cotext.translation.requests import RerankRequest
-
-if TYPE_CHECKING:
-    from cotext.data.documents import Document
-    from cotext.files.translate_files import BlocksJob
-    from cotext.translation.file_report import FileReport
-    from cotext.translation.open import OpenedRun
-    from cotext.translation.translate_file import CorpusJob
-
-from typing import TYPE_CHECKING, Annotated
-
 from cotext.cli.options import (
+    CUT_OFF,
+    LONG,
+    Json,
+    as_json,
+    counted,
+    do_shard,
     output,
     write_figures,
     write_lines,
 )
-from cotext.runtime import shown
-from cotext.translation.requests import ScoreRequest
+from cotext.data.documents import same_language
+from cotext.files.requests import RepairRequest, TranslationRequest
+from cotext.runtime import CotextError, shown
+from cotext.translation.requests import RerankRequest, ScoreRequest
 
 if TYPE_CHECKING:
+    from cotext.data.documents import Document
+    from cotext.files.translate_files import BlocksJob
     from cotext.runtime.jobs.engine import Joined
+    from cotext.translation.file_report import FileReport
+    from cotext.translation.open import OpenedRun
+    from cotext.translation.translate_file import CorpusJob
     from cotext.translation.written_beside import ScoredDocument
 
 

@@ -1,4 +1,4 @@
-"""Batches: tokens and, for each token, the index of its sentence.
+"""Batches: tokens and, for each token, the index of its sentence. `collate` makes them from instances.
 
 A row is one sequence of a batch. Shapes: B rows, S source tokens, T target tokens. The sentence index of
 padding is -1.

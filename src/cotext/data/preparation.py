@@ -12,8 +12,7 @@ from typing import Any
 
 from cotext.data.store import REPORT, read_report
 from cotext.runtime import CotextError
-from cotext.runtime.files import discard, is_occupied, replacing, require_whole, sweep
-from cotext.runtime.locks import Lock, writing
+from cotext.runtime.files import Lock, discard, is_occupied, replacing, require_whole, sweep, writing
 
 
 def prepared(

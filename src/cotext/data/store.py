@@ -4,6 +4,8 @@ A file has one row per document. The columns are the document id and, for each s
 of all sentences, and their lengths. Rows are stored in record batches of bounded size. The metadata of a last
 batch without rows has the totals and the row at which each batch ends, because both are known only after
 writing.
+
+The report of a prepared folder (inputs, settings, a digest of every file) is written last.
 """
 
 import json

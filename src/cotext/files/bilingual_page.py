@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from html import escape
 
 from cotext.files.translate_blocks import PairedSentence
-from cotext.runtime.html import facts, whole_page
+from cotext.runtime.rendering import facts, whole_page
 from cotext.translation.faults import add_faults, faults_in_words
 
 # The share of sentences that are marked. The confidence of good translations differs between runs (label

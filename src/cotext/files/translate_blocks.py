@@ -1,4 +1,8 @@
-"""Translation of the blocks of a file: blocks to sentences of documents, and translations to blocks."""
+"""Translation of the blocks of a file, or of a stream of lines.
+
+A document of a stream is translated when the empty line after it has arrived. Documents that have arrived are
+translated together, without waiting for others.
+"""
 
 import re
 import threading

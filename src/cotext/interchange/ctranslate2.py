@@ -29,7 +29,7 @@ from cotext.models.run_folder import (
     write_description,
 )
 from cotext.runtime import CotextError
-from cotext.runtime.locks import new_folder
+from cotext.runtime.files import new_folder
 
 QUANTIZATIONS: Final = ("float32", "int8", "int8_float32", "int8_float16", "float16")
 STEP: Final = 1024  # the number of positions is rounded up to a multiple of this

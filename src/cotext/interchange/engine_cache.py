@@ -27,8 +27,7 @@ from cotext.models.checkpoint import load_run
 from cotext.models.interface import Engine
 from cotext.models.run_folder import CTRANSLATE2, FORMAT, INSTALL, is_engine, model_file, read_shapes
 from cotext.runtime import CotextError, __version__
-from cotext.runtime.files import checksum, discard, remove, replacing, standard_folder
-from cotext.runtime.locks import NAME, require_free
+from cotext.runtime.files import NAME, checksum, discard, remove, replacing, require_free, standard_folder
 from cotext.runtime.own_code import trusting
 from cotext.runtime.progress import say
 from cotext.search.engine import load_engine

@@ -24,8 +24,7 @@ from cotext.models.describe import describe_cut, describe_length_penalty, descri
 from cotext.models.precision import int8_weights
 from cotext.models.run_folder import IMPORT, noted_data, noted_import, write_config
 from cotext.runtime import CotextError, shown
-from cotext.runtime.files import sealed
-from cotext.runtime.locks import new_folder
+from cotext.runtime.files import new_folder, sealed
 from cotext.runtime.reading import read_json
 
 # JSON files of a run that contain no scores.

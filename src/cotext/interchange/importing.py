@@ -27,8 +27,7 @@ from cotext.models.interface import Model, TranslationModel
 from cotext.models.parameters import count_parameters
 from cotext.models.run_folder import IMPORT, write_config
 from cotext.runtime import CotextError, __version__, shown
-from cotext.runtime.files import checksum, require_new, sealed
-from cotext.runtime.locks import new_folder
+from cotext.runtime.files import checksum, new_folder, require_new, sealed
 
 OPENERS: dict[str, Callable[[Path, LanguageChoice], ForeignModel]] = {
     "marian": open_marian,

@@ -22,8 +22,16 @@ from typing import Any, Final
 
 from cotext.models.run_folder import ENGINE, IMPORT, is_engine, noted_import, seeds_in
 from cotext.runtime import CotextError, naming, nearest_known, shown
-from cotext.runtime.files import checksum, digests, discard, remove, replacing, require_whole, standard_folder
-from cotext.runtime.locks import writing
+from cotext.runtime.files import (
+    checksum,
+    digests,
+    discard,
+    remove,
+    replacing,
+    require_whole,
+    standard_folder,
+    writing,
+)
 from cotext.runtime.progress import say
 from cotext.runtime.reading import parse_yaml, read_text
 

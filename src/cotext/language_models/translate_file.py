@@ -21,8 +21,7 @@ from cotext.language_models.client import Client, Counts
 from cotext.language_models.prompts import Prompt, one_line
 from cotext.language_models.translator import UNTRANSLATED, EndpointTranslator, Repair
 from cotext.runtime import __version__
-from cotext.runtime.files import checksum
-from cotext.runtime.locks import writing
+from cotext.runtime.files import checksum, writing
 from cotext.translation.faults import checked, faults_in_words, shown_places
 from cotext.translation.written_beside import remove_lists
 

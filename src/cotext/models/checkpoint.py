@@ -40,8 +40,7 @@ from cotext.models.run_folder import (
     write_config,
 )
 from cotext.runtime import CotextError, __version__, shown
-from cotext.runtime.files import discard, remove, replacing, require_new
-from cotext.runtime.locks import new_folder
+from cotext.runtime.files import discard, new_folder, remove, replacing, require_new
 
 BYTES_PER_NUMBER = 4
 MOST_TIMES = 16  # maximum ratio of memory to file size, before a model is compared with its configuration

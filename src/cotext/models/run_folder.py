@@ -19,6 +19,14 @@ A folder of several seeds contains only their runs:
 
     seed-1/                a run folder
     seed-2/                another
+
+An engine folder is a system in the format of another program, with what Cotext needs to use it. It can be
+used instead of a run to translate or score:
+
+    cotext.json            engine and version, quantization, configuration, checksums of all other files
+    tokenizer/             a copy
+    data.json              the training data of the run, if known
+    model.bin, ...         the files of the engine
 """
 
 import re
@@ -303,7 +311,8 @@ def describe_engine(folder: Path) -> tuple[EngineDescription, dict[str, str]]:
         raise CotextError(f"{path}: {error}; {REMEDY}") from None
     if content.get("format") != ENGINE_FORMAT:
         raise CotextError(
-            f"{path}: engine format {shown(content.get('format'))}, but this version reads {ENGINE_FORMAT}; {REMEDY}"
+            f"{path}: engine format {shown(content.get('format'))}, but this version reads {ENGINE_FORMAT}; "
+            f"{REMEDY}"
         )
     try:
         checksums = {str(name): str(digest) for name, digest in content["checksums"].items()}

@@ -22,8 +22,7 @@ from typing import Annotated, Final
 from pydantic import Field, TypeAdapter, ValidationError
 
 from cotext.runtime import CotextError
-from cotext.runtime.files import replacing
-from cotext.runtime.locks import writing
+from cotext.runtime.files import replacing, writing
 from cotext.runtime.reading import read_json
 from cotext.serving.errors import RequestError
 from cotext.serving.record import RequestRecord

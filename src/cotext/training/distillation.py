@@ -32,10 +32,9 @@ from cotext.data.store import (
     write_report,
 )
 from cotext.runtime import CotextError, __version__
-from cotext.runtime.files import checksum, replacing, require_new, require_whole
+from cotext.runtime.files import checksum, replacing, require_new, require_whole, writing
 from cotext.runtime.jobs.engine import Job, Joined, clear, forget, run
 from cotext.runtime.jobs.journal import Journal, Results, Shard, differences, storage
-from cotext.runtime.locks import writing
 from cotext.runtime.reading import read_json
 from cotext.training.prepared_data import PreparedData, open_data
 from cotext.training.requests import DistillRequest

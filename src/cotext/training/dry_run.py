@@ -15,7 +15,7 @@ from cotext.data.views import Mixture
 from cotext.models.describe import entry
 from cotext.models.parameters import count_parameters
 from cotext.runtime import CotextError
-from cotext.runtime.html import in_bytes
+from cotext.runtime.rendering import in_bytes
 from cotext.training.run import TrainingSetup, set_up
 from cotext.training.trainer import TrainingCallbacks
 

@@ -1,5 +1,7 @@
 """Training on prepared data: `cotext train`, with one seed or several.
 
+All parts of a run are built and checked before anything is written.
+
 The trainer does not import translation. It receives the function that computes BLEU on the development set
 from here.
 """
@@ -34,8 +36,7 @@ from cotext.models.run_folder import (
 )
 from cotext.runtime import CotextError
 from cotext.runtime.devices import choose_device, choose_threads, keep_few_kernels, slow_precision
-from cotext.runtime.files import is_first_process, sealed, write_text
-from cotext.runtime.locks import NAME, Lock, require_free, working_in
+from cotext.runtime.files import NAME, Lock, is_first_process, require_free, sealed, working_in, write_text
 from cotext.training.prepared_data import (
     Corpus,
     PreparedData,

@@ -31,8 +31,7 @@ from cotext.models import checkpoint as ckpt
 from cotext.models.interface import Model, System
 from cotext.models.run_folder import checkpoint_folder
 from cotext.runtime import CotextError
-from cotext.runtime.files import sealed, sealed_lines, unsealed, write_text
-from cotext.runtime.locks import Lock
+from cotext.runtime.files import Lock, sealed, sealed_lines, unsealed, write_text
 from cotext.runtime.signals import stop_on_signals
 from cotext.training.prepared_data import Corpus
 from cotext.training.resume import ProcessState, RunCheckpoints, TrainingProgress

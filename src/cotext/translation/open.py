@@ -1,4 +1,8 @@
-"""Opened runs and engines: loaded once, then used for translation, scoring and analysis."""
+"""Opened runs and engines: loaded once, then used for translation, scoring and analysis.
+
+Also the constraints of a user on translations (glossary terms, words to keep, a translation memory), and
+signatures in reports: `key:value|key:value`.
+"""
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence

@@ -2,6 +2,10 @@
 
 Every finished document is appended to `<out>.partial` at once. The output gets its name when it is complete.
 The same command continues an interrupted job.
+
+Re-ranking of n-best lists (`cotext rerank`) is such a job, too. Sentence by sentence, a system scores all
+translations in the list, each after the translations that were chosen for the sentences before. The best one
+is chosen. With a language model, this is the re-ranking of Sugiyama and Yoshinaga 2021.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

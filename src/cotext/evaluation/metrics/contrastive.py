@@ -15,7 +15,7 @@ from typing import Any, Final, Generic, Literal, Protocol, TypeVar
 
 from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite, documents_of
 from cotext.runtime import CotextError, __version__
-from cotext.runtime.html import render_rows
+from cotext.runtime.rendering import render_rows
 
 CONTEXTS: Final = ("true", "none", "foreign")
 _DIGITS: Final = 5

@@ -22,7 +22,7 @@ from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite
 from cotext.data.documents import Document
 from cotext.evaluation.metrics.contrastive import Accuracy, GroupedReport, grouped, signed, words_of
 from cotext.runtime import CotextError
-from cotext.runtime.html import render_rows
+from cotext.runtime.rendering import render_rows
 
 OUTCOMES: Final = ("right", "wrong", "both", "neither")
 

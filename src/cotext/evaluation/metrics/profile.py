@@ -10,7 +10,7 @@ from typing import Final, Literal
 
 from cotext.data.documents import Document
 from cotext.evaluation.metrics.interface import Score, measure
-from cotext.runtime.html import render_rows
+from cotext.runtime.rendering import render_rows
 
 Kind = Literal["position", "length"]
 TITLES: Final[dict[Kind, str]] = {

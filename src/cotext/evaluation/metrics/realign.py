@@ -31,7 +31,7 @@ from cotext.evaluation.metrics.aligned_files import located
 from cotext.evaluation.metrics.bleu import PROTOCOLS, build_metric
 from cotext.evaluation.metrics.error_alignment import Flags, align_by_error
 from cotext.runtime import CotextError
-from cotext.runtime.html import listed, render_rows
+from cotext.runtime.rendering import listed, render_rows
 
 # Languages without spaces that sacrebleu tokenises; their text may be cut between any two tokens.
 _UNSPACED: Final = ("zh", "ja")

@@ -22,7 +22,7 @@ from cotext.data.tokenizer import Tokenizer
 from cotext.evaluation.requests import SpeedRequest
 from cotext.evaluation.studies.document_of_run import translated
 from cotext.runtime import CotextError
-from cotext.runtime.html import render_rows
+from cotext.runtime.rendering import render_rows
 from cotext.runtime.timing import CLOCKS, Clock, in_turn, spread
 from cotext.translation.open import OpenedRun, open_run
 

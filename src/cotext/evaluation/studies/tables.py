@@ -8,7 +8,7 @@ from html import escape
 from importlib.metadata import version
 
 from cotext.runtime import __version__
-from cotext.runtime.html import breakable, render_rows, table
+from cotext.runtime.rendering import breakable, render_rows, table
 
 
 @dataclass(frozen=True, slots=True)

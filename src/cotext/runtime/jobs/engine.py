@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Final, Generic, TypeVar
 
 from cotext.runtime import CotextError
-from cotext.runtime.files import require_new
+from cotext.runtime.files import holding, lock_path, require_free, require_new, writing
 from cotext.runtime.jobs.journal import (
     WHOLE,
     Header,
@@ -27,7 +27,6 @@ from cotext.runtime.jobs.journal import (
     other_job,
     storage,
 )
-from cotext.runtime.locks import holding, lock_path, require_free, writing
 
 JOURNALS: Final = "*.jsonl"
 LOCKS: Final = "*.lock"

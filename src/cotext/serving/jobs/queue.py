@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from cotext.runtime import CotextError
-from cotext.runtime.locks import working_in
+from cotext.runtime.files import working_in
 from cotext.serving.errors import RequestError, stopping
 from cotext.serving.jobs.names import clean_name, result_name
 from cotext.serving.jobs.storage import RETRY_SECONDS, Space, disk_full, private, require_room

@@ -38,7 +38,7 @@ from cotext.files.parallel import PAIRS, pair_files
 from cotext.interchange.model_names import name_of
 from cotext.models.run_folder import config_of, model_file
 from cotext.runtime.devices import choose_threads
-from cotext.runtime.html import facts, render_p, whole_page
+from cotext.runtime.rendering import facts, render_p, whole_page
 from cotext.training.dry_run import DryRun, dry_run
 from cotext.training.resume import TrainingProgress
 from cotext.training.run import train

@@ -25,9 +25,8 @@ from cotext.evaluation.studies.attention.sentence_maps import (
 from cotext.evaluation.studies.document_of_run import open_document, translated_by
 from cotext.models.interface import with_states
 from cotext.runtime import CotextError
-from cotext.runtime.files import write_text
-from cotext.runtime.html import render_rows
-from cotext.runtime.locks import working_in
+from cotext.runtime.files import working_in, write_text
+from cotext.runtime.rendering import render_rows
 from cotext.translation.document_state import Encoded
 from cotext.translation.scorer import document_rows
 from cotext.translation.translator import DocumentTranslator

@@ -20,7 +20,7 @@ from cotext.evaluation.studies.audit.details import Pair, changed_names, drifts,
 from cotext.evaluation.studies.tables import Table
 from cotext.files.parallel import read_sentences
 from cotext.runtime import CotextError, __version__
-from cotext.runtime.html import facts, whole_page
+from cotext.runtime.rendering import facts, whole_page
 from cotext.translation.faults import Checks, Fault
 from cotext.translation.terms.glossary import Glossary
 

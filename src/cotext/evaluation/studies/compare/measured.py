@@ -1,4 +1,6 @@
-"""Measurements of one run: translations, contrastive decisions and CXMI, stored in the run folder.
+"""The command `cotext compare`: check inputs, measure runs, write the page and figures.
+
+Measurements of a run are translations, contrastive decisions and CXMI, stored in the run folder:
 
     RUN/compared/<test set>-<model and decoding>.<format>    translations
     RUN/compared/<test set>-<model and decoding>.use.json    CXMI of the references
@@ -45,8 +47,7 @@ from cotext.models.run_folder import (
     seeds_in,
 )
 from cotext.runtime import CotextError, __version__
-from cotext.runtime.files import checksum, sealed_lines, unsealed, write_text
-from cotext.runtime.locks import working_in, writing
+from cotext.runtime.files import checksum, sealed_lines, unsealed, working_in, write_text, writing
 from cotext.runtime.progress import Meter
 from cotext.training.resume import load_progress
 from cotext.training.warm_start import read_account

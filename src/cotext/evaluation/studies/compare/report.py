@@ -20,7 +20,7 @@ from cotext.evaluation.studies.context.page import marked
 from cotext.evaluation.studies.contrastive.evidence import EVIDENCE_HEADER, evidence_row, legend
 from cotext.evaluation.studies.tables import Cell, Row, Table, interval, versions
 from cotext.models.run_folder import listed_seeds
-from cotext.runtime.html import breakable, facts, folded, render_p, table, whole_page
+from cotext.runtime.rendering import breakable, facts, folded, render_p, table, whole_page
 
 NOTE = (
     "Published systems were trained on other corpora with other vocabularies: compare differences between "

@@ -14,7 +14,7 @@ from cotext.evaluation.studies.contrastive.evidence import (
     shortfall,
     too_few,
 )
-from cotext.runtime.html import listed, render_p
+from cotext.runtime.rendering import listed, render_p
 
 
 def verdict(result: RunComparison) -> dict[str, list[str]]:

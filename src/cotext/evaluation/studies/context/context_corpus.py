@@ -18,9 +18,9 @@ from cotext.evaluation.studies.context.context_use import (
     measure_group,
 )
 from cotext.runtime import CotextError, __version__
-from cotext.runtime.html import render_rows
 from cotext.runtime.jobs.engine import Job, Joined
 from cotext.runtime.jobs.journal import Journal
+from cotext.runtime.rendering import render_rows
 from cotext.translation.open import OpenedRun, systems_of
 from cotext.translation.translate_file import checksums_of
 

@@ -15,9 +15,8 @@ from cotext.evaluation.studies.context.context_use import SentenceInfluences, in
 from cotext.evaluation.studies.document_of_run import open_document, translated_by, translated_once
 from cotext.files.table import require_page_name
 from cotext.runtime import CotextError, __version__
-from cotext.runtime.files import write_text
-from cotext.runtime.html import facts, render_rows, table, whole_page
-from cotext.runtime.locks import writing
+from cotext.runtime.files import write_text, writing
+from cotext.runtime.rendering import facts, render_rows, table, whole_page
 from cotext.translation.translate_file import check_output
 from cotext.translation.translator import DocumentTranslator
 

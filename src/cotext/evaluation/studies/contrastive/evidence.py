@@ -39,7 +39,7 @@ from cotext.evaluation.statistics.significance import (
     gains_by_document,
 )
 from cotext.evaluation.studies.tables import Cell, Table
-from cotext.runtime.html import listed, render_p
+from cotext.runtime.rendering import listed, render_p
 
 SAME_SENTENCE: Final = "0"  # the distance of a clue in the sentence itself
 WHOLE_DOCUMENT: Final = 10**6  # sentences in the window of a system that reads whole documents

@@ -16,7 +16,7 @@ from cotext.evaluation.metrics.tokenised import load_words, measure_words
 from cotext.evaluation.requests import EvaluationRequest, LeaderboardRequest
 from cotext.evaluation.statistics.significance import PairedTest, compared_pairs, paired_test
 from cotext.runtime import __version__
-from cotext.runtime.html import render_p, render_rows
+from cotext.runtime.rendering import render_p, render_rows
 from cotext.translation.terms.glossary import Glossary
 
 

@@ -35,8 +35,8 @@ from cotext.models.run_folder import (
 )
 from cotext.runtime import CotextError
 from cotext.runtime.files import require_whole, sealed_lines, unsealed
-from cotext.runtime.html import in_bytes, listed
 from cotext.runtime.reading import parse_yaml, read_text
+from cotext.runtime.rendering import in_bytes, listed
 
 MARKS: Final = ("model.safetensors", "config.yaml", "checkpoints")  # each marks a folder as a run
 MAX_METRICS_BYTES: Final = 1 << 26  # a few hundred thousand reports

@@ -21,7 +21,7 @@ from cotext.evaluation.statistics.significance import (
 )
 from cotext.evaluation.studies.evaluate.evaluate_files import read_texts, with_comet
 from cotext.runtime import CotextError, __version__
-from cotext.runtime.html import render_rows
+from cotext.runtime.rendering import render_rows
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from cotext.evaluation.metrics.realign import document_lines
 from cotext.evaluation.statistics.significance import SIGNIFICANT, Difference, PairedTest
 from cotext.evaluation.studies.leaderboard.measure import Entry, Leaderboard
 from cotext.evaluation.studies.tables import Cell, Row, Table, interval, versions
-from cotext.runtime.html import facts, folded, listed, render_p, whole_page
+from cotext.runtime.rendering import facts, folded, listed, render_p, whole_page
 
 
 def render_leaderboard(board: Leaderboard) -> str:

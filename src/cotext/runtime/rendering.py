@@ -1,4 +1,4 @@
-"""Style sheet and building blocks of self-contained HTML pages, without scripts or network access.
+"""Figures as text, and building blocks of self-contained HTML pages without scripts or network access.
 
 The light or dark scheme follows the settings of the system. Plots have descriptions, and no information is
 shown only by colour.
