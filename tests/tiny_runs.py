@@ -14,7 +14,8 @@ from safetensors.torch import load_file
 from cotext.config.recipe import Config, dump_config, parse_config
 from cotext.data.documents import ParallelDocument
 from cotext.data.formats import write_parallel
-from cotext.data.store import StoreWriter, write_report
+from cotext.data.prepared import write_report
+from cotext.data.store import StoreWriter
 from cotext.data.tokenizer import Tokenizer, TokenizerSettings, train_tokenizer
 from cotext.models import checkpoint as ckpt
 from cotext.models.build import build_model

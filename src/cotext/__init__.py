@@ -26,7 +26,7 @@ from cotext.files.requests import TranslationRequest
 from cotext.runtime import CotextError, __version__
 
 if TYPE_CHECKING:
-    from cotext.data.store import Report
+    from cotext.data.prepared import Report
     from cotext.evaluation.studies.evaluate.evaluate_files import Evaluation
     from cotext.translation.api import Translator
     from cotext.translation.file_report import FileReport

@@ -14,7 +14,8 @@ from cotext.data.contrastive_suites import ContrastiveSuite
 from cotext.data.documents import Document, ParallelDocument
 from cotext.data.formats import write_documents, write_parallel
 from cotext.evaluation.studies.compare.comparison import RunComparison, compare_runs
-from cotext.evaluation.studies.compare.measured import EvaluationSet, MeasuredRun, MeasuredSystem, run_folders
+from cotext.evaluation.studies.compare.job import run_folders
+from cotext.evaluation.studies.compare.measured import EvaluationSet, MeasuredRun, MeasuredSystem
 from cotext.evaluation.studies.compare.report import as_dict, as_text, render_comparison
 from cotext.evaluation.studies.compare.verdict import uses_context
 from cotext.evaluation.studies.contrastive.decisions import Decisions

@@ -33,7 +33,7 @@ def test_the_commands_work_as_they_stand(
     Path("outputs").mkdir()
     # Every document in one line, as who writes whole documents may do.
     references = list(read_documents(Path("reference.de")))
-    Path("outputs/free.de").write_text("\n".join(f"{' '.join(d.sentences)}\n" for d in references))
+    Path("outputs/a.de").write_text("\n".join(f"{' '.join(d.sentences)}\n" for d in references))
     with Fake({sentence: sentence for d in documents for sentence in d.sentences}) as fake:
         described(tmp_path, fake.url).rename("gpt.yaml")
         for _, *words in commands:

@@ -94,7 +94,12 @@ def test_the_readme(address: str, tmp_path: Path) -> None:
     parameters = checked(start)
     assert (parameters["runs"], parameters["port"]) == (["runs/a", "runs/b"], int(ADDRESS[-4:]))
     answers = [json.loads(curl(command, address, tmp_path)) for command in asked]
-    assert [list(answer) for answer in answers] == [["translatedText"], ["translations"], ["translatedText"]]
+    assert [list(answer) for answer in answers] == [
+        ["translatedText"],
+        ["translations"],
+        ["translatedText"],
+        ["translatedText"],
+    ]
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,8 @@ import pytest
 
 from cotext.data.documents import Document
 from cotext.data.formats import read_documents, write_documents
-from cotext.data.store import StoreWriter, TokenStore, write_report
+from cotext.data.prepared import write_report
+from cotext.data.store import StoreWriter, TokenStore
 from cotext.data.tokenizer import load_tokenizer
 from cotext.runtime.jobs.engine import folder_of, journal_of
 from tests.command_line import (

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from cotext.data.documents import Languages
-from cotext.data.store import file_digests, read_report, write_report
+from cotext.data.prepared import file_digests, read_report, write_report
 from cotext.models.run_folder import noted_data
 from cotext.runtime import CotextError
 from cotext.runtime.files import checksum

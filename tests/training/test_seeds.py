@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from cotext.config.recipe import Config, load_config
-from cotext.evaluation.studies.compare.measured import run_folders
+from cotext.evaluation.studies.compare.job import run_folders
 from cotext.models.run_folder import noted_seeds, seeds_in
 from cotext.runtime import CotextError
 from cotext.training import run as runs

@@ -15,7 +15,7 @@ from cotext.training.requests import DistillRequest
 
 if TYPE_CHECKING:
     from cotext.data.alignment import Probabilities
-    from cotext.data.store import Report
+    from cotext.data.prepared import Report
     from cotext.training.distillation import Noted, Outcome
 
 

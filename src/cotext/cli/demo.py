@@ -34,7 +34,8 @@ from cotext.data.formats import read_documents, write_documents
 from cotext.data.prepare import prepare_controlled
 from cotext.data.requests import ControlledRequest
 from cotext.evaluation.requests import ComparisonRequest
-from cotext.evaluation.studies.compare.measured import compare_folders, read_metrics
+from cotext.evaluation.studies.compare.job import compare_folders
+from cotext.evaluation.studies.compare.measured import read_metrics
 from cotext.evaluation.studies.compare.report import as_text
 from cotext.evaluation.studies.context.page import marked
 from cotext.interchange.model_names import known_models

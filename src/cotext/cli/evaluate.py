@@ -58,7 +58,7 @@ def compare_decisions(
 
 def compare(request: ComparisonRequest, json: Json = False) -> None:
     """Compare runs: quality, contrastive accuracy, context use, significance tests, published values."""
-    from cotext.evaluation.studies.compare.measured import compare_folders
+    from cotext.evaluation.studies.compare.job import compare_folders
     from cotext.evaluation.studies.compare.report import as_dict, as_text
     from cotext.runtime.progress import meter
 

@@ -43,8 +43,9 @@ def shortlist(
     The table has the 100 most probable target tokens for each source token, and the 1,000 most frequent ones
     of the training corpus. The command reports how much of the development references it covers.
     """
+    from cotext.data.prepared import TRAIN
     from cotext.data.shortlist import CANDIDATES, SHORTLIST, coverage, learned_shortlist
-    from cotext.data.store import TRAIN, TokenStore
+    from cotext.data.store import TokenStore
     from cotext.data.tokenizer import load_tokenizer
     from cotext.models.run_folder import is_engine, require_one_run
 

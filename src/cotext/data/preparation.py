@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from cotext.data.store import REPORT, read_report
+from cotext.data.prepared import REPORT, read_report
 from cotext.runtime import CotextError
 from cotext.runtime.files import Lock, discard, is_occupied, replacing, require_whole, sweep, writing
 

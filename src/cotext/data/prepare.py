@@ -34,11 +34,11 @@ from cotext.data.formats import languages_of_files, read_parallel, write_paralle
 from cotext.data.formats.streams import check_readable
 from cotext.data.overlap import HeldOut
 from cotext.data.preparation import prepared
+from cotext.data.prepared import REPORT, Report, file_digests, report_of, write_report
 from cotext.data.requests import ControlledRequest, PreparationRequest
 from cotext.data.selection import Selection, parse_rules, render
 from cotext.data.set_aside import Read, part_of, set_aside
 from cotext.data.splitting import Splitter
-from cotext.data.store import REPORT, Report, file_digests, report_of, write_report
 from cotext.data.tokenizer import (
     LanguageChoice,
     Tokenizer,

@@ -21,16 +21,9 @@ import torch
 from pydantic import TypeAdapter, ValidationError
 
 from cotext.data.documents import Document, ParallelDocument, check_pair
+from cotext.data.prepared import REPORT, checked_digests, file_digests, read_report, write_report
 from cotext.data.statistics import SplitStatistics, StatisticsCollector
-from cotext.data.store import (
-    REPORT,
-    Flat,
-    StoreWriter,
-    checked_digests,
-    file_digests,
-    read_report,
-    write_report,
-)
+from cotext.data.store import Flat, StoreWriter
 from cotext.runtime import CotextError, __version__
 from cotext.runtime.files import checksum, replacing, require_new, require_whole, writing
 from cotext.runtime.jobs.engine import Job, Joined, clear, forget, run

@@ -12,8 +12,9 @@ from cotext.config.training import TrainConfig
 from cotext.data.batch import SpecialSymbols
 from cotext.data.build import build_mixture, build_view, special_symbols
 from cotext.data.documents import Languages, ParallelDocument
+from cotext.data.prepared import REPORT, TRAIN, checked_digests, read_report
 from cotext.data.sampling import Arrangement, Sampler
-from cotext.data.store import REPORT, TRAIN, TokenStore, checked_digests, read_report
+from cotext.data.store import TokenStore
 from cotext.data.tokenizer import Tokenizer, chosen_languages, load_tokenizer
 from cotext.data.views import Mixture, View
 from cotext.models.run_folder import noted_data

@@ -26,8 +26,8 @@ from cotext.data.corpora import OnDocuments
 from cotext.data.documents import Document, Languages, ParallelDocument, check_pair
 from cotext.data.formats import languages_of_files, read_documents, read_parallel, write_documents
 from cotext.data.prepare import prepare
+from cotext.data.prepared import Report
 from cotext.data.requests import PreparationRequest
-from cotext.data.store import Report
 from cotext.data.tokenizer import ImportedTokenizer, load_tokenizer
 from cotext.evaluation.requests import AdaptRequest, EvaluationRequest
 from cotext.evaluation.statistics.significance import SIGNIFICANT

@@ -1,0 +1,190 @@
+"""The command `cotext compare`: check inputs, measure runs, write the page and figures."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from cotext.data.contrastive_suites import ContrastiveSuite
+from cotext.data.documents import Languages, check_pair, check_sides
+from cotext.data.prepared import TRAIN
+from cotext.data.suite_files import read_suite
+from cotext.evaluation.metrics.aligned_files import name_systems, require_different
+from cotext.evaluation.metrics.tokenised import load_words
+from cotext.evaluation.requests import ComparisonRequest
+from cotext.evaluation.statistics.significance import Resampling
+from cotext.evaluation.studies.compare.comparison import RunComparison, compare_runs
+from cotext.evaluation.studies.compare.measured import (
+    EvaluationSet,
+    MeasuredSystem,
+    MeasurementSettings,
+    measure_run,
+)
+from cotext.evaluation.studies.compare.recipe import missing_seeds, require_alike
+from cotext.evaluation.studies.compare.report import as_csv, render_comparison
+from cotext.files.table import require_page_name
+from cotext.models.run_folder import checkpoint_folder, checkpoints, config_of, seed_folder, seeds_in
+from cotext.runtime import CotextError
+from cotext.runtime.files import write_text, writing
+from cotext.runtime.progress import Meter
+from cotext.training.resume import load_progress
+from cotext.translation.translate_file import check_output
+
+
+def compare_folders(
+    request: ComparisonRequest, new_meter: Callable[[str], Meter], notes: Sequence[str] = ()
+) -> RunComparison:
+    """Measure all runs and write the files; results that a run folder contains are not measured again.
+
+    `notes`: further paragraphs for the page. Raises CotextError if there is nothing to measure; runs or files
+    are missing, damaged, given twice or in different languages; or seeds are missing, unfinished or
+    different.
+    """
+    drawing = Resampling(samples=request.samples)
+    folders = find_systems(request.runs)
+    test = _test_set(request)
+    suites = _suites(request)
+    if test is None and not suites:
+        raise CotextError("there is nothing to compare on: give --data, --source and --reference, or --suite")
+    if test is None and request.words is not None:
+        raise CotextError(f"--words {request.words} needs a test set; add --source and --reference")
+    words = load_words(request.words)
+    require_page_name(request.out)
+    for path in request.outputs:
+        check_output(path, [*suites, *([test.source, test.reference] if test else [])])
+    if len({path.absolute() for path in request.outputs}) < len(request.outputs):
+        raise CotextError(f"{request.out}: two outputs would be written to one file; give different names")
+    _check_languages(folders, test, suites)
+    with writing(*request.outputs):
+        settings = MeasurementSettings(request, test, suites, new_meter)
+        measured = [_measure(system, settings) for system in folders]
+        comparison = compare_runs(
+            measured,
+            test,
+            {suite.name: suite for suite in suites.values()},
+            protocols=request.protocols,
+            target_language=request.target_language or measured[0].first.languages.target or None,
+            words=words,
+            resampling=drawing,
+        )
+        comparison = replace(comparison, notes=(*comparison.notes, *notes))
+        write_text(request.out, render_comparison(comparison))
+        if request.csv is not None:
+            write_text(request.csv, as_csv(comparison))
+        return comparison
+
+
+@dataclass(frozen=True, slots=True)
+class SystemFolders:
+    """A requested system and its runs; `seeds` is empty for a single run."""
+
+    title: str
+    runs: tuple[Path, ...]
+    seeds: tuple[int, ...] = ()
+
+
+def find_systems(paths: Sequence[Path]) -> list[SystemFolders]:
+    """Return the runs of each requested system.
+
+    Raises CotextError for a file, or a run given twice; also the errors of `run_folders`.
+    """
+    systems = []
+    for title, path in name_systems(paths).items():
+        if path.is_file():
+            raise CotextError(f"{path}: compare measures runs; for translations, use `cotext leaderboard`")
+        seeds = run_folders(path)
+        systems.append(SystemFolders(title, tuple(seeds.values()) or (path,), tuple(seeds)))
+    require_different([run for system in systems for run in system.runs])
+    return systems
+
+
+def run_folders(path: Path) -> dict[int, Path]:
+    """Return the runs of a folder of several seeds, by seed; none if it is a run.
+
+    Raises CotextError if a run is missing or not finished, or runs differ in more than their seed.
+    """
+    folders = {seed: seed_folder(path, seed) for seed in seeds_in(path)}
+    if not folders:
+        return {}
+    if missing := missing_seeds(path, folders):
+        raise CotextError(missing)
+    for run in folders.values():
+        _require_finished(run)
+    require_alike(path, folders)
+    return folders
+
+
+def _require_finished(run: Path) -> None:
+    saved = checkpoints(run)
+    if saved:
+        progress = load_progress(checkpoint_folder(run, saved[-1]))
+        if progress.finished:
+            return
+        where = f"it is at update {progress.update}"
+    elif (run / "model.safetensors").is_file():
+        return  # copied without its checkpoints
+    else:
+        where = "it has no checkpoint yet"
+    raise CotextError(f"{run}: training is not finished, {where}; the same `cotext train` command resumes it")
+
+
+def _measure(folders: SystemFolders, settings: MeasurementSettings) -> MeasuredSystem:
+    titles = [f"{folders.title}, seed {seed}" for seed in folders.seeds] or [folders.title]
+    runs = (measure_run(run, title, settings) for run, title in zip(folders.runs, titles, strict=True))
+    return MeasuredSystem(folders.title, tuple(runs), folders.seeds)
+
+
+def _check_languages(
+    systems: Sequence[SystemFolders], test: EvaluationSet | None, suites: Mapping[Path, ContrastiveSuite]
+) -> None:
+    """Raise CotextError if runs, suites and files are in different languages."""
+    languages, whose = Languages(), ""
+    for run in (run for system in systems for run in system.runs):
+        pair = Languages.parse(config_of(run).languages)
+        check_pair(languages, pair, f"{run}", whose)
+        if test is not None:
+            check_sides(pair, test.source, test.reference, f"{run} translates")
+        if str(pair) and not str(languages):
+            languages, whose = pair, f"{run} translates"
+    for path, suite in suites.items():
+        check_pair(languages, suite.languages, f"{path}", whose)
+
+
+def _test_set(request: ComparisonRequest) -> EvaluationSet | None:
+    if request.source is not None or request.reference is not None:
+        if request.source is None or request.reference is None:
+            raise CotextError("--source and --reference belong together: give both (or the same file twice)")
+        for path in (request.source, request.reference):
+            if not path.is_file():
+                raise CotextError(f"{path}: no such file")
+        return EvaluationSet(request.source, request.reference, request.format)
+    if request.data is None:
+        return None
+    path = request.data / "test.jsonl"
+    if path.is_file():
+        return EvaluationSet(path, path, "jsonl")
+    if not (request.data / TRAIN).is_file():
+        raise CotextError(f"{request.data}: no prepared data there; make it with `cotext prepare`")
+    if request.suite or _suite_files(request.data):
+        return None
+    raise CotextError(
+        f"{request.data}: contains no test set; give --source and --reference, or prepare it with "
+        "--test-source and --test-target"
+    )
+
+
+def _suites(request: ComparisonRequest) -> dict[Path, ContrastiveSuite]:
+    paths = list(request.suite)
+    if not paths and request.data is not None:
+        paths = _suite_files(request.data)
+    require_different(paths)
+    suites = {path: read_suite(path) for path in paths}
+    names: dict[str, Path] = {}
+    for path, suite in suites.items():
+        if suite.name in names:
+            raise CotextError(f"{path}: a suite of the same name ({suite.name}) as {names[suite.name]}")
+        names[suite.name] = path
+    return suites
+
+
+def _suite_files(data: Path) -> list[Path]:
+    return sorted((data / "contrastive").glob("*.json"))
