@@ -35,7 +35,7 @@ FLOORS = {
 ANNEXES: dict[str, set[str]] = {
     "files": set(),
     "language_models": set(),
-    "evaluation": {"files", "language_models"},
+    "evaluation": {"files"},
     "serving": {"files", "evaluation"},
 }
 

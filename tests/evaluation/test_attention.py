@@ -13,13 +13,13 @@ from cotext.data.batch import Batch, Instance, SpecialSymbols, make_batch
 from cotext.data.documents import ParallelDocument
 from cotext.data.views import WindowView
 from cotext.evaluation.studies.attention.report import document_attention
-from cotext.evaluation.studies.attention.sentence_maps import GateOpenness, average_by_kind, sentence_maps
 from cotext.layers.kernels.relative import attend_relative
 from cotext.layers.kernels.sdpa import attend, watch_weights
 from cotext.layers.layout import Layout
 from cotext.layers.others import GatedOthersSpan
 from cotext.models.build import build_model
 from cotext.models.transformer import Transformer
+from cotext.translation.sentence_maps import GateOpenness, average_by_kind, sentence_maps
 from cotext.translation.translator import DocumentTranslator
 from tests.loops import loop_over
 from tests.refusals import must_raise

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from cotext.evaluation.metrics.contrastive import ContrastiveReport
     from cotext.evaluation.metrics.generative import GenerativeReport
     from cotext.evaluation.studies.contrastive.evidence import ContextWindow, Evidence
+    from cotext.language_models.client import Client
     from cotext.translation.open import OpenedRun
 
     Suites = Sequence[tuple[Path, ContrastiveSuite]]
@@ -41,6 +42,8 @@ def contrastive(request: ContrastiveRequest, json: Json = False) -> None:
     if is_endpoint(request.run):
         _by_endpoint(request, loaded, json)
         return
+    if not request.generate:
+        request.require_scoring()
     with output(out, request.suites, part):
         open_one = open_run if request.generate else open_scorer
         opened = open_one(request.run, request.device, dict(request.decode), request.checkpoint)
@@ -144,15 +147,8 @@ def _conclude(found: "dict[str, list[Evidence]]", reports: dict[str, Any], tell:
 def _by_endpoint(request: ContrastiveRequest, suites: "Suites", json: bool) -> None:
     """Evaluate the translations of suites by a language model behind an API."""
     from cotext.data.documents import check_pair
-    from cotext.evaluation.studies.contrastive.contrastive import write_endpoint_forms
     from cotext.evaluation.studies.contrastive.evidence import ContextWindow
     from cotext.language_models.client import Client
-    from cotext.runtime.progress import meter
-
-    def translated(client: Client) -> "Iterator[Found]":
-        for _, suite in suites:
-            with meter(f"{suite.name}, translating", 0) as progress:
-                yield None, write_endpoint_forms(client, suite, progress.restart, progress.advance)
 
     require_for_endpoints(request, request.run, FOR_RUNS)
     with output(request.out, request.suites), Client(request.run, dict(request.decode)) as client:
@@ -161,5 +157,31 @@ def _by_endpoint(request: ContrastiveRequest, suites: "Suites", json: bool) -> N
         tell = _tell_unless(json)
         tell("evaluated by the translations of the model, without scores of candidates\n")
         window = ContextWindow(0, 0, 0)
-        write_reports(request.out, suites, translated(client), SuiteRules(), window, json)
+        write_reports(request.out, suites, _forms_of(client, suites), SuiteRules(), window, json)
         tell(printable(str(client.counts)))
+
+
+def _forms_of(client: "Client", suites: "Suites") -> "Iterator[Found]":
+    """Yield for each suite how often the correct form is in translations by a language model.
+
+    The signature counts untranslated sentences. Raises CotextError for candidates that do not differ in
+    words; also as `EndpointTranslator.translate`.
+    """
+    from cotext.data.documents import Document
+    from cotext.evaluation.metrics.generative import generative_accuracy
+    from cotext.language_models.translate_file import translation_signature
+    from cotext.language_models.translator import EndpointTranslator
+    from cotext.runtime.progress import meter
+    from cotext.translation.open import signature_entries
+
+    for _, suite in suites:
+        sources = list(dict.fromkeys(example.source for example in suite.examples))
+        translator = EndpointTranslator(client)
+        documents = [Document(str(number), source) for number, source in enumerate(sources)]
+        with meter(f"{suite.name}, translating", sum(map(len, sources))) as progress:
+            found = dict(zip(sources, translator.translate(documents, progress.advance), strict=True))
+        recipe = signature_entries(translation_signature(client, translator.prompt))
+        del recipe["version"]
+        recipe["untranslated"] = str(sum(len(translation.untranslated) for translation in found.values()))
+        texts = [found[example.source].document for example in suite.examples]
+        yield None, generative_accuracy(suite, texts, recipe)

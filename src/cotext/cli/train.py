@@ -150,7 +150,7 @@ def shown_training(what: str, updates: int, quiet: bool) -> "Iterator[TrainingCa
 
 def adapt(request: AdaptRequest) -> None:
     """Adapt a model to a corpus: hold out a test set, prepare, train, and compare before and after."""
-    from cotext.evaluation.studies.adapt.adapt import Adaptation, answer, next_commands, render, summary
+    from cotext.cli.adapt import Adaptation, answer, next_commands, render, summary
     from cotext.runtime.progress import meter, say, stages
 
     work = Adaptation(request)

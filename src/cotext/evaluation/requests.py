@@ -354,12 +354,8 @@ class ContrastiveRequest(SuiteRules, Sharded, RunOptions):
     out: Path | None = option("JSON file for all figures and decisions.", default=None)
 
     def check(self) -> None:
-        from cotext.language_models.config import is_endpoint
-
         if self.context != "true" and (self.controls or self.generate):
             flag = "--controls" if self.controls else "--generate"
             raise CotextError(
                 f"--context {self.context} cannot be combined with {flag}; run the command once for each"
             )
-        if not self.generate and not is_endpoint(self.run):
-            self.require_scoring()

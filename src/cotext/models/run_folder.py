@@ -189,6 +189,17 @@ def noted_data(run: Path) -> dict[str, Any]:
     return noted if is_valid else {}
 
 
+def noted_start(run: Path) -> dict[str, Any]:
+    """Return the content of `init.json` of a run; empty if it is missing or damaged."""
+    return _noted(run / "init.json")
+
+
+def noted_as_finished(run: Path, update: int) -> bool:
+    """Whether training was finished at a checkpoint, by its `trainer.json`; not if this is damaged."""
+    progress = _noted(checkpoint_folder(run, update) / "trainer.json").get("progress")
+    return isinstance(progress, dict) and progress.get("finished") is True
+
+
 def noted_import(run: Path) -> dict[str, Any]:
     """Return the content of `import.json` of a run; empty if it is missing or damaged."""
     return _noted(run / IMPORT)

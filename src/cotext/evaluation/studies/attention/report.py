@@ -14,14 +14,6 @@ from torch import Tensor
 from cotext.data.batch import Batch, Instance, make_batch, pack
 from cotext.data.documents import ParallelDocument
 from cotext.evaluation.requests import DocumentRequest
-from cotext.evaluation.studies.attention.sentence_maps import (
-    Averaged,
-    GateOpenness,
-    HeadGates,
-    SentenceMap,
-    average_by_kind,
-    sentence_maps,
-)
 from cotext.evaluation.studies.document_of_run import open_document, translated_by
 from cotext.models.interface import with_states
 from cotext.runtime import CotextError
@@ -29,6 +21,14 @@ from cotext.runtime.files import working_in, write_text
 from cotext.runtime.rendering import render_rows
 from cotext.translation.document_state import Encoded
 from cotext.translation.scorer import document_rows
+from cotext.translation.sentence_maps import (
+    Averaged,
+    GateOpenness,
+    HeadGates,
+    SentenceMap,
+    average_by_kind,
+    sentence_maps,
+)
 from cotext.translation.translator import DocumentTranslator
 
 DIGITS = 6  # significant digits of a weight

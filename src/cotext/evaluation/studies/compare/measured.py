@@ -29,11 +29,10 @@ from cotext.evaluation.studies.context.context_corpus import measure_corpus
 from cotext.evaluation.studies.contrastive.contrastive import context_window_of, run_suite, suite_recipe
 from cotext.evaluation.studies.contrastive.decisions import Decisions, read_decisions
 from cotext.evaluation.studies.contrastive.evidence import ContextWindow
-from cotext.models.run_folder import noted_data
+from cotext.models.run_folder import noted_data, noted_start
 from cotext.runtime import CotextError, __version__
 from cotext.runtime.files import checksum, sealed_lines, unsealed, working_in, write_text
 from cotext.runtime.progress import Meter
-from cotext.training.warm_start import read_account
 from cotext.translation.open import OpenedRun, open_run
 from cotext.translation.translate_file import translate_file
 
@@ -235,8 +234,8 @@ def read_metrics(run: Path) -> list[dict[str, Any]]:
 
 def _first_loss(run: Path) -> tuple[float, float] | None:
     """Return the losses that training recorded, see `MeasuredRun.first_loss`."""
-    with suppress(CotextError, KeyError, TypeError, ValueError):
-        loss = read_account(run / "init.json")["loss"]
+    with suppress(KeyError, TypeError, ValueError):
+        loss = noted_start(run)["loss"]
         return float(loss["instances_here"]), float(loss["sentences_there"])
     return None
 

@@ -34,9 +34,6 @@ from cotext.evaluation.studies.contrastive.evidence import (
     weigh,
 )
 from cotext.evaluation.studies.document_of_run import translated_once
-from cotext.language_models.client import Client
-from cotext.language_models.translate_file import translation_signature
-from cotext.language_models.translator import EndpointTranslator
 from cotext.models.reach import source_reach, target_reach
 from cotext.runtime import CotextError, __version__
 from cotext.runtime.files import checksum
@@ -47,7 +44,6 @@ from cotext.translation.candidate_scoring import CandidateSet, score_candidates
 from cotext.translation.open import (
     OpenedRun,
     scoring_entries,
-    signature_entries,
     systems_of,
     translation_entries,
 )
@@ -263,27 +259,6 @@ def write_suite_forms(
     translator.check(Document(e.id, e.source) for e in suite.examples)
     documents = translated_once(translator, [e.source for e in suite.examples], on_sentences)
     return generative_accuracy(suite, documents, recipe)
-
-
-def write_endpoint_forms(
-    client: Client,
-    suite: ContrastiveSuite,
-    on_start: Callable[[int], None] = lambda total: None,
-    on_sentences: Callable[[int], None] = lambda count: None,
-) -> GenerativeReport:
-    """Run `write_suite_forms` with a language model; the signature counts untranslated sentences.
-
-    Raises CotextError for candidates that do not differ in words; also as `EndpointTranslator.translate`.
-    """
-    sources = list(dict.fromkeys(example.source for example in suite.examples))
-    on_start(sum(map(len, sources)))
-    translator = EndpointTranslator(client)
-    documents = [Document(str(number), source) for number, source in enumerate(sources)]
-    translations = dict(zip(sources, translator.translate(documents, on_sentences), strict=True))
-    recipe = signature_entries(translation_signature(client, translator.prompt))
-    del recipe["version"]
-    recipe["untranslated"] = str(sum(len(translation.untranslated) for translation in translations.values()))
-    return generative_accuracy(suite, [translations[e.source].document for e in suite.examples], recipe)
 
 
 def _texts(suite: ContrastiveSuite) -> Iterator[ParallelDocument]:
