@@ -23,7 +23,8 @@ from cotext.evaluation.studies.context.context_use import (
     score_excerpts,
     word_lengths,
 )
-from cotext.evaluation.studies.context.page import document_context_use, marked
+from cotext.evaluation.studies.context.page import document_context_use
+from cotext.runtime.rendering import marked
 from cotext.translation.translator import DocumentTranslator
 from tests.loops import loop_over
 from tests.refusals import must_raise

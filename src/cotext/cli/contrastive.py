@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from cotext.cli.endpoints import require_for_endpoints
-from cotext.cli.messages import printable, tell_slow_precision
-from cotext.cli.options import Json, as_json, do_shard, output, write_figures
+from cotext.cli.options import Json, as_json, do_shard, output, printable, tell_slow_precision, write_figures
 from cotext.evaluation.requests import ContrastiveRequest, SuiteRules
 
 if TYPE_CHECKING:

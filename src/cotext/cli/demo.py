@@ -37,13 +37,12 @@ from cotext.evaluation.requests import ComparisonRequest
 from cotext.evaluation.studies.compare.job import compare_folders
 from cotext.evaluation.studies.compare.measured import read_metrics
 from cotext.evaluation.studies.compare.report import as_text
-from cotext.evaluation.studies.context.page import marked
 from cotext.interchange.model_names import known_models
 from cotext.runtime import CotextError, __version__
 from cotext.runtime.files import NAME, working_in, write_text
 from cotext.runtime.processes import Job, run_jobs
 from cotext.runtime.progress import Meter, stages
-from cotext.runtime.rendering import table, whole_page
+from cotext.runtime.rendering import marked, table, whole_page
 from cotext.runtime.workers import usable_cores
 
 

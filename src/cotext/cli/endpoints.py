@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from cotext.cli.messages import printable
-from cotext.cli.options import as_json, counted
+from cotext.cli.options import as_json, counted, printable
 from cotext.files.requests import TranslationRequest
 from cotext.runtime import CotextError
 from cotext.runtime.request import Request, option_name, options_of

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cotext.cli.messages import printable
-from cotext.cli.options import Json, as_json, counted, output, write_figures
+from cotext.cli.options import Json, as_json, counted, output, printable, write_figures
 from cotext.evaluation.requests import (
     ComparisonRequest,
     EvaluationRequest,
@@ -60,8 +59,10 @@ def compare(request: ComparisonRequest, json: Json = False) -> None:
     """Compare runs: quality, contrastive accuracy, context use, significance tests, published values."""
     from cotext.evaluation.studies.compare.job import compare_folders
     from cotext.evaluation.studies.compare.report import as_dict, as_text
+    from cotext.files.table import require_page_name
     from cotext.runtime.progress import meter
 
+    require_page_name(request.out)
     with ExitStack() as shown:
 
         def new_meter(what: str) -> "Meter":

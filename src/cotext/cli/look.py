@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from cotext.cli.messages import printable
-from cotext.cli.options import Json, as_json, counted
+from cotext.cli.options import Json, as_json, counted, printable
 from cotext.data.requests import (
     BeginningRequest,
     ConversionRequest,

@@ -26,8 +26,7 @@ from cotext.cli.evaluate import (
     profile,
 )
 from cotext.cli.look import convert, convert_suite, head, info, schema, systems
-from cotext.cli.messages import on_a_screen, require_text, short_refusals
-from cotext.cli.options import command
+from cotext.cli.options import command, on_a_screen, require_text, short_refusals
 from cotext.cli.runs import average, export, import_pretrained, models, shortlist
 from cotext.cli.serve import serve, serve_key
 from cotext.cli.train import adapt, train

@@ -1,4 +1,4 @@
-"""Command-line options, made from the fields of requests, and output shared by several commands."""
+"""Command-line options, made from the fields of requests, and messages and output of several commands."""
 
 import inspect
 import json
@@ -13,12 +13,66 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, cast, get_args, get_o
 
 import typer
 
-from cotext.runtime import CotextError
+from cotext.runtime import CotextError, shown, visible
 from cotext.runtime.request import Option, Request, option_name, options_of, without_none
 
 if TYPE_CHECKING:
     from cotext.runtime.jobs.engine import Job
     from cotext.runtime.jobs.journal import Shard
+    from cotext.translation.open import OpenedRun
+
+MAX_MESSAGE_LINES = 24
+MAX_MESSAGE_WIDTH = 600  # characters of a line: some lines on a screen
+# Base class of the errors that typer raises for invalid arguments; typer does not export it.
+UsageError: Any = typer.BadParameter.__base__
+
+
+def on_a_screen(message: str) -> str:
+    """Shorten a message to `MAX_MESSAGE_LINES` lines, and long lines to their beginning and end."""
+    lines = message.splitlines()
+    shown_lines = [_shortened(line) for line in lines[:MAX_MESSAGE_LINES]]
+    if len(lines) > MAX_MESSAGE_LINES:
+        shown_lines.append(f"... and {len(lines) - MAX_MESSAGE_LINES:,} more lines")
+    return "\n".join(shown_lines)
+
+
+def _shortened(line: str) -> str:
+    half = MAX_MESSAGE_WIDTH // 2
+    return line if len(line) <= MAX_MESSAGE_WIDTH else f"{line[:half]} ... {line[-half:]}"
+
+
+def printable(text: str) -> str:
+    """Return text from files for a terminal: long lines shortened, control and half characters escaped."""
+    return "\n".join(visible(_shortened(line)) for line in text.splitlines())
+
+
+@contextmanager
+def short_refusals() -> Iterator[None]:
+    """Shorten the error messages of typer, which contain the whole arguments and the class of the error."""
+    try:
+        yield
+    except UsageError as error:
+        error.message = on_a_screen(error.message.replace("Value error, ", "", 1))
+        raise
+
+
+def require_text(number: int, argument: str) -> None:
+    """Raise CotextError for an argument that is not valid UTF-8 and could not be printed or stored."""
+    try:
+        argument.encode()
+    except UnicodeEncodeError:
+        raise CotextError(
+            f"argument {number}, {shown(argument)}: not UTF-8; rename files and folders to names in UTF-8"
+        ) from None
+
+
+def tell_slow_precision(opened: "OpenedRun") -> None:
+    """Print a warning if the precision of a run is slow on its device."""
+    from cotext.runtime.progress import say
+
+    if opened.slow:
+        say(opened.slow)
+
 
 Json = Annotated[bool, typer.Option("--json", help="Print all figures as JSON instead of text.")]
 # Messages about translated sentences.
@@ -53,7 +107,6 @@ def output(out: Path | None, inputs: Iterable[Path | None], part: "Shard | None"
 
 def do_shard(job: "Job[Any]", json: bool, what: str = "scoring") -> None:
     """Run the shard of a job, and print a summary."""
-    from cotext.cli.messages import printable
     from cotext.runtime.jobs.engine import run_shard
     from cotext.runtime.progress import meter, say
 

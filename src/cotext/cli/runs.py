@@ -6,8 +6,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from cotext.cli.messages import printable
-from cotext.cli.options import Json, as_json, counted
+from cotext.cli.options import Json, as_json, counted, printable
 from cotext.runtime import CotextError, __version__, nearest_known
 
 

@@ -9,19 +9,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cotext.cli.messages import (
-    MAX_MESSAGE_LINES,
-    printable,
-    tell_slow_precision,
-)
 from cotext.cli.options import (
     CUT_OFF,
     LONG,
+    MAX_MESSAGE_LINES,
     Json,
     as_json,
     counted,
     do_shard,
     output,
+    printable,
+    tell_slow_precision,
     write_figures,
     write_lines,
 )

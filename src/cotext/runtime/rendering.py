@@ -5,6 +5,7 @@ shown only by colour.
 """
 
 from collections.abc import Iterable, Sequence
+from difflib import SequenceMatcher
 from html import escape
 from pathlib import Path
 
@@ -32,6 +33,16 @@ def render_rows(rows: Sequence[Sequence[str]], left: int) -> str:
         ).rstrip()
         for row in rows
     )
+
+
+def marked(text: str, other: str, mark: str = "<mark>{}</mark>") -> str:
+    """Return a text as HTML in which words that differ from the other text are marked."""
+    words, others = text.split(), other.split()
+    html = [mark.format(escape(word)) for word in words]
+    for block in SequenceMatcher(None, words, others, autojunk=False).get_matching_blocks():
+        same = slice(block.a, block.a + block.size)
+        html[same] = map(escape, words[same])
+    return " ".join(html)
 
 
 def in_bytes(count: int) -> str:

@@ -11,23 +11,19 @@ from typing import Any
 
 from torch import Tensor
 
-from cotext.data.batch import Batch, Instance, make_batch, pack
 from cotext.data.documents import ParallelDocument
 from cotext.evaluation.requests import DocumentRequest
 from cotext.evaluation.studies.document_of_run import open_document, translated_by
-from cotext.models.interface import with_states
 from cotext.runtime import CotextError
 from cotext.runtime.files import working_in, write_text
 from cotext.runtime.rendering import render_rows
-from cotext.translation.document_state import Encoded
-from cotext.translation.scorer import document_rows
 from cotext.translation.sentence_maps import (
     Averaged,
     GateOpenness,
     HeadGates,
     SentenceMap,
     average_by_kind,
-    sentence_maps,
+    document_maps,
 )
 from cotext.translation.translator import DocumentTranslator
 
@@ -161,9 +157,7 @@ def document_attention(
         raise CotextError("cotext attention shows a single model; remove decode.language_model")
     source = translator.tokenizer.encode_batch(document.source)
     target = translator.tokenizer.encode_batch(document.target, side="target")
-    with_words, batches = window_batches(translator, source, target)
-    model = with_states(translator.model, "cotext attention")
-    observed = sentence_maps(model, batches, len(with_words))
+    with_words, observed = document_maps(translator, source, target)
     return DocumentAttention(
         signature=signature,
         document=document,
@@ -175,20 +169,6 @@ def document_attention(
         head_gates=observed.head_gates,
         kinds=tuple(average_by_kind(observed.maps)),
     )
-
-
-def window_batches(
-    translator: DocumentTranslator, source: Encoded, target: Encoded
-) -> tuple[list[int], list[Batch]]:
-    """Return the sentences with words, and the windows, packed unless they attend to each other."""
-    kept, rows = document_rows(translator.plan, source, target)
-    groups: list[list[Instance]] = [[row.instance for row in group] for group in rows]
-    symbols = translator.plan.symbols
-    if not translator.plan.sees_other_rows:
-        lengths = [[row.row_tokens(symbols) for row in group] for group in groups]
-        packed = pack(lengths, translator.plan.decode.max_tokens)
-        groups = [[row for g in batch for row in groups[g]] for batch in packed]
-    return kept, [make_batch(group, symbols).to(translator.device) for group in groups]
 
 
 def report_attention(request: DocumentRequest) -> DocumentAttention:

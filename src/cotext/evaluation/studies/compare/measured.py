@@ -20,7 +20,6 @@ import numpy as np
 from cotext.data.contrastive_suites import ContrastiveSuite, documents_of
 from cotext.data.documents import Languages, ParallelDocument
 from cotext.data.formats import detect_format, read_parallel, second_file
-from cotext.data.formats.docids import find_side_file
 from cotext.evaluation.requests import ComparisonRequest, Condition, CxmiRequest, SuiteRules
 from cotext.evaluation.statistics.significance import Resampling, flipped_sums, percentiles
 from cotext.evaluation.statistics.sufficient_statistics import Floats
@@ -34,7 +33,7 @@ from cotext.runtime import CotextError, __version__
 from cotext.runtime.files import checksum, sealed_lines, unsealed, working_in, write_text
 from cotext.runtime.progress import Meter
 from cotext.translation.open import OpenedRun, open_run
-from cotext.translation.translate_file import translate_file
+from cotext.translation.translate_file import checksums_of, translate_file
 
 FOLDER: Final = "compared"
 CONDITIONS: Final[Sequence[Condition]] = ("true", "random")  # kinds of context, compared with none
@@ -55,10 +54,7 @@ class EvaluationSet:
     @property
     def digest(self) -> str:
         """Return a digest of the content of the files, including files of document ids."""
-        paths = [self.source, self.reference]
-        sides = [find_side_file(path) for path in paths if self.kind == "docids"]
-        parts = [checksum(path) for path in (*paths, *(side for side in sides if side is not None))]
-        return _digest(self.kind, *parts)
+        return _digest(self.kind, *checksums_of([self.source, self.reference], self.kind))
 
     @property
     def kind(self) -> str:

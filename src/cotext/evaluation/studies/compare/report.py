@@ -16,11 +16,10 @@ from cotext.evaluation.studies.compare.against_papers import PublishedComparison
 from cotext.evaluation.studies.compare.comparison import PHENOMENA, RunComparison, TestedScore
 from cotext.evaluation.studies.compare.measured import MeasuredSystem
 from cotext.evaluation.studies.compare.verdict import context_words, uses_context, verdict
-from cotext.evaluation.studies.context.page import marked
 from cotext.evaluation.studies.contrastive.evidence import EVIDENCE_HEADER, evidence_row, legend
 from cotext.evaluation.studies.tables import Cell, Row, Table, interval, versions
 from cotext.models.run_folder import listed_seeds
-from cotext.runtime.rendering import breakable, facts, folded, render_p, table, whole_page
+from cotext.runtime.rendering import breakable, facts, folded, marked, render_p, table, whole_page
 
 NOTE = (
     "Published systems were trained on other corpora with other vocabularies: compare differences between "

@@ -3,7 +3,6 @@
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from difflib import SequenceMatcher
 from html import escape
 from itertools import accumulate, pairwise
 from typing import Any
@@ -16,7 +15,7 @@ from cotext.evaluation.studies.document_of_run import open_document, translated_
 from cotext.files.table import require_page_name
 from cotext.runtime import CotextError, __version__
 from cotext.runtime.files import write_text, writing
-from cotext.runtime.rendering import facts, render_rows, table, whole_page
+from cotext.runtime.rendering import facts, marked, render_rows, table, whole_page
 from cotext.translation.translate_file import check_output
 from cotext.translation.translator import DocumentTranslator
 
@@ -344,13 +343,3 @@ def _facts(report: DocumentContextUse) -> str:
             ("Cotext", __version__),
         ]
     )
-
-
-def marked(text: str, other: str, mark: str = "<mark>{}</mark>") -> str:
-    """Return a text as HTML in which words that differ from the other text are marked."""
-    words, others = text.split(), other.split()
-    html = [mark.format(escape(word)) for word in words]
-    for block in SequenceMatcher(None, words, others, autojunk=False).get_matching_blocks():
-        same = slice(block.a, block.a + block.size)
-        html[same] = map(escape, words[same])
-    return " ".join(html)
