@@ -76,8 +76,11 @@ def compare(request: ComparisonRequest, json: Json = False) -> None:
 
 def leaderboard(request: LeaderboardRequest, json: Json = False) -> None:
     """Rank the translations of many systems on one page, with significance tests."""
-    from cotext.evaluation.studies.leaderboard.measure import make_leaderboard, output_files
-    from cotext.evaluation.studies.leaderboard.page import render_leaderboard
+    from cotext.evaluation.studies.leaderboard.measure import (
+        make_leaderboard,
+        output_files,
+        render_leaderboard,
+    )
     from cotext.files.table import require_page_name
     from cotext.runtime.files import write_text
     from cotext.runtime.progress import meter

@@ -14,8 +14,7 @@ from typing import Annotated, Any, Final
 import typer
 from typer.core import TyperGroup
 
-from cotext.cli.analysis import attention, context, cxmi, speed
-from cotext.cli.contrastive import contrastive
+from cotext.cli.analysis import attention, context, contrastive, cxmi, speed
 from cotext.cli.data import align, distill, prepare, prepare_controlled
 from cotext.cli.evaluate import (
     compare,

@@ -275,7 +275,7 @@ def _join(out: Path, parts: "Joined", overwrite: bool, json: bool) -> None:
 
         tell_files([out], [join_translations(out, parts, overwrite)], json)
     elif command == "contrastive":
-        from cotext.cli.contrastive import write_reports
+        from cotext.cli.analysis import write_reports
         from cotext.evaluation.studies.contrastive.contrastive import JoinedSuites
 
         joined = JoinedSuites(parts)

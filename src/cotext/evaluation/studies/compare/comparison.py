@@ -10,8 +10,15 @@ from typing import Final
 from cotext.data.contrastive_suites import ContrastiveSuite
 from cotext.evaluation.metrics.aligned_files import read_aligned
 from cotext.evaluation.metrics.contrastive import Accuracy
-from cotext.evaluation.metrics.interface import Measurement, Score, Texts, find_protocol, is_lower_better
-from cotext.evaluation.metrics.tokenised import Words, measure_words
+from cotext.evaluation.metrics.interface import (
+    Measurement,
+    Score,
+    Texts,
+    Words,
+    find_protocol,
+    is_lower_better,
+    measure_words,
+)
 from cotext.evaluation.statistics.significance import (
     Difference,
     PairedTest,

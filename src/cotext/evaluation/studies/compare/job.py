@@ -9,7 +9,7 @@ from cotext.data.documents import Languages, check_pair, check_sides
 from cotext.data.prepared import TRAIN
 from cotext.data.suite_files import read_suite
 from cotext.evaluation.metrics.aligned_files import name_systems, require_different
-from cotext.evaluation.metrics.tokenised import load_words
+from cotext.evaluation.metrics.interface import load_words
 from cotext.evaluation.requests import ComparisonRequest
 from cotext.evaluation.statistics.significance import Resampling
 from cotext.evaluation.studies.compare.comparison import RunComparison, compare_runs
