@@ -76,7 +76,7 @@ def test_ratios_are_those_of_a_round() -> None:
             now += next(takes[name])
             return list(documents)
 
-        return Way(name, name, left_to_right, work, tokenizer)
+        return Way(name, name, left_to_right, work, tokenizer.encode_batch)
 
     ways = [way("slow", True), way("parallel", False)]
     documents = [Document("a", ("x y", "z")), Document("b", ("x",))]

@@ -22,15 +22,11 @@ from typing import Final
 import sacrebleu
 
 from cotext.config.recipe import Config, load_config
-from cotext.data.corpora import OnDocuments
 from cotext.data.documents import Document, Languages, ParallelDocument, check_pair
 from cotext.data.formats import languages_of_files, read_documents, read_parallel, write_documents
-from cotext.data.prepare import prepare
-from cotext.data.prepared import Report
 from cotext.data.requests import PreparationRequest
 from cotext.data.tokenizer import ImportedTokenizer, load_tokenizer
 from cotext.evaluation.requests import AdaptRequest, EvaluationRequest
-from cotext.evaluation.statistics.significance import SIGNIFICANT
 from cotext.evaluation.studies.document_of_run import translated
 from cotext.evaluation.studies.evaluate.evaluate_files import Evaluation, evaluate_files
 from cotext.evaluation.studies.tables import Cell, Table, interval
@@ -40,10 +36,7 @@ from cotext.models.run_folder import config_of, model_file
 from cotext.runtime.devices import choose_threads
 from cotext.runtime.rendering import facts, render_p, whole_page
 from cotext.training.dry_run import DryRun, dry_run
-from cotext.training.resume import TrainingProgress
-from cotext.training.run import train
 from cotext.training.start_settings import written_config
-from cotext.training.trainer import TrainingCallbacks
 from cotext.translation.open import open_run
 
 RECIPE: Final = "opus/s4to4"  # for a sentence-level model; others keep their own configuration
@@ -122,11 +115,8 @@ class Adaptation:
         """Return the folder of the prepared data, with the test documents."""
         return self.folder / "data"
 
-    def prepare(self, on_documents: OnDocuments = lambda stage, documents: None) -> Report:
-        """Set documents aside and prepare the data with the model's tokenizer, unless done already.
-
-        Raises CotextError for too few documents, or existing data of other settings; also as `prepare`.
-        """
+    def preparation(self) -> PreparationRequest:
+        """Return the request to set documents aside and prepare the data with the model's tokenizer."""
         tokenizer = load_tokenizer(self.request.model / "tokenizer")
         # A multilingual tokenizer has its own names of the languages that it was imported for.
         of_many = isinstance(tokenizer, ImportedTokenizer) and bool(tokenizer.languages)
@@ -138,7 +128,7 @@ class Adaptation:
             min(MOST_HELD_OUT, max(least, share)) if given is None else given
             for given, least in ((self.request.dev_documents, 1), (self.request.test_documents, 2))
         )
-        request = PreparationRequest(
+        return PreparationRequest(
             source=source,
             target=target,
             format=self.request.format,
@@ -150,7 +140,6 @@ class Adaptation:
             tokenizer=str(self.request.model),
             out=self.data,
         )
-        return prepare(request, on_documents)
 
     @property
     def is_begun(self) -> bool:
@@ -160,7 +149,7 @@ class Adaptation:
     @cached_property
     def estimate(self) -> DryRun:
         """Return the time of an update, measured on a few updates."""
-        return dry_run(self._config(), self.data, self.request.out, self._recipe, self.request.device)
+        return dry_run(self._config(), self.data, self.request.out, self.recipe, self.request.device)
 
     @property
     def updates(self) -> int:
@@ -168,19 +157,20 @@ class Adaptation:
         return max(FEWEST_UPDATES, round(60 * self.request.minutes / self.estimate.seconds_an_update))
 
     @property
-    def _recipe(self) -> str:
+    def recipe(self) -> str:
+        """Return the name or the file of the recipe of the run."""
         is_single = self._model.view.kind == "sentence"
         return RECIPE if is_single else str(self.request.model / "config.yaml")
 
     def _config(self, *settings: str) -> Config:
         start = [f"train.init={dumps(str(self.request.model))}", f"train.seed={self.request.seed}"]
-        if self._recipe == RECIPE:
+        if self.recipe == RECIPE:
             decode = self._model.decode.model_dump(include=set(OF_SEARCH))
             start += ["model.neutral_start=true", *(f"decode.{key}={dumps(decode[key])}" for key in decode)]
             # In so few updates, more dropout than that of the model makes translations shorter.
             dropout = self._model.model.model_dump(include=set(DROPOUT))
             start += ["train.word_dropout=0", *(f"model.{key}={dropout[key]}" for key in dropout)]
-        return load_config(self._recipe, None, [*SETTINGS, *start, *settings])
+        return load_config(self.recipe, None, [*SETTINGS, *start, *settings])
 
     @cached_property
     def config(self) -> Config:
@@ -196,10 +186,6 @@ class Adaptation:
             f"train.log_every={max(1, every // 5)}",
             f"train.warmup_updates={max(1, min(500, every))}",
         )
-
-    def train(self, callbacks: TrainingCallbacks) -> TrainingProgress:
-        """Train; the result is the model itself if nothing is better on the development documents."""
-        return train(self.config, self.data, self.request.out, callbacks, self._recipe, self.request.device)
 
     @cached_property
     def test(self) -> list[ParallelDocument]:
@@ -247,11 +233,11 @@ def summary(report: AdaptReport) -> Table:
     rows = []
     for before, after in zip(*(report.evaluation.scores[name] for name in (BEFORE, AFTER)), strict=True):
         [test] = report.evaluation.paired[after.protocol].differences.values()
-        difference = Cell(f"{test.difference:+.2f}", (interval(test.interval_95),), test.p < SIGNIFICANT)
+        difference = Cell(f"{test.difference:+.2f}", (interval(test.interval_95),), test.significant)
         rows.append((after.title, f"{before.value:.2f}", f"{after.value:.2f}", difference, render_p(test.p)))
     caption = (
         f"{after.documents:,} test documents, {after.sentences:,} sentences. Bold, or a star: p below "
-        f"{SIGNIFICANT:g} in a paired test over documents."
+        "0.05 in a paired test over documents."
     )
     return Table(("", "before", "after", "difference", "p"), rows, caption)
 
@@ -261,7 +247,7 @@ def answer(report: AdaptReport) -> str:
     [test] = report.evaluation.paired[first.protocol].differences.values()
     if not report.changed:
         outcome = "the model as it was: nothing was better on the development documents"
-    elif test.p >= SIGNIFICANT:
+    elif not test.significant:
         outcome = "not shown to be better or worse than the model on the test documents"
     else:
         outcome = f"{'better' if test.difference > 0 else 'worse'} than the model on the test documents"

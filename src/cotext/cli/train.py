@@ -151,13 +151,15 @@ def shown_training(what: str, updates: int, quiet: bool) -> "Iterator[TrainingCa
 def adapt(request: AdaptRequest) -> None:
     """Adapt a model to a corpus: hold out a test set, prepare, train, and compare before and after."""
     from cotext.cli.adapt import Adaptation, answer, next_commands, render, summary
+    from cotext.data.prepare import prepare
     from cotext.runtime.progress import meter, say, stages
+    from cotext.training.run import train as train_run
 
     work = Adaptation(request)
     for note in work.notes:
         say(note)
     with stages() as progress:
-        report = work.prepare(progress)
+        report = prepare(work.preparation(), progress)
     typer.echo(report.render())
     if not work.is_begun:
         estimate = work.estimate
@@ -167,7 +169,8 @@ def adapt(request: AdaptRequest) -> None:
             f"({estimate.seconds_an_update:.2f} s each), {epochs:.1f} times through the corpus"
         )
     with shown_training(request.out.name, work.config.train.max_updates, quiet=False) as callbacks:
-        done = work.train(callbacks)
+        # The result is the model itself if nothing is better on the development documents.
+        done = train_run(work.config, work.data, request.out, callbacks, work.recipe, request.device)
     typer.echo(f"{request.out}: {state_of(done)}")
     if not done.finished:
         raise typer.Exit(INTERRUPTED)

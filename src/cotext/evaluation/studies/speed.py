@@ -18,7 +18,6 @@ import torch
 
 from cotext.data.documents import Document
 from cotext.data.formats import read_documents
-from cotext.data.tokenizer import Tokenizer
 from cotext.evaluation.requests import SpeedRequest
 from cotext.evaluation.studies.document_of_run import translated
 from cotext.runtime import CotextError
@@ -31,6 +30,7 @@ CLOCK_NAMES: Final = {"cpu": "processor time", "wall": "wall-clock time"}
 FORM = "{:.3g}"
 WARM_UP = 2  # sentences of the first document that are translated before timing
 Work = Callable[[Sequence[Document]], list[Document]]  # translates documents
+Encode = Callable[[Sequence[str]], Sequence[Sequence[int]]]  # returns the tokens of target sentences
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class Way:
     signature: str
     left_to_right: bool
     work: Work
-    tokenizer: Tokenizer
+    encode: Encode
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,8 +182,9 @@ def _ways(runs: Sequence[OpenedRun], decode: dict[str, Any]) -> Iterator[Way]:
             variants[f"beam {beam}"] = {"beam": beam}
         for what, settings in variants.items():
             changed = run.with_decode({**decode, **settings})
-            work, tokenizer = partial(translated, changed.translator), run.translator.tokenizer
-            yield Way(f"{title}, {what}", changed.signature, left_to_right, work, tokenizer)
+            work = partial(translated, changed.translator)
+            encode = partial(run.translator.tokenizer.encode_batch, side="target")
+            yield Way(f"{title}, {what}", changed.signature, left_to_right, work, encode)
 
 
 def _timed(
@@ -204,8 +205,7 @@ def _timed(
         else:
             written = [translation for document in documents for translation in way.work([document])]
         if way.name not in tokens:
-            encode = partial(way.tokenizer.encode_batch, side="target")
-            tokens[way.name] = sum(len(ids) for document in written for ids in encode(document.sentences))
+            tokens[way.name] = sum(len(ids) for document in written for ids in way.encode(document.sentences))
         on_way(1)
         return len(documents)
 
