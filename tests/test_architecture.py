@@ -102,6 +102,13 @@ def test_annexes_import_of_each_other_what_is_named() -> None:
     assert found == ANNEXES
 
 
+def test_a_room_imports_seven_others_at_most() -> None:
+    found: dict[str, set[str]] = {name: set() for name in FLOORS}
+    for name, path in ROOMS.items():
+        found[room(name)] |= {room(imported) for imported in imports(path)} - {room(name), "the face"}
+    assert [name for name, others in found.items() if len(others) > 7] == ["cli"]
+
+
 def test_every_file_lies_in_a_room() -> None:
     assert {room(name) for name in ROOMS} == set(FLOORS)
 
