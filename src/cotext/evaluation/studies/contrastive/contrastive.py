@@ -6,7 +6,7 @@ Examples with the same sentence and candidates have the same context: one choice
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -38,7 +38,6 @@ from cotext.models.reach import source_reach, target_reach
 from cotext.runtime import CotextError, __version__
 from cotext.runtime.files import checksum
 from cotext.runtime.jobs.engine import Job, Joined
-from cotext.runtime.request import options_of
 from cotext.translation.candidate_scoring import CandidateSet, score_candidates
 from cotext.translation.open import (
     OpenedRun,
@@ -314,7 +313,7 @@ class SuitesJob(Job[None]):
         self.identity = {
             "cotext": __version__,
             "suites": [checksum(path) for path, _ in suites],
-            "rules": {name: getattr(request, name) for name in options_of(SuiteRules)},
+            "rules": {field.name: getattr(request, field.name) for field in fields(SuiteRules)},
             "generate": request.generate,
             **systems_of(opened),
         }
