@@ -252,9 +252,6 @@ def test_gradients_pass_a_discrete_gate_as_if_it_were_continuous() -> None:
         torch.testing.assert_close(a, b)
 
 
-# --- the baseline
-
-
 # --- a batch, its rows, and their extra rows
 
 
