@@ -10,7 +10,6 @@ from torch import Tensor
 from cotext.data.batch import Instance, Source, SpecialSymbols
 from cotext.data.collate import make_batch
 from cotext.data.views import Window
-from cotext.layers.blocks import Size
 from cotext.layers.embedding import EmbeddingKind, InputKind, SentenceEmbedding, Side
 from cotext.layers.masks import causal, visible
 from cotext.layers.positions import (
@@ -34,7 +33,6 @@ from tests.tiny import tiny_config, window
 # Two rows of unequal lengths: sentences of 3, 2 and 1 tokens; a first sentence of 2 and one of 1.
 SENTENCE = torch.tensor([[0, 0, 0, 1, 1, 2], [0, 0, 1, -1, -1, -1]])
 T = torch.arange(6).expand(2, 6)
-SIZE = Size(8, 16, 2, 1, 1)
 VOCABULARY = 24
 
 
@@ -268,11 +266,6 @@ def source_and_target() -> tuple[Source, Tensor, Tensor]:
         instances.append(Instance(0, window, source, target))
     batch = make_batch(instances, symbols)
     return batch.source, batch.target_input, batch.input_sentence
-
-
-def hidden(model: Transformer) -> Tensor:
-    source, tokens, sentence = source_and_target()
-    return model.decode(tokens, sentence, model.encode(source))[sentence >= 0]
 
 
 def transformer(**model: Any) -> Transformer:

@@ -14,7 +14,7 @@ from cotext.data.build import special_symbols
 from cotext.data.collate import extra_rows, source_batch
 from cotext.layers.kernels.sdpa import TokenIndices, watch_weights
 from cotext.layers.multi_head import AttentionSize
-from cotext.layers.state import STEPS_BETWEEN_COLLECTIONS, SourceSide
+from cotext.layers.state import SourceSide
 from cotext.models.abd import DatapointAttention
 from cotext.models.mbe import BatchMean
 from cotext.models.transformer import Transformer
@@ -190,17 +190,10 @@ def test_every_step_sees_means_of_its_moment(
     system: str, chosen: str, beam: int, whole_windows: bool
 ) -> None:
     config = named(system)
-    model, generator = built(system), torch.Generator().manual_seed(beam)
+    model = built(system)
     batch: Batch = joined(batch_of(config), ROWS[chosen])
     written = WrittenMeans(model, batch, begun_of(batch, whole_windows), slots=80)
-    written.widen(beam)
-    for step in range(2 * STEPS_BETWEEN_COLLECTIONS + 4):
-        written.next(generator, 1 if step % 5 else 2)
-        written.reorder(generator)
-        if step == 4:
-            written.keep([0, 1])
-        if step == 12:
-            written.keep([0])
+    written.search(beam, {4: [0, 1], 12: [0]})
 
 
 @torch.no_grad()

@@ -1,7 +1,9 @@
 """MCN: segment-level attention, fusion, memory; side by side equals sentence after sentence."""
 
 import math
+from dataclasses import replace
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -358,3 +360,14 @@ def test_mixed_precision_is_close_and_trains(slots: dict[str, Any]) -> None:
     torch.testing.assert_close(found.float(), expected, rtol=0, atol=0.15)
     found.float().pow(2).sum().backward()
     assert all(bool(p.grad.isfinite().all()) for p in system.parameters() if p.grad is not None)
+
+
+@torch.no_grad()
+def test_no_context_is_every_sentence_by_itself() -> None:
+    system = model(context=0, segments="none")
+    given, _, _ = example(([3, 2, 4],), ([1],))
+    together = keys(system, given)[0]
+    for first, stop in pairwise((0, 3, 5, 9)):
+        one = torch.zeros(1, stop - first, dtype=torch.long)
+        alone = replace(given, tokens=given.tokens[:, first:stop], sentence=one)
+        torch.testing.assert_close(keys(system, alone)[0], together[first:stop], rtol=1e-9, atol=1e-9)
