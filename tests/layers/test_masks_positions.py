@@ -148,21 +148,15 @@ def test_mean_sentence_length_by_hand() -> None:
     assert mean_sentence_length(torch.tensor(rows)).tolist() == [6, 6, 5]
 
 
-def test_sinusoids_by_hand() -> None:
-    encoded = sinusoidal(torch.tensor([0, 2]), 4)
-    slow = 2 / 10_000
-    expected = torch.tensor(
-        [[0.0, 0.0, 1.0, 1.0], [math.sin(2), math.sin(slow), math.cos(2), math.cos(slow)]]
-    )
-    torch.testing.assert_close(encoded, expected)
-    assert sinusoidal(torch.tensor([3]), 5).shape == (1, 5)
-
-
 def test_wavelengths_and_the_first_position_by_hand() -> None:
-    """Marian's rates are 10,000^(-i / half); fairseq counts from 2."""
-    slow = 2 / 10_000**0.5
-    expected = torch.tensor([[math.sin(2), math.sin(slow), math.cos(2), math.cos(slow)]])
-    torch.testing.assert_close(sinusoidal(torch.tensor([2]), 4, "half"), expected)
+    """Rates are 10,000^(-i / (half - 1)), those of Marian 10,000^(-i / half); fairseq counts from 2."""
+    kinds: list[tuple[tuple[Any, ...], float]] = [((), 2 / 10_000), (("half",), 2 / 10_000**0.5)]
+    for wavelengths, slow in kinds:
+        expected = torch.tensor(
+            [[0.0, 0.0, 1.0, 1.0], [math.sin(2), math.sin(slow), math.cos(2), math.cos(slow)]]
+        )
+        torch.testing.assert_close(sinusoidal(torch.tensor([0, 2]), 4, *wavelengths), expected)
+    assert sinusoidal(torch.tensor([3]), 5).shape == (1, 5)
     table = PositionTable(4, length=3, wavelengths="half", first=2)
     positions = torch.tensor([[0, 1, 2, 9, MAX_ROWS + 5]])
     for upto in (1, 3, 4, 5):  # in the table, beyond it, beyond what it may become
@@ -195,12 +189,6 @@ def test_sides_with_embeddings_positions_and_norms_of_their_own() -> None:
 
 
 TOKENS = torch.tensor([[1, 2, 3, 4, 5, 6], [7, 8, 9, 0, 0, 0]])
-
-
-def test_embedding_is_scaled_token_plus_position() -> None:
-    embedding = embedding_of(InputKind())
-    expected = embedding.weight[TOKENS] * 8**0.5 + sinusoidal(T, 8)
-    torch.testing.assert_close(embed(embedding, TOKENS), expected)
 
 
 @pytest.mark.parametrize("positions", ["absolute", "reset", "shifted"])

@@ -73,14 +73,6 @@ def test_a_run_describes_itself(trained: Path, tmp_path: Path) -> None:
     assert not loaded.model.training
 
 
-def test_a_checkpoint_of_a_run(trained: Path) -> None:
-    loaded = ckpt.load_run(trained, update=4)
-    assert loaded.updates == [4]
-    saved = load_file(trained / "checkpoints" / "00000004" / "model.safetensors")
-    for name, tensor in loaded.model.state_dict().items():
-        assert torch.equal(tensor, saved[name])
-
-
 class TestAveraging:
     def test_the_final_model_is_the_mean_of_the_chosen(self, trained: Path) -> None:
         final = load_file(trained / "model.safetensors")

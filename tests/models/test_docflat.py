@@ -21,7 +21,6 @@ from cotext.layers.flat_batch import (
     NeuralContextGate,
     RowOrder,
 )
-from cotext.layers.kernels.sdpa import TokenIndices, watch_weights
 from cotext.layers.masks import is_current
 from cotext.layers.multi_head import AttentionSize
 from cotext.layers.positions import ranks
@@ -207,31 +206,6 @@ def test_rows_that_hold_the_same_sentence_show_each_other_nothing_of_it() -> Non
         beside = ExtraKeys(x[others], rows.take(others.nonzero()[:, 0]))
         own = torch.tensor([i])
         close(mixed(context, x[own], chosen[own], rows.take(own), beside, causal=True)[0], out[i])
-
-
-def test_whoever_watches_is_told_who_is_who() -> None:
-    context, x = flat_context(), torch.randn(3, 3, 8, dtype=torch.float64)
-    rows, first = RowOrder.of(DOCUMENT, FIRST, CURRENT, False), torch.tensor([0])
-    shown = []
-
-    def watcher(weights: Tensor, real: Tensor, tokens: TokenIndices | None) -> None:
-        shown.append((weights, real, tokens))
-
-    with watch_weights(watcher):
-        mixed(context, x, is_current(SENTENCE, CURRENT), rows, causal=True)
-    [(weights, real, tokens)] = shown
-    assert tokens is not None
-    assert tokens.query.tolist() == tokens.key.tolist() == [[6, 1, 2], [3, 4, -1]]
-    assert real.tolist() == [[True, True, True], [True, True, False]]
-    assert weights.shape == (2, 2, 3, 3)
-    assert weights[0, 0].triu(1).abs().max() == 0
-    with watch_weights(watcher):
-        beside = ExtraKeys(torch.randn(2, 8).double(), rows.take(torch.tensor([2, 1])))
-        mixed(context, x[:1], is_current(SENTENCE[:1], CURRENT[:1]), rows.take(first), beside)
-    tokens = shown[-1][2]
-    assert tokens is not None
-    assert tokens.query.tolist() == [[1, 2], [-1, -1]]
-    assert tokens.key.tolist() == [[-1, 1, 2], [-1, -1, -1]]
 
 
 # --- the gate

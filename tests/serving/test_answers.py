@@ -218,18 +218,6 @@ def test_what_is_not_done_in_time_is_refused(systems: Systems, tmp_path: Path) -
     held(service, late)
 
 
-@pytest.mark.parametrize("name", ["sentence", "window", "document"])
-def test_given_translations_are_kept_and_are_context(service: Service, name: str) -> None:
-    plain = asyncio.run(service.translate(request(service, name=name), ANNA))
-    other = request(service, name=name, given={0: {1: "der hund der hund rote vogel"}})
-    found = asyncio.run(service.translate(other, ANNA))
-    assert found.pairs[1].target == "der hund der hund rote vogel"
-    assert found.pairs[1].taken
-    assert found.pairs[0].target == plain.pairs[0].target
-    same = [own.target == before.target for own, before in zip(found.pairs, plain.pairs, strict=True)]
-    assert all(same[2:]) == (name != "window")  # whole documents are searched before anything is replaced
-
-
 def test_documents_are_counted_as_they_were_sent(service: Service) -> None:
     """Empty ones among them, too."""
     system = service.systems.named("sentence")

@@ -296,18 +296,6 @@ def test_what_is_new_has_a_gradient_by_the_second_update(
     assert set(new) <= moved
 
 
-def test_gates_are_at_zero_and_the_published_start_has_none(
-    data: Path, imported: Path, tmp_path: Path
-) -> None:
-    for recipe in ("p-transformer/ctx", "docflat/docflat-c", "docflat/abd", "mcn/final"):
-        _, model, new = started(recipe, data, imported, tmp_path)
-        gates = [name for name in new if name.endswith(".share")]
-        assert gates
-        assert not any(bool(model.get_parameter(name).any()) for name in gates)
-        _, published, new = started(recipe, data, imported, tmp_path, "model.neutral_start=false")
-        assert not [name for name, _ in published.named_parameters() if name.endswith(".share")]
-
-
 class TestSettings:
     """What is settled by the run that training starts from."""
 
