@@ -242,22 +242,6 @@ def test_too_little_memory_for_a_sentence_is_told(service: Service, monkeypatch:
     assert refused.value.status == 413
 
 
-def test_a_server_that_stops_finishes_what_it_has_begun_and_takes_no_more(
-    systems: Systems, tmp_path: Path
-) -> None:
-    service = Service(systems, ServerSettings(state=tmp_path))
-
-    async def stopped() -> TextAnswer:
-        begun = asyncio.ensure_future(service.translate(request(service), ANNA))
-        await until(lambda: bool(service._requests.pending))
-        await service.stop()
-        with pytest.raises(RequestError, match="the server is being stopped"):
-            await service.translate(request(service), BEN)
-        return await begun
-
-    assert len(asyncio.run(stopped()).pairs) == 5
-
-
 def test_a_server_waits_no_longer_than_it_is_to(systems: Systems, tmp_path: Path) -> None:
     service = Service(systems, ServerSettings(state=tmp_path, stop_seconds=0.05))
 
