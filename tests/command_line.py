@@ -8,7 +8,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
@@ -149,18 +148,6 @@ def piped(content: bytes) -> Iterator[Path]:
     finally:
         os.close(reading)
         writer.join()
-
-
-def signal_when(process: subprocess.Popen[str], ready: Callable[[], bool], number: signal.Signals) -> Outcome:
-    """Send a signal as soon as `ready` says so, and wait for what it does."""
-    deadline = time.monotonic() + 120
-    while not ready():
-        assert process.poll() is None, process.communicate()
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
-    process.send_signal(number)
-    out, err = process.communicate(timeout=120)
-    return Outcome(process.returncode, out, err)
 
 
 def free_port() -> int:

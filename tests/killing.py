@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.command_line import cotext
+from tests.command_line import World, cotext, prepare_arguments, train_arguments
 from tests.tiny_runs import PROCESSES
 
 # Those by which names come and go. What is written into an open file is cut off elsewhere, at any byte.
@@ -22,6 +22,20 @@ class Moment:
     number: int = 1
     path: str = ""
     operations: tuple[str, ...] = OPERATIONS
+
+
+def writing_commands(world: World, source: Path, out: Path) -> dict[str, list[str | Path]]:
+    """Commands that write a file or a folder, by name; `overwrite` is for a folder that is there."""
+    test, data = world.folder / "test", world.folder / "data"
+    return {
+        "prepare": prepare_arguments(world.folder, out),
+        "overwrite": [*prepare_arguments(world.folder, out), "--overwrite"],
+        "distill": ["distill", world.run, "--data", data, "--out", out],
+        "translate": ["translate", world.run, source, "--out", out, "--set", "max_tokens=40"],
+        "train": train_arguments(world.folder, out, "train.keep=1"),
+        "score": ["score", world.run, "--source", f"{test}.en", "--target", f"{test}.de", "--out", out],
+        "contrastive": ["contrastive", world.run, world.folder / "suite.json", "--out", out],
+    }
 
 
 def run_killed(arguments: list[str | Path], moment: Moment) -> bool:

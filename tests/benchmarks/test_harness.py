@@ -2,12 +2,9 @@
 
 from collections.abc import Iterator
 from itertools import count
-from pathlib import Path
 
 from benchmarks.speed import harness
 from cotext.runtime.timing import in_turn, spread
-
-ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_ways_take_turns_and_the_warm_up_does_not_count() -> None:

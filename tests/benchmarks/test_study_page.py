@@ -19,39 +19,16 @@ from benchmarks.study.page import (
     orderings,
     render,
     teacher_is_good,
-    verdict,
 )
 from benchmarks.study.parts import drawn
 from cotext.data.documents import Document
 from cotext.data.formats import write_documents
-from cotext.evaluation.statistics.significance import Difference, SeedTest
 from tests.loops import loop_over
 from tests.refusals import must_raise
 
 PART = "contrapro-ctx1-part"
 EXAMPLES = 200
 WORDS = ["die", "Lampe", "ist", "neu", "und", "der", "Tisch", "bleibt", "heute", "sehr", "alt"]
-
-
-def difference(size: float, p: float = 0.001, seeds: bool = True) -> Difference:
-    over = SeedTest(0.1, 0.1, 4.0, p, (size - 1, size + 1)) if seeds else None
-    return Difference(size, (size - 1, size + 1), p, over, p)
-
-
-@loop_over(
-    ("size", "p", "spread", "seeds", "word"),
-    [
-        (2.0, 0.001, 0.5, True, HOLDS),
-        (-2.0, 0.001, 0.5, True, FAILS),
-        (2.0, 0.06, 0.5, True, INCONCLUSIVE),
-        (-2.0, 0.06, 0.5, True, INCONCLUSIVE),
-        (0.4, 0.001, 0.5, True, INCONCLUSIVE),  # significant, but within the spread of seeds
-        (-0.4, 0.001, 0.5, True, INCONCLUSIVE),
-        (2.0, 0.001, None, False, INCONCLUSIVE),  # two single runs
-    ],
-)
-def test_verdicts(size: float, p: float, spread: float | None, seeds: bool, word: str) -> None:
-    assert verdict(difference(size, p, seeds), p, spread).word == word
 
 
 class Made:

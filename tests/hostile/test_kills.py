@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.command_line import World, documents_file, listing, prepare_arguments, succeed, train_arguments
+from tests.command_line import World, documents_file, listing, succeed
 from tests.hostile.attacks import Attacks
 from tests.hostile.test_damage import essence
+from tests.killing import writing_commands
 from tests.pretrained_models import marian_model
 from tests.tiny_runs import PROCESSES
 
@@ -67,7 +68,7 @@ def _trained(run: Path) -> dict[str, object]:
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_killed_at_any_moment(attacks: Attacks, tmp_path: Path, world: World, command: str) -> None:
-    source, test = documents_file(tmp_path / "in.en", 12, 11), world.folder / "test"
+    source = documents_file(tmp_path / "in.en", 12, 11)
     suite, out = world.folder / "suite.json", tmp_path / "out"
     expected = tmp_path / "expected" / out.name  # exports write the name of their folder
     expected.parent.mkdir()
@@ -77,13 +78,7 @@ def test_killed_at_any_moment(attacks: Attacks, tmp_path: Path, world: World, co
 
     def arguments(out: Path) -> list[str | Path]:
         return {
-            "prepare": prepare_arguments(world.folder, out),
-            "overwrite": [*prepare_arguments(world.folder, out), "--overwrite"],
-            "distill": ["distill", world.run, "--data", world.folder / "data", "--out", out],
-            "translate": ["translate", world.run, source, "--out", out, "--set", "max_tokens=40"],
-            "train": train_arguments(world.folder, out, "train.validate_bleu=false"),
-            "score": ["score", world.run, "--source", f"{test}.en", "--target", f"{test}.de", "--out", out],
-            "contrastive": ["contrastive", world.run, suite, "--out", out],
+            **writing_commands(world, source, out),
             "average": ["average", world.run, "--checkpoint", "3", "--checkpoint", "6", "--out", out],
             "compare": ["compare", world.run, "--suite", suite, "--no-controls", "--out", out],
             "import": ["import", str(foreign), "--out", out],

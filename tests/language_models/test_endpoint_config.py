@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from cotext.data.documents import Languages
-from cotext.language_models.config import Endpoint, is_endpoint, read_endpoint
-from cotext.language_models.translator import spans_of
+from cotext.language_models.config import is_endpoint, read_endpoint
 from cotext.runtime import CotextError
 from tests.language_models.described import KEY, VARIABLE, described
 from tests.loops import loop_over
@@ -82,19 +81,3 @@ def test_what_stands_where_a_run_may_stand(tmp_path: Path) -> None:
     assert not is_endpoint(tmp_path)
     (tmp_path / "run.yaml").mkdir()
     assert not is_endpoint(tmp_path / "run.yaml")
-
-
-@loop_over(
-    ("settings", "spans"),
-    [
-        ({"mode": "sentence"}, [(0, 1), (1, 2), (2, 3), (3, 4), (4, 5)]),
-        ({"mode": "context", "context": 2}, [(0, 1), (1, 2), (2, 3), (3, 4), (4, 5)]),
-        ({"mode": "chunk", "chunk": 2, "context": 1}, [(0, 2), (2, 4), (4, 5)]),
-        ({"mode": "document"}, [(0, 5)]),
-    ],
-)
-def test_what_a_request_translates(
-    tmp_path: Path, settings: dict[str, Any], spans: list[tuple[int, int]]
-) -> None:
-    endpoint: Endpoint = read_endpoint(described(tmp_path, **settings))
-    assert [(span.start, span.stop) for span in spans_of(5, endpoint)] == spans

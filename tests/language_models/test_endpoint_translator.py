@@ -82,6 +82,10 @@ def test_what_each_mode_shows(tmp_path: Path, fake: Fake) -> None:
         [f"English: {SOURCE[1]}", f"German: {TARGET[1]}"],
         [f"English: {SOURCE[3]}", f"German: {TARGET[3]}"],
     ]
+    for mode, asked in (("context", [[sentence] for sentence in SOURCE]), ("document", [list(SOURCE)])):
+        fake.requests.clear()
+        translated(tmp_path, fake, **MODES[mode], at_once=1)
+        assert list(map(lines_of, fake.requests)) == asked
 
 
 # Nobody can tell "shift" by its form.

@@ -1,7 +1,6 @@
 """Dropout, packing, attention and blocks, each beside its plain definition."""
 
 from collections.abc import Callable
-from typing import TypeVar
 
 import pytest
 import torch
@@ -19,7 +18,6 @@ from cotext.layers.masks import causal, visible
 from cotext.layers.multi_head import (
     Activation,
     AttentionSize,
-    CrossAttention,
     FeedForward,
     RowSpan,
     Score,
@@ -164,40 +162,24 @@ def test_attention_to_bfloat16_computes_in_single_precision(rate: float) -> None
         assert torch.equal(rounded, single.bfloat16())
 
 
-Kind = TypeVar("Kind", SelfAttention, CrossAttention)
-
-
-def plain_attention(kind: type[Kind], dimension: int) -> Kind:
-    size = AttentionSize(dimension, 2, 0.0)
-    return kind(size, RowSpan(), Score(size)).double()
-
-
-def test_fused_projections_are_the_three_of_the_paper() -> None:
-    attention = plain_attention(SelfAttention, 6)
-    x = doubles(2, 5, 6)
+@pytest.mark.parametrize(("score", "slopes"), [(Score, (0, 0)), (AlibiScore, (1 / 16, 1 / 256))])
+def test_fused_projections_are_the_three_of_the_paper(
+    score: type[Score], slopes: tuple[float, float]
+) -> None:
+    """With ALiBi, a distance costs 2^(-8 h / H) of head h = 1 ... H."""
+    size = AttentionSize(6, 2, 0.0)
+    attention = SelfAttention(size, RowSpan(), score(size)).double()
+    x, place = doubles(2, 5, 6), torch.arange(5)
     heads = []
-    for head in range(2):
+    for head, slope in enumerate(slopes):
         rows = slice(3 * head, 3 * head + 3)
         q, k, v = (
             linear(x, weight[rows], bias[rows])
             for weight, bias in zip(attention.qkv.weight.chunk(3), attention.qkv.bias.chunk(3), strict=True)
         )
-        heads.append((q @ k.transpose(1, 2) / 3**0.5).softmax(dim=-1) @ v)
-    expected = linear(torch.cat(heads, dim=-1), attention.out.weight, attention.out.bias)
-    torch.testing.assert_close(attention(x, layout(torch.zeros(2, 5, dtype=torch.long), 6)), expected)
-
-
-def test_alibi_by_its_equation() -> None:
-    """A distance costs 2^(-8 h / H) of head h = 1 ... H."""
-    size = AttentionSize(6, 2, 0.0)
-    attention = SelfAttention(size, RowSpan(), AlibiScore(size)).double()
-    x, place = doubles(2, 5, 6), torch.arange(5)
-    heads = []
-    for head, slope in enumerate((1 / 16, 1 / 256)):
-        q, k, v = (part[..., 3 * head : 3 * head + 3] for part in attention.qkv(x).chunk(3, dim=-1))
         scores = q @ k.transpose(1, 2) / 3**0.5 - slope * (place[:, None] - place).abs()
         heads.append(scores.softmax(dim=-1) @ v)
-    expected = attention.out(torch.cat(heads, dim=-1))
+    expected = linear(torch.cat(heads, dim=-1), attention.out.weight, attention.out.bias)
     torch.testing.assert_close(attention(x, layout(torch.zeros(2, 5, dtype=torch.long), 6)), expected)
 
 

@@ -9,7 +9,6 @@ from torch import Tensor
 
 from cotext.data.batch import Instance, Source, SpecialSymbols, make_batch
 from cotext.data.views import Window
-from cotext.layers.blocks import Size
 from cotext.layers.embedding import EmbeddingKind, InputKind, SentenceEmbedding, Side
 from cotext.layers.masks import causal, visible
 from cotext.layers.positions import (
@@ -33,7 +32,6 @@ from tests.tiny import tiny_config, window
 # Two rows of unequal lengths: sentences of 3, 2 and 1 tokens; a first sentence of 2 and one of 1.
 SENTENCE = torch.tensor([[0, 0, 0, 1, 1, 2], [0, 0, 1, -1, -1, -1]])
 T = torch.arange(6).expand(2, 6)
-SIZE = Size(8, 16, 2, 1, 1)
 VOCABULARY = 24
 
 
@@ -149,21 +147,15 @@ def test_mean_sentence_length_by_hand() -> None:
     assert mean_sentence_length(torch.tensor(rows)).tolist() == [6, 6, 5]
 
 
-def test_sinusoids_by_hand() -> None:
-    encoded = sinusoidal(torch.tensor([0, 2]), 4)
-    slow = 2 / 10_000
-    expected = torch.tensor(
-        [[0.0, 0.0, 1.0, 1.0], [math.sin(2), math.sin(slow), math.cos(2), math.cos(slow)]]
-    )
-    torch.testing.assert_close(encoded, expected)
-    assert sinusoidal(torch.tensor([3]), 5).shape == (1, 5)
-
-
 def test_wavelengths_and_the_first_position_by_hand() -> None:
-    """Marian's rates are 10,000^(-i / half); fairseq counts from 2."""
-    slow = 2 / 10_000**0.5
-    expected = torch.tensor([[math.sin(2), math.sin(slow), math.cos(2), math.cos(slow)]])
-    torch.testing.assert_close(sinusoidal(torch.tensor([2]), 4, "half"), expected)
+    """Rates are 10,000^(-i / (half - 1)), those of Marian 10,000^(-i / half); fairseq counts from 2."""
+    kinds: list[tuple[tuple[Any, ...], float]] = [((), 2 / 10_000), (("half",), 2 / 10_000**0.5)]
+    for wavelengths, slow in kinds:
+        expected = torch.tensor(
+            [[0.0, 0.0, 1.0, 1.0], [math.sin(2), math.sin(slow), math.cos(2), math.cos(slow)]]
+        )
+        torch.testing.assert_close(sinusoidal(torch.tensor([0, 2]), 4, *wavelengths), expected)
+    assert sinusoidal(torch.tensor([3]), 5).shape == (1, 5)
     table = PositionTable(4, length=3, wavelengths="half", first=2)
     positions = torch.tensor([[0, 1, 2, 9, MAX_ROWS + 5]])
     for upto in (1, 3, 4, 5):  # in the table, beyond it, beyond what it may become
@@ -196,12 +188,6 @@ def test_sides_with_embeddings_positions_and_norms_of_their_own() -> None:
 
 
 TOKENS = torch.tensor([[1, 2, 3, 4, 5, 6], [7, 8, 9, 0, 0, 0]])
-
-
-def test_embedding_is_scaled_token_plus_position() -> None:
-    embedding = embedding_of(InputKind())
-    expected = embedding.weight[TOKENS] * 8**0.5 + sinusoidal(T, 8)
-    torch.testing.assert_close(embed(embedding, TOKENS), expected)
 
 
 @pytest.mark.parametrize("positions", ["absolute", "reset", "shifted"])
@@ -267,11 +253,6 @@ def source_and_target() -> tuple[Source, Tensor, Tensor]:
         instances.append(Instance(0, window, source, target))
     batch = make_batch(instances, symbols)
     return batch.source, batch.target_input, batch.input_sentence
-
-
-def hidden(model: Transformer) -> Tensor:
-    source, tokens, sentence = source_and_target()
-    return model.decode(tokens, sentence, model.encode(source))[sentence >= 0]
 
 
 def transformer(**model: Any) -> Transformer:

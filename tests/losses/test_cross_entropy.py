@@ -3,13 +3,14 @@
 import pytest
 import torch
 from torch import Tensor
-from torch.nn.functional import cross_entropy
+from torch.nn.functional import cross_entropy, linear
 
 from cotext.data.batch import Batch, Instance, SpecialSymbols, make_batch
 from cotext.data.views import Window
 from cotext.losses.cross_entropy import CrossEntropy, LossParts, output_loss
 from cotext.models.build import build_model
 from cotext.models.transformer import Transformer
+from tests.loops import loop_over
 from tests.tiny import tiny_config
 
 LABELS, DIMENSION, VOCABULARY = 13, 6, 17
@@ -25,8 +26,15 @@ def example(dtype: torch.dtype = torch.float64) -> tuple[Tensor, Tensor, Tensor,
     return hidden, weight, label, discount
 
 
-def plain(hidden: Tensor, weight: Tensor, label: Tensor, discount: Tensor, smoothing: float) -> Tensor:
-    each = cross_entropy(hidden @ weight.T, label, label_smoothing=smoothing, reduction="none")
+def plain(
+    hidden: Tensor,
+    weight: Tensor,
+    label: Tensor,
+    discount: Tensor,
+    smoothing: float,
+    bias: Tensor | None = None,
+) -> Tensor:
+    each = cross_entropy(linear(hidden, weight, bias), label, label_smoothing=smoothing, reduction="none")
     return (discount * each).sum()
 
 
@@ -34,38 +42,28 @@ def gradients(loss: Tensor, *inputs: Tensor) -> tuple[Tensor, ...]:
     return torch.autograd.grad(loss, inputs)
 
 
-@pytest.mark.parametrize("smoothing", [0.0, 0.1, 1.0])
-@pytest.mark.parametrize("chunk", [1, 5, 12, 13, 14, 1024])
-def test_equals_cross_entropy_at_every_chunk_boundary(smoothing: float, chunk: int) -> None:
+@loop_over("bias", [None, torch.linspace(-2, 3, VOCABULARY, dtype=torch.float64, requires_grad=True)])
+@loop_over("smoothing", [0.0, 0.1, 1.0])
+@loop_over("chunk", [1, 5, 12, 13, 14, 1024])
+def test_equals_cross_entropy_at_every_chunk_boundary(
+    bias: Tensor | None, smoothing: float, chunk: int
+) -> None:
     hidden, weight, label, discount = example()
-    loss, nll, smoothed = output_loss(hidden, weight, label, discount, smoothing, chunk)
-    expected = plain(hidden, weight, label, discount, smoothing)
+    logits = linear(hidden, weight, bias)
+    loss, nll, smoothed = output_loss(hidden, weight, label, discount, smoothing, chunk, bias)
+    expected = plain(hidden, weight, label, discount, smoothing, bias)
     torch.testing.assert_close(loss, expected)
-    torch.testing.assert_close(nll, cross_entropy(hidden @ weight.T, label, reduction="none").detach())
-    each = cross_entropy(hidden @ weight.T, label, label_smoothing=smoothing, reduction="none")
+    torch.testing.assert_close(nll, cross_entropy(logits, label, reduction="none").detach())
+    each = cross_entropy(logits, label, label_smoothing=smoothing, reduction="none")
     torch.testing.assert_close(smoothed, each.detach())
     # Scaled as a trainer scales it, so that a gradient made before the backward pass must follow.
-    got, want = gradients(loss / 7, hidden, weight), gradients(expected / 7, hidden, weight)
-    torch.testing.assert_close(got, want)
-
-
-@pytest.mark.parametrize("smoothing", [0.0, 0.1])
-@pytest.mark.parametrize("chunk", [1, 5, 1024])
-def test_an_output_bias_beside_plain_autograd(smoothing: float, chunk: int) -> None:
-    hidden, weight, label, discount = example()
-    bias = torch.linspace(-2, 3, VOCABULARY, dtype=torch.float64, requires_grad=True)
-    logits = hidden @ weight.T + bias
-    each = cross_entropy(logits, label, label_smoothing=smoothing, reduction="none")
-    loss, nll, _ = output_loss(hidden, weight, label, discount, smoothing, chunk, bias)
-    torch.testing.assert_close(loss, (discount * each).sum())
-    torch.testing.assert_close(nll, cross_entropy(logits, label, reduction="none").detach())
-    got, want = (gradients(x / 7, hidden, weight, bias) for x in (loss, (discount * each).sum()))
-    torch.testing.assert_close(got, want)
-    halves, *_ = output_loss(
-        hidden.bfloat16(), weight.float(), label, discount, smoothing, chunk, bias.float()
-    )
-    torch.testing.assert_close(halves.double(), loss, rtol=0.02, atol=0.02)
-    assert torch.autograd.grad(halves, bias)[0].dtype == torch.float64
+    inputs = [hidden, weight, *([] if bias is None else [bias])]
+    torch.testing.assert_close(gradients(loss / 7, *inputs), gradients(expected / 7, *inputs))
+    if bias is not None:
+        rounded = hidden.bfloat16(), weight.float(), label, discount, smoothing, chunk, bias.float()
+        halves, *_ = output_loss(*rounded)
+        torch.testing.assert_close(halves.double(), loss, rtol=0.02, atol=0.02)
+        assert gradients(halves, bias)[0].dtype == torch.float64
 
 
 def test_large_logits_stay_finite() -> None:

@@ -112,32 +112,38 @@ FORCED = [
 ]
 
 
+def check(
+    lengths: Sequence[int], targets: Sequence[Sequence[int]], forced: bool, chunk: int, seed: int
+) -> None:
+    """Losses, gradients and best paths of units, each by enumeration."""
+    hidden, weight = example(sum(lengths), seed=seed)
+    asked = units(lengths, targets, forced)
+    want = enumerated(hidden, weight, lengths, targets, forced)
+    torch.testing.assert_close(ctc_nll(hidden, weight, asked, BLANK, chunk), want.detach())
+    with torch.no_grad():
+        torch.testing.assert_close(ctc_sum(hidden, weight, asked, BLANK, chunk), want.sum())
+    got = ctc_sum(hidden, weight, asked, BLANK, chunk)
+    torch.testing.assert_close(got, want.sum())
+    total = want.sum() + 0 * hidden.sum() + 0 * weight.sum()
+    for scale in (1.0, 0.7):
+        of_got, of_want = (
+            torch.autograd.grad(loss * scale, (hidden, weight), retain_graph=True) for loss in (got, total)
+        )
+        torch.testing.assert_close(of_got, of_want)
+    aligned = aligned_tokens(hidden, weight, asked, BLANK).tolist()
+    log_p, start = (hidden @ weight.T).log_softmax(dim=1).detach(), 0
+    for length, target in zip(lengths, targets, strict=True):
+        found, costs = paths(log_p[start : start + length], target, brackets(length) if forced else None)
+        expected = list(found[int(costs.argmax())]) if found else [-1] * length
+        assert aligned[start : start + length] == expected
+        start += length
+
+
 @loop_over("chunk", [1, 2, 3, 1024])
 def test_losses_gradients_and_best_paths_by_enumeration(chunk: int) -> None:
     cases = [*((*case, False) for case in PLAIN), *((*case, True) for case in FORCED)]
-    for seed, (lengths, targets, forced) in enumerate(cases):
-        hidden, weight = example(sum(lengths), seed=seed)
-        asked = units(lengths, targets, forced)
-        want = enumerated(hidden, weight, lengths, targets, forced)
-        torch.testing.assert_close(ctc_nll(hidden, weight, asked, BLANK, chunk), want.detach())
-        with torch.no_grad():
-            torch.testing.assert_close(ctc_sum(hidden, weight, asked, BLANK, chunk), want.sum())
-        got = ctc_sum(hidden, weight, asked, BLANK, chunk)
-        torch.testing.assert_close(got, want.sum())
-        total = want.sum() + 0 * hidden.sum() + 0 * weight.sum()
-        for scale in (1.0, 0.7):
-            of_got, of_want = (
-                torch.autograd.grad(loss * scale, (hidden, weight), retain_graph=True)
-                for loss in (got, total)
-            )
-            torch.testing.assert_close(of_got, of_want)
-        aligned = aligned_tokens(hidden, weight, asked, BLANK).tolist()
-        log_p, start = (hidden @ weight.T).log_softmax(dim=1).detach(), 0
-        for length, target in zip(lengths, targets, strict=True):
-            found, costs = paths(log_p[start : start + length], target, brackets(length) if forced else None)
-            expected = list(found[int(costs.argmax())]) if found else [-1] * length
-            assert aligned[start : start + length] == expected
-            start += length
+    for seed, case in enumerate(cases):
+        check(*case, chunk, seed)
 
 
 @loop_over(
@@ -160,10 +166,9 @@ def test_whether_a_path_exists(length: int, target: list[int], forced: bool, exp
     assert fits(asked, BLANK).tolist() == [expected, True]
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(st.data())
 def test_any_packing(data: st.DataObject) -> None:
-    """Each unit by itself, and by enumeration, whatever stands beside it."""
     forced = data.draw(st.booleans())
     lengths = data.draw(st.lists(st.integers(0, 5), min_size=1, max_size=4))
     tokens = st.lists(st.integers(1, 4), max_size=3)
@@ -171,27 +176,7 @@ def test_any_packing(data: st.DataObject) -> None:
         [B, *t, E] if forced else t
         for t in data.draw(st.lists(tokens, min_size=len(lengths), max_size=len(lengths)))
     ]
-    hidden, weight = example(sum(lengths), seed=data.draw(st.integers(0, 99)))
-    packed = units(lengths, targets, forced)
-    got = ctc_nll(hidden, weight, packed, BLANK, data.draw(st.integers(1, 9)))
-    torch.testing.assert_close(got, enumerated(hidden, weight, lengths, targets, forced).detach())
-    aligned, fit = aligned_tokens(hidden, weight, packed, BLANK), fits(packed, BLANK)
-    for g, (start, length) in enumerate(zip(packed.start.tolist(), lengths, strict=True)):
-        part = aligned[start : start + length]
-        single = units([length], [targets[g]], forced)
-        torch.testing.assert_close(ctc_nll(hidden[start : start + length], weight, single, BLANK)[0], got[g])
-        assert torch.equal(aligned_tokens(hidden[start : start + length], weight, single, BLANK), part)
-        if fit[g]:
-            assert collapse(part.tolist()) == targets[g]
-            assert (
-                part.numel() == 0
-                or got[g]
-                <= -(hidden @ weight.T)
-                .log_softmax(1)[start + forced : start + length - forced]
-                .gather(1, part[int(forced) : length - forced, None])
-                .sum()
-                + 1e-9
-            )
+    check(lengths, targets, forced, data.draw(st.integers(1, 9)), data.draw(st.integers(0, 99)))
 
 
 def many(forced: bool) -> tuple[Tensor, Tensor, Units]:

@@ -12,9 +12,8 @@ from cotext.config.recipe import Config
 from cotext.data.batch import Batch, extra_rows, source_batch
 from cotext.data.build import special_symbols
 from cotext.layers.kernels.sdpa import TokenIndices, watch_weights
-from cotext.layers.masks import is_current
 from cotext.layers.multi_head import AttentionSize
-from cotext.layers.state import STEPS_BETWEEN_COLLECTIONS, SourceSide
+from cotext.layers.state import SourceSide
 from cotext.models.abd import DatapointAttention
 from cotext.models.mbe import BatchMean
 from cotext.models.transformer import Transformer
@@ -107,44 +106,6 @@ def test_rows_beside_extra_rows_get_the_mean_of_their_own_document(system: str) 
         close(full(model, joined(batch_of(config), chosen)), hidden[chosen])
 
 
-@systems
-def test_other_documents_change_nothing_unless_they_may(system: str) -> None:
-    config = named(system)
-    for training in (False, True):
-        model = built(system).train(training)
-        # The document in the middle: others stand before and after it.
-        together, middle = full(model, batch_of(config)), batch_of(config, [4, 5])
-        apart = (full(model, middle) - together[4:6, : middle.target_input.size(1)]).abs()[middle.is_label]
-        may = training and crosses(system)
-        assert (float(apart.max()) > 1e-3) == may
-        if not may:
-            assert float(apart.max()) < 1e-9
-
-
-@systems
-def test_a_current_token_moves_what_follows_it_and_current_ones_of_later_rows(system: str) -> None:
-    config = named(system)
-    model, batch = built(system), batch_of(config)
-    order = batch.source.document * 1000 + batch.source.first_sentence + batch.source.current[:, 0]
-    meets = SYSTEMS[system][0] != "mean" and SYSTEMS[system][1].get("target", True)
-    current = is_current(batch.input_sentence, batch.source.current)
-    # Of rows that see others, all from the first current token on, which is the first that does.
-    begins = current.byte().argmax(dim=1)
-    hidden = full(model, batch)
-    at = torch.arange(hidden.size(1))
-    for row, t in batch.is_label.nonzero().tolist():
-        kept = int(batch.target_input[row, t])
-        batch.target_input[row, t] = (kept + 1) % 4
-        moved = (full(model, batch) - hidden).abs().amax(dim=2) > 1e-9
-        batch.target_input[row, t] = kept
-        later = order > order[row]
-        if not crosses(system):
-            later &= batch.source.document == batch.source.document[row]
-        expected = (later & bool(meets and current[row, t]))[:, None] & (at >= begins[:, None])
-        expected[row] = at >= t
-        assert torch.equal(moved[batch.is_label], expected[batch.is_label]), (row, t)
-
-
 # --- mini-batch embedding
 
 
@@ -228,17 +189,10 @@ def test_every_step_sees_means_of_its_moment(
     system: str, chosen: str, beam: int, whole_windows: bool
 ) -> None:
     config = named(system)
-    model, generator = built(system), torch.Generator().manual_seed(beam)
+    model = built(system)
     batch: Batch = joined(batch_of(config), ROWS[chosen])
     written = WrittenMeans(model, batch, begun_of(batch, whole_windows), slots=80)
-    written.widen(beam)
-    for step in range(2 * STEPS_BETWEEN_COLLECTIONS + 4):
-        written.next(generator, 1 if step % 5 else 2)
-        written.reorder(generator)
-        if step == 4:
-            written.keep([0, 1])
-        if step == 12:
-            written.keep([0])
+    written.search(beam, {4: [0, 1], 12: [0]})
 
 
 @torch.no_grad()

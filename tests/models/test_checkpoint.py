@@ -15,7 +15,6 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from safetensors.torch import save as serialised
 
-from cotext.config.recipe import dump_config
 from cotext.config.training import TrainConfig
 from cotext.models import checkpoint as ckpt
 from cotext.models.run_folder import Description, describe_file
@@ -72,14 +71,6 @@ def test_a_run_describes_itself(trained: Path, tmp_path: Path) -> None:
     assert loaded.updates == [8, 10, 12]
     assert "updates:8+10+12" in loaded.signature
     assert not loaded.model.training
-
-
-def test_a_checkpoint_of_a_run(trained: Path) -> None:
-    loaded = ckpt.load_run(trained, update=4)
-    assert loaded.updates == [4]
-    saved = load_file(trained / "checkpoints" / "00000004" / "model.safetensors")
-    for name, tensor in loaded.model.state_dict().items():
-        assert torch.equal(tensor, saved[name])
 
 
 class TestAveraging:
@@ -393,19 +384,6 @@ class TestRunFolders:
         (tmp_path / "thesis.tex").touch()
         training_is_refused(run_config(), data, tmp_path, "the folder is not empty and contains no run")
         assert [p.name for p in tmp_path.iterdir()] == ["thesis.tex"]
-
-    @pytest.mark.parametrize("left", ["nothing", "folder", "half a configuration", "configuration"])
-    def test_killed_while_the_folder_was_made(self, data: Path, tmp_path: Path, left: str) -> None:
-        run = tmp_path / "run"
-        config = run_config(max_updates=1)
-        if left != "nothing":
-            run.mkdir()
-        if left == "half a configuration":
-            (run / ".config.yaml").write_text("paper:")
-        if left == "configuration":
-            (run / "config.yaml").write_text(dump_config(config))
-        assert train_here(config, data, run).finished
-        assert ckpt.load_run(run).updates == [1]
 
     def test_below_a_file(self, data: Path, tmp_path: Path) -> None:
         (tmp_path / "file").touch()

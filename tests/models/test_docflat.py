@@ -1,6 +1,7 @@
 """DocFlat: who sees whom across the rows of a batch, and that every way of decoding computes the same."""
 
 import itertools
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -19,7 +20,6 @@ from cotext.layers.flat_batch import (
     NeuralContextGate,
     RowOrder,
 )
-from cotext.layers.kernels.sdpa import TokenIndices, watch_weights
 from cotext.layers.masks import is_current
 from cotext.layers.multi_head import AttentionSize
 from cotext.layers.positions import ranks
@@ -207,31 +207,6 @@ def test_rows_that_hold_the_same_sentence_show_each_other_nothing_of_it() -> Non
         close(mixed(context, x[own], chosen[own], rows.take(own), beside, causal=True)[0], out[i])
 
 
-def test_whoever_watches_is_told_who_is_who() -> None:
-    context, x = flat_context(), torch.randn(3, 3, 8, dtype=torch.float64)
-    rows, first = RowOrder.of(DOCUMENT, FIRST, CURRENT, False), torch.tensor([0])
-    shown = []
-
-    def watcher(weights: Tensor, real: Tensor, tokens: TokenIndices | None) -> None:
-        shown.append((weights, real, tokens))
-
-    with watch_weights(watcher):
-        mixed(context, x, is_current(SENTENCE, CURRENT), rows, causal=True)
-    [(weights, real, tokens)] = shown
-    assert tokens is not None
-    assert tokens.query.tolist() == tokens.key.tolist() == [[6, 1, 2], [3, 4, -1]]
-    assert real.tolist() == [[True, True, True], [True, True, False]]
-    assert weights.shape == (2, 2, 3, 3)
-    assert weights[0, 0].triu(1).abs().max() == 0
-    with watch_weights(watcher):
-        beside = ExtraKeys(torch.randn(2, 8).double(), rows.take(torch.tensor([2, 1])))
-        mixed(context, x[:1], is_current(SENTENCE[:1], CURRENT[:1]), rows.take(first), beside)
-    tokens = shown[-1][2]
-    assert tokens is not None
-    assert tokens.query.tolist() == [[1, 2], [-1, -1]]
-    assert tokens.key.tolist() == [[-1, 1, 2], [-1, -1, -1]]
-
-
 # --- the gate
 
 
@@ -249,9 +224,6 @@ def test_gradients_pass_a_discrete_gate_as_if_it_were_continuous() -> None:
     for a, b in zip(*grads, strict=True):
         assert float(a.abs().sum()) > 0
         torch.testing.assert_close(a, b)
-
-
-# --- the baseline
 
 
 # --- a batch, its rows, and their extra rows
@@ -374,6 +346,16 @@ class SentenceHypothesis:
             self.model, torch.stack(self.x[row])[None], torch.tensor([self.sentence[row]]), source
         )[0]
 
+    def search(self, beam: int, stay: Mapping[int, list[int]]) -> None:
+        """Random steps, now and then of two words; after some of them only the entries of `stay` go on."""
+        generator = torch.Generator().manual_seed(beam)
+        self.widen(beam)
+        for step in range(2 * STEPS_BETWEEN_COLLECTIONS + 4):
+            self.next(generator, 1 if step % 5 else 2)
+            self.reorder(generator)
+            if step in stay:
+                self.keep(stay[step])
+
     def next(self, generator: torch.Generator, count: int = 1) -> None:
         """Random words; a row whose last sentence is context may begin the next."""
         tokens = torch.randint(4, 13, (len(self.tokens), count), generator=generator).tolist()
@@ -458,20 +440,13 @@ EVERY_PAIR = [
 def test_every_step_of_rows_of_different_documents(view: str, beam: int, whole_windows: bool) -> None:
     """One row a document, and its extra rows: as in sequential decoding."""
     config = config_of(VIEWS[view])
-    model, generator = docflat(config), torch.Generator().manual_seed(beam)
+    model = docflat(config)
     batch = joined(batch_of(config), [2, 5, 6])
     written = SentenceHypothesis(model, batch, begun_of(batch, whole_windows), slots=80)
     target = written.state.context
     assert isinstance(target, FlatTarget)
     assert not target.meets
-    written.widen(beam)
-    for step in range(2 * STEPS_BETWEEN_COLLECTIONS + 4):
-        written.next(generator, 1 if step % 5 else 2)
-        written.reorder(generator)
-        if step == 8:
-            written.keep([0, 1])
-        if step == 20:
-            written.keep([1])
+    written.search(beam, {8: [0, 1], 20: [1]})
 
 
 @pytest.mark.parametrize(("view", "cross_document", "beam"), EVERY_PAIR)
@@ -479,22 +454,14 @@ def test_every_step_of_rows_of_different_documents(view: str, beam: int, whole_w
 def test_every_step_of_rows_that_are_written_at_once(view: str, cross_document: bool, beam: int) -> None:
     """Rows of the same documents, out of order; they end one after the other."""
     config = config_of(VIEWS[view], cross_document=cross_document)
-    model, generator = docflat(config), torch.Generator().manual_seed(beam)
+    model = docflat(config)
     batch = batch_of(config, [3, 4, 0, 2, 5, 6, 1])
     written = SentenceHypothesis(model, batch, begun_of(batch, view == "longer"), slots=80)
     target = written.state.context
     assert isinstance(target, FlatTarget)
     assert target.meets
-    written.widen(beam)
-    for step in range(2 * STEPS_BETWEEN_COLLECTIONS + 4):
-        written.next(generator, 1 if step % 5 else 2)
-        written.reorder(generator)
-        if step == 4:
-            written.keep([0, 1, 6, 3, 4])  # the first sentence of a document ends, and a document of its own
-        if step == 9:
-            written.keep([0, 2, 1])
-        if step == 20:
-            written.keep([1])
+    # At first, the first sentence of a document ends, and a document of its own.
+    written.search(beam, {4: [0, 1, 6, 3, 4], 9: [0, 2, 1], 20: [1]})
 
 
 def begun_of(batch: Batch, whole_windows: bool) -> list[int]:

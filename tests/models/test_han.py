@@ -4,14 +4,10 @@ import torch
 from torch import Tensor
 
 from cotext.config.recipe import load_config
-from cotext.data.batch import Batch, make_batch
-from cotext.data.build import build_view, special_symbols
-from cotext.data.sampling import instances_of
-from cotext.data.store import TokenDocument
 from cotext.layers.layout import Layout, Packed
 from cotext.models.han import HierarchicalAttention
 from cotext.models.transformer import Transformer
-from tests.golden import SETTINGS, SOURCE, TARGET, TOKENIZER
+from tests.golden import SETTINGS, TOKENIZER
 from tests.layers.layouts import attended
 from tests.tiny import random_model
 
@@ -28,12 +24,6 @@ def layer_of(model: Transformer) -> HierarchicalAttention:
     layer = model.source_document
     assert isinstance(layer, HierarchicalAttention)
     return layer
-
-
-def batch_of(recipe: str) -> Batch:
-    config = load_config(recipe, overrides=SETTINGS)
-    rows = instances_of(TokenDocument("d", 0, SOURCE, TARGET), build_view(config.view))
-    return make_batch(list(rows), special_symbols(TOKENIZER, config.view))
 
 
 def product(query: Tensor, memory: Tensor, layer: HierarchicalAttention, words: bool) -> Tensor:

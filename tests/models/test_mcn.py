@@ -1,6 +1,7 @@
 """MCN: segment-level attention, fusion, memory; side by side equals sentence after sentence."""
 
 import math
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
@@ -11,6 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
+from cotext.data.batch import Source
 from cotext.layers.blocks import Size, TransformerBlock
 from cotext.layers.buckets import Sentences
 from cotext.layers.kernels.relative import attend_from_memory
@@ -32,8 +34,8 @@ from cotext.models.interface import DocumentSettings
 from cotext.models.mcn import SegmentGate
 from cotext.models.transformer import Transformer
 from tests.layers.layouts import doubles, layout, sentences
+from tests.layers.test_state import VOCABULARY
 from tests.layers.test_state import system as system_of
-from tests.models.test_g_transformer import example, keys
 from tests.tiny import shake
 
 # Three rows: of three sentences, of one, of five. Source sentences of the first: at 0-2, 3-4, 5-8.
@@ -61,6 +63,28 @@ def model(layers: int = 2, memory: int = 1, context: int | None = None, **slots:
     built = system_of(4, **filled)
     shake(built)
     return built
+
+
+def side(rows: Iterable[list[int]], seed: int) -> tuple[Tensor, Tensor]:
+    """Random tokens and their sentences, padded."""
+    sentence = sentences(list(rows))
+    tokens = torch.randint(0, 10, sentence.shape, generator=torch.Generator().manual_seed(seed))
+    return tokens.where(sentence >= 0, torch.tensor(VOCABULARY - 1)), sentence
+
+
+def example(
+    lengths: Iterable[list[int]], target_lengths: Iterable[list[int]]
+) -> tuple[Source, Tensor, Tensor]:
+    tokens, sentence = side(lengths, 0)
+    n = tokens.size(0)
+    none = torch.zeros(n).long()
+    current = torch.stack((none, sentence.max(dim=1).values + 1), dim=1)
+    return Source(tokens, sentence, current, none, none), *side(target_lengths, 1)
+
+
+def keys(system: Transformer, given: Source) -> Tensor:
+    """What the decoder sees of every source token: [B, S, H, K]."""
+    return system.encode(given).source.keys_values[0][0].transpose(1, 2)
 
 
 def random(*shape: int, seed: int = 0) -> Tensor:
@@ -309,9 +333,6 @@ def test_no_more_is_read_than_the_memory(memory: int) -> None:
         system.decode(torch.tensor([[t % 10]]), k, state)
     assert len(state.kept) == 2
     assert all(len(r) <= 8 * (memory + 1) for r in state.kept.values())
-
-
-# --- other runs
 
 
 # --- what attention shows

@@ -111,26 +111,3 @@ def test_cross_attention_is_equation_7() -> None:
     source = source_side(attention, h_s, torch.zeros(2, 5, dtype=torch.long))
     rows = layout(torch.zeros(2, 3, dtype=torch.long), 6, causal=True, source=source)
     torch.testing.assert_close(attention(h_t, rows), expected)
-
-
-def test_the_table_is_shared_and_trained_by_all_layers() -> None:
-    """One parameter; each side alone gives it a gradient, at the distances of its rows."""
-    model = build()
-    names = [name for name, _ in model.named_parameters() if "relative" in name]
-    assert names == ["relative"]
-    for side in ("source", "target"):
-        model.zero_grad()
-        made = batch()
-        state = model.encode(made.source)
-        if side == "source":
-            state.source.keys_values[0][0].sum().backward()
-            longest = made.source.tokens.size(1)
-        else:
-            state.source.keys_values = [(k.detach(), v.detach()) for k, v in state.source.keys_values]
-            model.decode(made.target_input, made.input_sentence, state).sum().backward()
-            longest = made.target_input.size(1)
-        assert model.relative is not None
-        assert model.relative.grad is not None
-        touched = model.relative.grad.abs().sum(dim=1).nonzero()[:, 0] - SPAN
-        ahead = longest - 1 if side == "source" else 0  # a decoder never looks ahead
-        assert (touched.min(), touched.max()) == (1 - longest, ahead)

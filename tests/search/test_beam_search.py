@@ -14,16 +14,13 @@ from torch import Tensor
 from cotext.config.decoding import LengthPenaltyForm
 from cotext.data.batch import Source, SpecialSymbols
 from cotext.layers.layout import Layouts
-from cotext.models.build import build_model
 from cotext.models.interface import TranslationModel
-from cotext.models.transformer import Transformer
 from cotext.runtime import CotextError
 from cotext.search.beam_search import Hypothesis, SearchOptions, best_column, best_columns, search
 from cotext.search.constraints import Align, SearchRequest, SearchSymbols
 from tests.loops import loop_over
 from tests.refusals import must_raise
 from tests.tables import Table, TableState, table_source
-from tests.tiny import tiny_config, window
 
 PAD, BOS, UNK, EOS, SEP, BLANK, A, B, SEP2 = range(9)
 NEVER = {PAD, BOS, UNK}
@@ -494,78 +491,6 @@ def test_equal_scores_are_settled_the_same_way_every_time() -> None:
     assert search_table(model, [1, 2, 3], REQUESTS[:3], SearchOptions(3)) == first
     [greedy_one] = search_table(model, [1], [SearchRequest((), 0, (4,))], SearchOptions(1))
     assert greedy_one.tokens == sorted(greedy_one.tokens)
-
-
-def transformer(seed: int) -> tuple[Transformer, SearchSymbols]:
-    torch.manual_seed(seed)
-    config = tiny_config(
-        model={"positions": "shifted", "shift": "sequence", "segments": "learned"}, view=window(2)
-    )
-    model = build_model(config, 14).double().eval()
-    assert isinstance(model, Transformer)
-    torch.nn.init.normal_(model.embedding.segment)
-    model.embedding.weight.data *= 2  # peaked enough that hypotheses close at different times
-    return model, SearchSymbols(SpecialSymbols(pad=13, bos=12, eos=11, separators=(10,)), unk=0, blank=(1,))
-
-
-def rows_source(lengths: Sequence[int]) -> Source:
-    generator = torch.Generator().manual_seed(1)
-    tokens = torch.full((len(lengths), max(lengths)), 13)
-    sentence = torch.full_like(tokens, -1)
-    for i, length in enumerate(lengths):
-        tokens[i, :length] = torch.randint(0, 12, (length,), generator=generator)
-        sentence[i, :length] = torch.arange(length) // 3
-    n = len(lengths)
-    return Source(tokens, sentence, torch.tensor([[0, 1]] * n), torch.zeros(n).long(), torch.zeros(n).long())
-
-
-def one_row(source: Source, row: int) -> Source:
-    own = source.select(torch.tensor([row]))
-    length = int((own.sentence >= 0).sum())
-    return Source(
-        own.tokens[:, :length], own.sentence[:, :length], own.current, own.document, own.first_sentence
-    )
-
-
-ROWS = [
-    SearchRequest([], 0, (20, 20)),
-    SearchRequest([3, 10, 4, 5, 10], 0, (25,)),
-    SearchRequest([3, 4, 5, 6, 7, 8, 9, 2, 10, 2], 1, (5, 4)),
-    SearchRequest([6, 10], 0, (10, 30, 20)),
-    SearchRequest([2], 0, (2,)),
-]
-
-
-@pytest.mark.parametrize("beam", [1, 2, 5])
-@pytest.mark.parametrize("seed", range(3))
-def test_a_batch_gives_what_its_rows_give_alone(seed: int, beam: int) -> None:
-    model, symbols = transformer(seed)
-    source = rows_source([8, 5, 11, 3, 6])
-    together = search(model, source, ROWS, symbols, SearchOptions(beam))
-    for i, hypothesis in enumerate(together):
-        [alone] = search(model, one_row(source, i), ROWS[i : i + 1], symbols, SearchOptions(beam))
-        assert (alone.tokens, alone.truncated) == (hypothesis.tokens, hypothesis.truncated)
-        assert alone.score == pytest.approx(hypothesis.score, abs=1e-9)
-
-
-@pytest.mark.parametrize("beam", [1, 4])
-@torch.no_grad()
-def test_the_reported_log_probability_is_the_models_own(beam: int) -> None:
-    model, symbols = transformer(7)
-    source = rows_source([8, 5, 11, 3, 6])
-    found = search(model, source, ROWS, symbols, SearchOptions(beam, 0.6))
-    for i, (request, hypothesis) in enumerate(zip(ROWS, found, strict=True)):
-        labels = torch.tensor([*request.prefix, *hypothesis.tokens, 11])
-        inputs = torch.cat((torch.tensor([12]), labels[:-1]))
-        sentence = request.first_sentence + (inputs == 10).cumsum(dim=0)
-        hidden = model.decode(inputs[None], sentence[None], model.encode(one_row(source, i)))[0]
-        rows = (hidden @ model.output_weight.T).log_softmax(dim=1).gather(1, labels[:, None])[:, 0]
-        total = float(rows[len(request.prefix) :].sum())
-        assert hypothesis.log_probability == pytest.approx(total, abs=1e-9)
-        assert hypothesis.token_log_probabilities == pytest.approx(
-            rows[len(request.prefix) :].tolist(), abs=1e-9
-        )
-        assert hypothesis.score == pytest.approx(total / (len(hypothesis.tokens) + 1) ** 0.6, abs=1e-9)
 
 
 @pytest.mark.parametrize(

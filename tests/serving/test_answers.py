@@ -218,18 +218,6 @@ def test_what_is_not_done_in_time_is_refused(systems: Systems, tmp_path: Path) -
     held(service, late)
 
 
-@pytest.mark.parametrize("name", ["sentence", "window", "document"])
-def test_given_translations_are_kept_and_are_context(service: Service, name: str) -> None:
-    plain = asyncio.run(service.translate(request(service, name=name), ANNA))
-    other = request(service, name=name, given={0: {1: "der hund der hund rote vogel"}})
-    found = asyncio.run(service.translate(other, ANNA))
-    assert found.pairs[1].target == "der hund der hund rote vogel"
-    assert found.pairs[1].taken
-    assert found.pairs[0].target == plain.pairs[0].target
-    same = [own.target == before.target for own, before in zip(found.pairs, plain.pairs, strict=True)]
-    assert all(same[2:]) == (name != "window")  # whole documents are searched before anything is replaced
-
-
 def test_documents_are_counted_as_they_were_sent(service: Service) -> None:
     """Empty ones among them, too."""
     system = service.systems.named("sentence")
@@ -252,22 +240,6 @@ def test_too_little_memory_for_a_sentence_is_told(service: Service, monkeypatch:
     with pytest.raises(RequestError, match="needs more memory than is available") as refused:
         asyncio.run(service.translate(request(service), ANNA))
     assert refused.value.status == 413
-
-
-def test_a_server_that_stops_finishes_what_it_has_begun_and_takes_no_more(
-    systems: Systems, tmp_path: Path
-) -> None:
-    service = Service(systems, ServerSettings(state=tmp_path))
-
-    async def stopped() -> TextAnswer:
-        begun = asyncio.ensure_future(service.translate(request(service), ANNA))
-        await until(lambda: bool(service._requests.pending))
-        await service.stop()
-        with pytest.raises(RequestError, match="the server is being stopped"):
-            await service.translate(request(service), BEN)
-        return await begun
-
-    assert len(asyncio.run(stopped()).pairs) == 5
 
 
 def test_a_server_waits_no_longer_than_it_is_to(systems: Systems, tmp_path: Path) -> None:

@@ -305,16 +305,6 @@ def test_places_are_taken_and_given_back(made: Any) -> None:
     assert asyncio.run(at_once()).count(200) == 3
 
 
-def test_a_server_that_stops_takes_nothing_new(made: Any) -> None:
-    world = made()
-    world.app.state.admission.stopping = True
-    answer = world.ask("GET", "/probe")
-    assert answer.status_code == 503
-    assert answer.headers["retry-after"]
-    assert world.ask("GET", "/ready").status_code == 503
-    assert world.ask("GET", "/health").status_code == 200
-
-
 # --- bodies
 
 JSON = {"content-type": "application/json"}

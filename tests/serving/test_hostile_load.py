@@ -8,7 +8,6 @@ import asyncio
 import random
 import socket
 import struct
-import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
@@ -130,42 +129,6 @@ async def _own(attack: Attack, http: httpx.AsyncClient, chance: random.Random, w
         attack.require("own", answer.json()["text"], wanted)
 
 
-async def _glossary(attack: Attack, http: httpx.AsyncClient, chance: random.Random, who: int) -> None:
-    """What one client stores, another does not see."""
-    mine, other = ({"authorization": f"DeepL-Auth-Key client-{n}"} for n in (who, (who + 1) % CLIENTS))
-    body = {"name": f"of {who}", "source_lang": "en", "target_lang": "de", "entries": f"dog\tHund{who}"}
-    made = attack.note("glossary", await http.post("/v2/glossaries", json=body, headers=mine))
-    if made.status_code != 201:
-        return
-    place = f"/v2/glossaries/{made.json()['glossary_id']}"
-    attack.require("glossary", (await http.get(place, headers=other)).status_code, 404)
-    attack.require("glossary", (await http.delete(place, headers=other)).status_code, 404)
-    attack.require("glossary", (await http.get(place, headers=mine)).status_code, 200)
-    attack.require("glossary", (await http.delete(place, headers=mine)).status_code, 204)
-
-
-async def _file(attack: Attack, http: httpx.AsyncClient, chance: random.Random, who: int) -> None:
-    text, wanted = attack.clients[who].ask(chance, "window")
-    mine, other = ({"authorization": f"Bearer client-{n}"} for n in (who, (who + 1) % CLIENTS))
-    files = {"file": ("a.txt", text.encode())}
-    made = attack.note(
-        "file", await http.post("/api/files", files=files, data={"system": "window"}, headers=mine)
-    )
-    if made.status_code != 201:
-        return
-    place = f"/api/files/{made.json()['id']}"
-    attack.require("file", (await http.get(place, headers=other)).status_code, 404)
-    attack.require("file", (await http.get(f"{place}/result", headers=other)).status_code, 404)
-    deadline = time.monotonic() + SLOW_SECONDS
-    while (await http.get(place, headers=mine)).json().get("state") in ("queued", "translating"):
-        assert time.monotonic() < deadline
-        await asyncio.sleep(0.05)
-    result = attack.note("file", await http.get(f"{place}/result", headers=mine))
-    if result.status_code == 200:
-        attack.require("file", result.text.strip(), wanted)
-    await http.delete(place, headers=mine)
-
-
 # --- hostile requests
 
 
@@ -220,7 +183,7 @@ async def _gone(attack: Attack, http: httpx.AsyncClient, chance: random.Random, 
 
 
 Kind = Callable[[Attack, httpx.AsyncClient, random.Random, int], Awaitable[None]]
-GOOD: tuple[Kind, ...] = (_deepl, _libre, _own, _own, _libre, _glossary, _file)
+GOOD: tuple[Kind, ...] = (_deepl, _libre, _own, _own, _libre)
 HOSTILE: tuple[Kind, ...] = (_body, _body, _body, _path, _path, _upload, _raw, _gone)
 
 

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from cotext.runtime.files import sealed
 from cotext.serving.answers import SourceSentence
-from cotext.serving.errors import RequestError
 from cotext.serving.keys import add_key
 from tests.loops import loop_over
 from tests.serving.loopback import events, served
@@ -197,20 +196,6 @@ def test_nothing_is_held_back(systems: "Systems", tmp_path: Path) -> None:
         assert next(told) == ("sentence", {"number": 0, "target": "early"})
         heard.set()
         assert next(told)[0] == "done"
-
-
-def test_what_fails_after_the_start_is_an_event(systems: "Systems", tmp_path: Path) -> None:
-    application = tiny_application(systems, tmp_path)
-
-    async def translate(request: Any, client: Any, listener: Any) -> Any:
-        listener([SourceSentence(0, 0, 0, "A cat.")])
-        raise RequestError(503, "too busy")
-
-    application.state.service.translate = translate
-    with served(application) as client:
-        asked = {"system": "window", "text": "A cat."}
-        assert streamed(client, asked)[1:] == [("error", {"message": "too busy"})]
-        assert client.post("/api/translate", json=asked, headers=JSON).status_code == 503
 
 
 def test_hanging_up_cancels_the_translation(systems: "Systems", tmp_path: Path) -> None:

@@ -102,23 +102,6 @@ def test_what_is_announced_takes_no_space_of_others(world: World, path: str, wit
         assert world.send().status_code == 201
 
 
-def test_uploads_count_for_their_key(world: World) -> None:
-    """Nine uploads stop one byte before their ends: the first takes the share of their key, and no more."""
-    id = world.done()
-    content = FILE_HEAD + b"x" * 99_000
-    head = world.head("/api/files", len(content) + 10, world.keys["attacker"])
-    held = world.service.jobs._space
-    with uploads(world, 9, head + content):
-        until(lambda: len(held._entries) == 2)
-        answer = world.send(who="attacker")
-        assert (answer.status_code, "allowed per client" in answer.json()["message"]) == (429, True)
-        assert "retry-after" in answer.headers
-        assert world.status(id)["state"] == "done"
-        assert world.send().status_code == 201
-    until(lambda: len(held._entries) == 2)
-    assert world.send(who="attacker").status_code == 201
-
-
 @pytest.mark.parametrize("coding", ["Content-Length: 100000", "Transfer-Encoding: chunked"])
 def test_a_body_that_drips_behind_its_response_is_cut_off(
     world: World, monkeypatch: pytest.MonkeyPatch, coding: str

@@ -22,7 +22,6 @@ from tests.command_line import (
     succeed,
     train_arguments,
 )
-from tests.killing import Moment, run_killed
 
 DOCUMENTS = 24
 Targets = list[list[list[int]]]
@@ -251,25 +250,6 @@ def test_the_size_of_batches_may_change_on_the_way(world: World, whole: Path, tm
     succeed(*command(world, out, "--set", "max_tokens=100", "--shard", "2/2"))
     succeed("join", out)
     assert (out / "train.arrow").read_bytes() == (whole / "train.arrow").read_bytes()
-
-
-@pytest.mark.parametrize(
-    "moment",
-    [
-        Moment(path="train.arrow", operations=("replace",)),
-        Moment(path="report.json", operations=("replace",)),
-        Moment(path="/data-kd", operations=("replace",)),
-        Moment(path="/.data-kd.lock", operations=("unlink",)),  # the corpus has its name
-        Moment(path="data-kd.partial", operations=("unlink",)),
-    ],
-    ids=lambda moment: moment.path,
-)
-def test_killed_while_the_folder_is_made(world: World, whole: Path, tmp_path: Path, moment: Moment) -> None:
-    out = tmp_path / "data-kd"
-    assert run_killed(command(world, out), moment)
-    succeed(*command(world, out))
-    assert listing(out) == listing(whole)
-    assert [p.name for p in tmp_path.iterdir()] == ["data-kd"]
 
 
 def test_the_same_command_after_the_end(world: World, whole: Path) -> None:

@@ -11,11 +11,9 @@ from tests.command_line import (
     cotext,
     documents_file,
     listing,
-    prepare_arguments,
     succeed,
-    train_arguments,
 )
-from tests.killing import Moment, run_killed
+from tests.killing import Moment, run_killed, writing_commands
 from tests.tiny_runs import assert_same_run
 
 pytestmark = pytest.mark.slow
@@ -25,19 +23,11 @@ pytestmark = pytest.mark.slow
     "command", ["prepare", "overwrite", "distill", "translate", "train", "score", "contrastive"]
 )
 def test_killed_before_any_operation(world: World, tmp_path: Path, command: str) -> None:
-    source, test = documents_file(tmp_path / "in.en", 4, 11), world.folder / "test"
+    source = documents_file(tmp_path / "in.en", 4, 11)
     out, expected = tmp_path / "out", tmp_path / "expected"
 
     def arguments(out: Path) -> list[str | Path]:
-        return {
-            "prepare": prepare_arguments(world.folder, out),
-            "overwrite": [*prepare_arguments(world.folder, out), "--overwrite"],
-            "distill": ["distill", world.run, "--data", world.folder / "data", "--out", out],
-            "translate": ["translate", world.run, source, "--out", out],
-            "train": train_arguments(world.folder, out, "train.validate_bleu=false", "train.keep=1"),
-            "score": ["score", world.run, "--source", f"{test}.en", "--target", f"{test}.de", "--out", out],
-            "contrastive": ["contrastive", world.run, world.folder / "suite.json", "--out", out],
-        }[command]
+        return writing_commands(world, source, out)[command]
 
     succeed(*arguments(expected))
     before = {path.name for path in tmp_path.iterdir()}

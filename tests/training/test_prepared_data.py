@@ -1,6 +1,7 @@
 """A run knows the data that it was trained on."""
 
 import contextlib
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -35,23 +36,12 @@ def noted(run: Path) -> str:
 
 def test_what_is_noted(data: Path, run: Path) -> None:
     opened = open_data(data)
-    train, dev = opened.train.totals, opened.dev.totals
-    assert (train.documents, dev.documents) == (24, 4)
+    assert (opened.train.totals.documents, opened.dev.totals.documents) == (24, 4)
     digests = {name: checksum(data / name) for name in ("train.arrow", "dev.arrow", "dev.jsonl")}
     assert noted_data(run) == {
         "folder": str(data.resolve()),
-        "train": {
-            "documents": 24,
-            "sentences": train.sentences,
-            "source_tokens": train.source_tokens,
-            "target_tokens": train.target_tokens,
-        },
-        "dev": {
-            "documents": 4,
-            "sentences": dev.sentences,
-            "source_tokens": dev.source_tokens,
-            "target_tokens": dev.target_tokens,
-        },
+        "train": asdict(opened.train.totals),
+        "dev": asdict(opened.dev.totals),
         "checksums": {**digests, "tokenizer": opened.tokenizer.fingerprint},
     }
 

@@ -3,7 +3,6 @@
 import json
 import math
 import os
-import random
 import re
 import shutil
 import signal
@@ -11,8 +10,6 @@ import subprocess
 import sys
 import time
 from dataclasses import asdict, replace
-from multiprocessing.connection import Connection
-from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +17,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-from torch import Tensor
 
-from cotext.config.recipe import Config
 from cotext.data.batch import Batch
 from cotext.losses.cross_entropy import LossParts
 from cotext.models import checkpoint as ckpt
@@ -32,15 +27,14 @@ from cotext.training import resume as training_state
 from cotext.training import run as runs
 from cotext.training import run as training_run
 from cotext.training.trainer import MetricsLog, Objective, Trainer, TrainingCallbacks
-from tests.command_line import listing, process_environment
+from tests.command_line import World, listing, process_environment, succeed, train_arguments
+from tests.killing import Moment, run_killed
 from tests.loops import loop_over
 from tests.models.test_checkpoint import visible
 from tests.tiny_runs import (
-    PROCESSES,
     assert_same_file,
     assert_same_run,
     journal,
-    prepare_toy,
     run_config,
     silent,
     told_in_training,
@@ -101,12 +95,11 @@ def test_the_untroubled_run_tries_what_it_should(untroubled: Path) -> None:
     assert {entry["kind"] for entry in journal(untroubled)} == {"train", "validation", "final"}
 
 
-@pytest.mark.parametrize("updates", [4, 8])
-def test_a_finished_run_prolonged(data: Path, untroubled: Path, tmp_path: Path, updates: int) -> None:
+def test_a_finished_run_prolonged(data: Path, untroubled: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     # A report is due at the end of every run: where it falls among the others is the user's choice.
-    first = train_here(run_config(max_updates=updates, log_every=1), data, run)
-    assert (first.update, first.finished) == (updates, True)
+    first = train_here(run_config(max_updates=8, log_every=1), data, run)
+    assert (first.update, first.finished) == (8, True)
     assert journal(run)[-1]["kind"] == "final"
     second = train_here(run_config(log_every=1), data, run)
     assert (second.update, second.finished) == (12, True)
@@ -203,19 +196,6 @@ def test_training_in_two_parts_is_training_at_once(
         assert_same_file(parts / name, whole / name)
 
 
-def test_killed_between_the_last_checkpoint_and_the_end(data: Path, untroubled: Path, tmp_path: Path) -> None:
-    """Finishes without an update too many, whether the average had been written or not."""
-    run = tmp_path / "run"
-    shutil.copytree(untroubled, run)
-    last = ckpt.checkpoint_folder(run, 12)
-    progress = training_state.load_progress(last)
-    progress.finished = False
-    training_state.save_progress(last, progress)
-    shutil.copy(ckpt.checkpoint_folder(run, 8) / "model.safetensors", run / "model.safetensors")
-    assert train_here(run_config(), data, run).finished
-    assert_same_run(run, untroubled)
-
-
 def test_a_finished_run_is_left_alone(data: Path, untroubled: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     shutil.copytree(untroubled, run)
@@ -252,20 +232,6 @@ def test_reports_of_a_run_killed_before_its_first_checkpoint_are_forgotten(
         file.write('{"kind": "train", "update": 3.0, "lo')
     train_here(run_config(), data, run)
     assert journal(run) == journal(untroubled)
-
-
-def test_leftovers_of_a_killed_process_are_swept(data: Path, untroubled: Path, tmp_path: Path) -> None:
-    run = tmp_path / "run"
-    train_here(run_config(max_updates=4), data, run)
-    own = Process.current()
-    dead = f"{own.machine}-{own.pid}-{own.start + 1}-0f0f.partial"
-    (run / f".model.safetensors.{dead}").write_bytes(b"half")
-    (run / ".lock").write_text(json.dumps({**asdict(own), "start": own.start + 1, "token": "dead"}))
-    for name in (".00000007", ".00000004.old"):
-        (run / "checkpoints" / name).mkdir()
-        (run / "checkpoints" / name / "model.safetensors").write_bytes(b"half")
-    train_here(run_config(), data, run)
-    assert not list(run.rglob(".*"))
 
 
 def test_loss_scale_of_half_precision_is_kept(data: Path, tmp_path: Path) -> None:
@@ -323,15 +289,13 @@ class TestRefusals:
         os.mkfifo(run / name)
         training_is_refused(run_config(), data, run, f"{name}: cannot be read: it is no regular file")
 
-    @pytest.mark.parametrize("content", ["", "{", "[]", '{"update": 4, "colour": "red"}', "[" * 10**5])
-    def test_damaged_progress(self, data: Path, run: Path, content: str) -> None:
-        (ckpt.checkpoint_folder(run, 4) / "trainer.json").write_text(content)
-        training_is_refused(run_config(), data, run, r"trainer.json: damaged")
-
-    def test_progress_of_another_kind(self, data: Path, run: Path) -> None:
-        """As another version may have written it, whole as it is."""
+    def test_damaged_progress(self, data: Path, run: Path) -> None:
+        """And as another version may have written it, whole as it is."""
         path = ckpt.checkpoint_folder(run, 4) / "trainer.json"
         entries = unsealed(path.read_text())
+        for content in ("", "{", "[]", '{"update": 4, "colour": "red"}', "[" * 10**5):
+            path.write_text(content)
+            training_is_refused(run_config(), data, run, r"trainer.json: damaged")
         for change in ({"progress": []}, {"files": None}, {"progress": {"update": "some"}}):
             path.write_text(sealed({**entries, **change}))
             training_is_refused(run_config(), data, run, r"trainer.json: damaged, or written by an earlier")
@@ -356,43 +320,26 @@ class TestRefusals:
         ("name", "changes", "reason"),
         [
             ("optimizer", {"other|step": torch.tensor(4.0)}, "'other|step' does not belong to this model"),
-            ("process-0", {"cursor": torch.tensor([1] * 9)}, "not the training state of a process"),
-            (
-                "process-0",
-                {"random": torch.zeros(7, dtype=torch.uint8)},
-                "not the training state of a process",
-            ),
+            ("process-0", {"cursor": [1] * 9}, "not the training state of a process"),
+            ("process-0", {"random": [0] * 7}, "not the training state of a process"),
+            ("process-0", {"cursor": [9, 0, 0, 0, 0]}, "its position in the data is not in epoch 0"),
+            ("process-0", {"cursor": [2**62, 0, 0, 0, 0]}, "its position in the data is not in epoch 0"),
+            ("process-0", {"cursor": [0, 10**9, 0, 0, 0]}, "its position in the data is not in epoch 0"),
+            ("process-0", {"cursor": [0, 0, 10**9, 0, 0]}, "has no batch 1000000000 from document 0 on"),
         ],
     )
-    def test_state_of_another_kind(
-        self, data: Path, run: Path, name: str, changes: dict[str, Tensor], reason: str
+    def test_state_of_another_kind_or_place(
+        self, data: Path, run: Path, name: str, changes: dict[str, Any], reason: str
     ) -> None:
-        """As another version may have written it, with a digest that fits."""
+        """As another version may have written it, or of data with more documents, with a digest that fits."""
         folder = ckpt.checkpoint_folder(run, 4)
         path = folder / f"{name}.safetensors"
-        save_file({**load_file(path), **changes}, path)
-        training_state.save_progress(folder, training_state.load_progress(folder))
-        training_is_refused(run_config(), data, run, re.escape(reason))
-
-    @pytest.mark.parametrize(
-        ("change", "reason"),
-        [
-            ((9, 0, 0), "its position in the data is not in epoch 0"),
-            ((2**62, 0, 0), "its position in the data is not in epoch 0"),
-            ((0, 10**9, 0), "its position in the data is not in epoch 0"),
-            ((0, 0, 10**9), "has no batch 1000000000 from document 0 on"),
-        ],
-    )
-    def test_a_place_that_the_data_do_not_have(
-        self, data: Path, run: Path, change: tuple[int, int, int], reason: str
-    ) -> None:
-        folder = ckpt.checkpoint_folder(run, 4)
-        path = folder / "process-0.safetensors"
         tensors = load_file(path)
-        tensors["cursor"] = torch.tensor([*change, 0, 0])
+        for key, value in changes.items():
+            tensors[key] = torch.as_tensor(value, dtype=tensors[key].dtype if key in tensors else None)
         save_file(tensors, path)
         training_state.save_progress(folder, training_state.load_progress(folder))
-        training_is_refused(run_config(), data, run, reason)
+        training_is_refused(run_config(), data, run, re.escape(reason))
 
     def test_other_number_of_processes(self, data: Path, run: Path) -> None:
         folder = ckpt.checkpoint_folder(run, 4)
@@ -435,49 +382,17 @@ class TestRefusals:
         assert (run / ".lock").exists()
 
 
-def start_training(config: Config, data: Path, run: Path, reports: int = 1) -> BaseProcess:
-    """Train in a process of its own; returns when so many of its reports are there."""
-    here, there = PROCESSES.Pipe()
-    process = PROCESSES.Process(target=train_and_tell, args=(config, data, run, there, reports), daemon=True)
-    process.start()
-    for _ in range(reports):
-        assert here.poll(timeout=120)
-        here.recv()
-    return process
-
-
-def train_and_tell(config: Config, data: Path, run: Path, there: Connection, reports: int) -> None:
-    left = reports
-
-    def tell(figures: dict[str, float]) -> None:
-        nonlocal left
-        if left:
-            there.send(figures)
-            left -= 1
-
-    runs.train(config, data, run, replace(silent(), on_update=tell))
-
-
-def test_killed_at_random_moments(tmp_path: Path) -> None:
-    """Validations, and with them checkpoints, are so frequent that many kills fall into their writing."""
-    data = prepare_toy(tmp_path / "data")
-    config = run_config(max_updates=80, validate_every=2, log_every=1, keep=1)
-    train_here(config, data, tmp_path / "untroubled")
+@loop_over(
+    "path", ["run/config.yaml", "tokenizer/tokenizer.json", "00000003", "00000006", "run/model.safetensors"]
+)
+def test_killed_before_what_is_written_gets_its_name(world: World, tmp_path: Path, path: str) -> None:
+    """Moments that leave most; test_killed.py tries all there are, and tests/hostile random ones."""
     run = tmp_path / "run"
-    generator = random.Random(5)
-    found = []
-    for _ in range(6):
-        # Counted in updates, so that slow machines get on as well; then anywhere within one or a few of them.
-        process = start_training(config, data, run, generator.randint(1, 6))
-        time.sleep(generator.uniform(0, 0.05))
-        process.kill()
-        process.join()
-        assert process.exitcode == -signal.SIGKILL
-        found.append(max(ckpt.checkpoints(run), default=0))
-    assert found == sorted(found)
-    assert 0 < found[-1] < 80
-    train_here(config, data, run)
-    assert_same_run(run, tmp_path / "untroubled")
+    arguments = train_arguments(world.folder, run)
+    assert run_killed(arguments, Moment(path=path))
+    succeed(*arguments)
+    assert_same_file(run / "model.safetensors", world.run / "model.safetensors")
+    assert not list(run.rglob(".*"))
 
 
 # --- The log of metrics.

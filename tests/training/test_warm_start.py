@@ -210,16 +210,7 @@ class TestAccount:
         ]
 
     def test_groups(self) -> None:
-        everything = ["a.0.x", "a.0.y", "a.1.x", "a.1.y", "b"]
-        for names, expected in (
-            (["a.0.x", "a.0.y"], ["a.0"]),
-            (["a.0.x", "a.1.x"], ["a.0-1.x"]),
-            (["a.1.x", "b"], ["a.1.x", "b"]),
-            (everything, ["a", "b"]),
-            ([], []),
-        ):
-            assert grouped(names, everything) == expected
-        # Gaps in numbers, and names that begin alike.
+        """Gaps in numbers, and names that begin alike."""
         everything = [f"a.{i}.{p}" for i in range(12) for p in ("x", "xy")]
         chosen = [f"a.{i}.x" for i in (0, 1, 2, 4, 10, 11)]
         assert grouped(chosen, everything) == ["a.0-2,4,10-11.x"]
@@ -247,19 +238,11 @@ class TestTraining:
         assert set(written.pop("taken")) == set(expected)
         loss = written.pop("loss")
         assert loss["sentences_here"] == loss["sentences_there"] > 0
-        assert written == {
+        assert {"fresh", "unused", "left_out", "differing"} < written.keys()
+        assert {key: value for key, value in written.items() if value} == {
             "run": str(source.resolve()),
             "updates": [2, 4],
             "numbers": {"taken": numbers, "adopted": 0, "neutral": 0, "fresh": 0},
-            "adopted": {},
-            "partly": {},
-            "neutral": [],
-            "fresh": [],
-            "unused": [],
-            "left_out": [],
-            "symbols": "",
-            "differing": {},
-            "architecture": {},
             "blended": {"settings": [], "updates": 0},
         }
         assert ckpt.load_run(tmp_path / "run").config.train.init == str(source)

@@ -26,20 +26,13 @@ RECIPES = (
     "focused-concatenation/base",
     "focused-concatenation/s4to4-shift-cd",
     "docflat/docflat-c",
-    "docflat/doc2doc",
     "docflat/abd",
-    "docflat/mbe",
-    "flat-transformer/flat",
     "g-transformer/randinit",
     "p-transformer/ctx",
     "mcn/final",
     "han/joint",
-    "mr/doc2doc",
-    "modern/alibi-shift",
     "casa/casa",
     "casa/glat",
-    "casa/latent",
-    "mixtures/docflat-g-transformer",
 )
 
 

@@ -14,7 +14,6 @@ from cotext.data.documents import Document
 from cotext.data.formats import read_documents, write_documents
 from cotext.data.shortlist import SHORTLIST, Shortlist
 from cotext.data.tokenizer import load_tokenizer
-from cotext.evaluation.studies.contrastive import contrastive as suite_jobs
 from cotext.models.build import build_model
 from cotext.models.checkpoint import save_model
 from cotext.runtime import CotextError
@@ -212,18 +211,3 @@ def test_the_journal_tells_first_passes_apart_by_their_weights(
     assert headers[0] == headers[1]
     assert headers[2].pop("first_pass") != headers[1].pop("first_pass")
     assert headers[2] == headers[1]
-
-
-def test_signatures_of_batch_level_systems_have_schedule_and_group(world: Path, tmp_path: Path) -> None:
-    flat = with_section(run_config(), "model", batch_context="flat")
-    config = with_section(flat, "decode", group_windows=3)
-    run, out = make_run(world / "data", tmp_path / "docflat", config, 6), tmp_path / "out.jsonl"
-    decode = {"first_pass": str(world / "sentence"), "schedule": "simultaneous"}
-    report = translate_file(open_run(run, "cpu", decode), world / "in.jsonl", out)
-    assert {"schedule:simultaneous", "group_windows:3"} <= {*report.signature.split("|")}
-    opened = open_scorer(run, "cpu")
-    assert suite_jobs.suite_recipe(opened)["group_windows"] == "3"
-    _, signature = score_file(open_scorer(run, "cpu"), out, None)
-    assert signature.endswith("|group_windows:3|subwords:of-text|unit:nats")
-    _, signature = score_file(open_scorer(world / "window", "cpu"), out, None)
-    assert "group_windows" not in signature

@@ -66,12 +66,6 @@ def test_split_lines_are_translated_as_their_sentences_are(world: World, tmp_pat
     assert found[1] == expected[1]
 
 
-def test_with_and_without_split_are_two_jobs() -> None:
-    without, with_it = (Prose(s, Languages()) for s in (None, Splitter("")))
-    assert without.settings == ""
-    assert with_it.settings == "rules-1:any"
-
-
 def test_a_line_has_the_flags_and_scores_of_its_sentences() -> None:
     prose = Prose(Splitter(""), Languages("en", "zh"))
     document = Document("d", ("a", "Cat. Dog. Bird.", "b. C."))

@@ -1,6 +1,5 @@
 """Scores against log-softmax by hand, one row at a time and nothing padded."""
 
-import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -116,29 +115,6 @@ def test_a_window_that_answers_for_all_its_sentences_scores_each_of_them() -> No
     assert [s.tokens for s in whole] == [s.tokens for [s] in single] == [len(s) + 1 for s in target]
     for a, [b] in zip(whole, single, strict=True):
         assert a.log_probability == pytest.approx(b.log_probability, abs=1e-4)
-
-
-def changed(side: str, j: int) -> ParallelDocument:
-    """The document with another word in one sentence of one side."""
-    sentences = {"source": list(DOCUMENT.source), "target": list(DOCUMENT.target)}
-    sentences[side][j] = "auf" if side == "target" else "on"
-    return ParallelDocument("d", tuple(sentences["source"]), tuple(sentences["target"]))
-
-
-@systems
-def test_a_score_depends_on_the_context_in_the_window_and_on_nothing_else(name: str) -> None:
-    t, places = translator(SYSTEMS[name]), list(itertools.product(("source", "target"), range(5)))
-    before, *others = t.score([DOCUMENT, *(changed(side, j) for side, j in places)])
-    for (side, j), after in zip(places, others, strict=True):
-        moved = [
-            abs(b.log_probability - a.log_probability) > 1e-4 for b, a in zip(before, after, strict=True)
-        ]
-        both = windows(t, DOCUMENT), windows(t, changed(side, j))
-        for i, (w, v) in enumerate(zip(*both, strict=True)):
-            sees = j in w.source if side == "source" else j in w.target and j <= i
-            assert moved[i] == (w != v or sees), (side, j, i)
-        if name == "sentence":
-            assert moved.count(True) == 1
 
 
 def test_scores_that_are_not_finite_are_refused() -> None:

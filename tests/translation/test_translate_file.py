@@ -6,7 +6,6 @@ import random
 import re
 import resource
 import signal
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,6 +19,7 @@ from cotext.data.documents import Document
 from cotext.data.formats import read_documents, write_documents
 from cotext.runtime.files import sealed, unsealed, working_in
 from cotext.runtime.jobs.journal import Journal
+from cotext.training.trainer import MetricsLog
 from cotext.translation import translate_file as jobs
 from tests.command_line import (
     Outcome,
@@ -372,34 +372,20 @@ def test_a_full_disk_while_writing_results(world: World, tmp_path: Path, name: s
 # -------------------------------------------------------------------------------------------- training
 
 
-@contextmanager
-def ctrl_c_when(ready: Callable[[], bool]) -> Iterator[None]:
-    """While inside, this process is sent Ctrl-C as soon as `ready` says so."""
-    over = threading.Event()
-
-    def watch() -> None:
-        while not over.wait(0.005):
-            if ready():
-                os.kill(os.getpid(), signal.SIGINT)
-                return
-
-    watcher = threading.Thread(target=watch)
-    watcher.start()
-    try:
-        yield
-    finally:
-        over.set()
-        watcher.join()
-
-
-def test_ctrl_c_stops_training_where_it_goes_on(world: World, tmp_path: Path) -> None:
+def test_ctrl_c_stops_training_where_it_goes_on(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     run = tmp_path / "run"
     endless = ("train.max_updates=100000", "train.log_every=1", "train.validate_every=100000")
 
-    def reported() -> bool:
-        return (run / "metrics.jsonl").exists() and (run / "metrics.jsonl").read_bytes().count(b"\n") > 3
+    def write_and_interrupt(log: MetricsLog, kind: str, figures: dict[str, float]) -> None:
+        write(log, kind, figures)
+        if figures["update"] == 4:
+            os.kill(os.getpid(), signal.SIGINT)
 
-    with ctrl_c_when(reported):
+    write = MetricsLog.write
+    with monkeypatch.context() as patched:
+        patched.setattr(MetricsLog, "write", write_and_interrupt)
         stopped = cotext(*train_arguments(world.folder, run, *endless))
     # Not 0: what should follow a whole training must not follow this.
     assert stopped.code == 130, stopped

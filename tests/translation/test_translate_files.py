@@ -241,9 +241,7 @@ def test_a_document_goes_on_where_it_was_interrupted(
     assert (folder / "out").read_bytes() == (folder / "expected").read_bytes()
 
 
-@pytest.mark.parametrize("ending", ["\n", "\r\n"])
-@pytest.mark.parametrize("mark", ["", "\ufeff"])
-@pytest.mark.parametrize("last", ["", "the dog"])
+@pytest.mark.parametrize(("ending", "mark", "last"), [("\n", "", "the dog"), ("\r\n", "\ufeff", "")])
 def test_standard_input_is_a_line_for_a_line(
     world: World, monkeypatch: pytest.MonkeyPatch, ending: str, mark: str, last: str
 ) -> None:

@@ -601,7 +601,7 @@ def test_documents_are_read_as_they_are_needed() -> None:
     assert read_to_translate(translator(STRATEGIES["prefix"], max_tokens=50), 60) < 120
 
 
-@strategies
+@pytest.mark.parametrize("name", ["prefix", "regenerate", "document", "document, indexed"])
 def test_nan_weights_are_an_error(name: str) -> None:
     t = translator(STRATEGIES[name])
     with torch.no_grad():

@@ -1,6 +1,5 @@
 """Search without log-probabilities (`decode.scores = false`): the same texts, without scores."""
 
-import math
 from pathlib import Path
 from typing import Any
 
@@ -58,17 +57,6 @@ def test_probabilities_are_not_normalised(recipe: str, monkeypatch: pytest.Monke
     asked.clear()
     translations(of(model, config, scores=False), DOCUMENTS)
     assert asked == []
-
-
-def test_log_probabilities_of_hypotheses_are_nan() -> None:
-    model, config = system("focused-concatenation/s4to4")
-    translator = of(model, config, scores=False)
-    opened = translator.windows.opened(0, DOCUMENTS[0])
-    while opened.ready:
-        translator.windows.search(list(translator.windows.groups(opened)))
-    found = [sentence.log_probability for sentence in opened.sentences()]
-    assert found
-    assert all(map(math.isnan, found))
 
 
 def test_a_beam_and_an_engine_need_scores() -> None:
