@@ -1,6 +1,4 @@
 import json
-import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,7 +11,7 @@ from cotext.data.formats import read_documents, write_documents
 from cotext.translation.open import open_run
 from cotext.translation.translate_file import translate_file
 from cotext.translation.window_search import WindowSearch
-from tests.command_line import World, documents_file, process_environment, succeed
+from tests.command_line import World, documents_file, succeed
 from tests.loops import loop_over
 from tests.refusals import must_raise
 from tests.tiny_runs import toy_documents
@@ -22,14 +20,6 @@ from tests.tiny_runs import toy_documents
 @pytest.fixture(scope="module")
 def translator(world: World) -> Translator:
     return cotext.load(world.run)
-
-
-def test_import_does_not_wait_for_torch() -> None:
-    code = "import sys, cotext; cotext.Document, cotext.CotextError; print('torch' in sys.modules)"
-    found = subprocess.run(
-        [sys.executable, "-c", code], check=True, capture_output=True, text=True, env=process_environment()
-    )
-    assert found.stdout == "False\n"
 
 
 def test_the_example_of_the_documentation(world: World) -> None:

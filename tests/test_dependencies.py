@@ -120,8 +120,3 @@ def test_the_lockfile_pins_what_all_brings_by_checksum() -> None:
     for each in map(Requirement, chain(*project().values())):
         version = pinned.get(normal(each.name))
         assert version is None or each.specifier.contains(version), each
-
-
-def test_typer_reads_fixed_choices() -> None:
-    """Commands annotate choices as Literal, at which earlier versions of typer raise an error."""
-    assert "typer>=0.19" in project()[""]

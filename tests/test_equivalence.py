@@ -23,12 +23,11 @@ from torch import Tensor
 from cotext.config.model import AttentionConfig, ModelConfig
 from cotext.config.parts import DOCUMENT_LAYERS
 from cotext.config.recipe import Config
-from cotext.data.batch import Batch, Instance, Source, SpecialSymbols, make_batch, source_batch
+from cotext.data.batch import Batch, Instance, SpecialSymbols, make_batch, source_batch
 from cotext.data.build import build_view, special_symbols
 from cotext.data.documents import Document, ParallelDocument
 from cotext.data.tokenizer import SentencePieceTokenizer, TokenizerSettings
 from cotext.data.views import Window
-from cotext.losses.build import build_loss
 from cotext.losses.cross_entropy import CrossEntropy
 from cotext.models import checkpoint
 from cotext.models.build import BATCH_CONTEXTS, CONTEXT_ENCODERS, build_model
@@ -266,29 +265,6 @@ def test_windows_of_one_sentence_are_the_sentence_view() -> None:
     assert translations[0] == translations[1] == translations[2]
 
 
-@pytest.mark.parametrize("smoothing", [0.0, 0.1])
-def test_a_context_discount_of_one_is_the_plain_loss(smoothing: float) -> None:
-    """Torch's own label-smoothed cross-entropy, summed over all labels."""
-    config = tiny_config(view=window(2), loss={"context_discount": 1.0, "label_smoothing": smoothing})
-    model = random_model(config, TOKENIZER)
-    batch = make_batch(instances(config), SYMBOLS)
-    with torch.no_grad():
-        outcome = build_loss(config.loss)(model, batch)
-        current = float(CrossEntropy(smoothing, 0.0)(model, batch).loss)
-    plain = torch.nn.functional.cross_entropy(
-        logits(model, full(model, batch)).detach()[batch.is_label],
-        batch.target_label[batch.is_label],
-        reduction="sum",
-        label_smoothing=smoothing,
-    )
-    assert float(outcome.loss) == pytest.approx(float(plain), rel=1e-5)
-    assert int(outcome.count) == int(batch.is_label.sum())
-    for discount in (0.0, 0.01, 0.5, 0.9):
-        with torch.no_grad():
-            discounted = float(CrossEntropy(smoothing, discount)(model, batch).loss)
-        assert discounted == pytest.approx(current + discount * (float(plain) - current), rel=1e-5)
-
-
 # --- incremental = full
 
 
@@ -330,27 +306,6 @@ def test_incremental_decoding_is_the_full_forward_pass(name: str, chunk: int) ->
     assert int(compared) == int(lengths.sum())
 
 
-@parts
-def test_incremental_decoding_goes_on_after_rows_have_left(name: str) -> None:
-    model = model_of(name)
-    batch = make_batch(instances(config_of(name)), SYMBOLS)
-    wanted = full(model, batch)
-    lengths = batch.is_label.sum(dim=1)
-    rows = torch.arange(len(lengths))
-    with torch.no_grad():
-        state = model.encode(batch.source)
-        state.open(int(lengths.max()))
-        for t in range(int(lengths.max())):
-            stays = (lengths[rows] > t).nonzero().flatten().flip(0)  # in another order, too
-            if t > 0:
-                state.select(stays, 1)
-                rows = rows[stays]
-            hidden = model.decode(
-                batch.target_input[rows, t, None], batch.input_sentence[rows, t, None], state
-            )
-            torch.testing.assert_close(hidden[:, 0], wanted[rows, t], rtol=1e-9, atol=1e-9)
-
-
 # --- batch = single
 
 
@@ -367,64 +322,6 @@ def test_a_row_does_not_depend_on_the_batch_around_it(name: str) -> None:
         assert bool(single.is_label.all())
         length = single.target_label.size(1)
         torch.testing.assert_close(full(model, single)[0], hidden[i, :length], rtol=1e-9, atol=1e-9)
-
-
-@systems
-def test_what_stands_in_the_padding_does_not_matter(name: str) -> None:
-    """Other symbols there, and more of it."""
-    model = model_of(name)
-    batch = make_batch(instances(config_of(name)), SYMBOLS)
-    hidden = full(model, batch)
-
-    def wider(tokens: Tensor, sentence: Tensor) -> tuple[Tensor, Tensor]:
-        disguised = tokens.where(sentence >= 0, torch.tensor(5))
-        return torch.nn.functional.pad(disguised, (0, 4), value=7), torch.nn.functional.pad(
-            sentence, (0, 4), value=-1
-        )
-
-    source = Source(
-        *wider(batch.source.tokens, batch.source.sentence),
-        batch.source.current,
-        batch.source.document,
-        batch.source.first_sentence,
-    )
-    padded = Batch(
-        source,
-        *wider(batch.target_input, batch.input_sentence),
-        *wider(batch.target_label, batch.label_sentence),
-    )
-    assert_same_where_real(full(model, padded)[:, :-4], hidden, batch.is_label)
-
-
-@systems
-def test_a_decoder_does_not_see_what_comes_later(name: str) -> None:
-    """Perturb one input token: what stands before it stays as it is, it and all that follows move."""
-    model = model_of(name)
-    batch = make_batch(instances(config_of(name))[3:4], SYMBOLS)
-    hidden = full(model, batch)
-    for t in range(1, hidden.size(1)):
-        changed = batch.target_input.clone()
-        changed[0, t] = (changed[0, t] + 1) % 4
-        other = full(model, Batch(batch.source, changed, *_sides(batch)))
-        moved = (other - hidden).abs().amax(dim=2)[0] > 1e-7
-        follows = torch.arange(hidden.size(1)) >= t
-        follows &= batch.input_sentence[0] <= batch.input_sentence[0, t] + sentences_moved(SYSTEMS[name])
-        assert torch.equal(moved, follows)
-
-
-def sentences_moved(model: dict[str, Any]) -> int:
-    """How many sentences behind that of a target token move with it: all of them, unless little is seen."""
-    own, document = model.get("decoder", {}), model.get("document", {})
-    inside = own.get("span") == "sentence" or own.get("memory_sentences") == 0
-    if not inside or "top" in own:
-        return len(CORPUS[0])
-    if not document.get("target", False):
-        return 0
-    return int(document.get("sentences", len(CORPUS[0])))
-
-
-def _sides(batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
-    return batch.input_sentence, batch.target_label, batch.label_sentence
 
 
 @parts

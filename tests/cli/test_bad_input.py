@@ -19,58 +19,28 @@ from tests.command_line import TINY, World, cotext, documents_file, listing, mus
 def bad(world: World, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder of all that is wrong."""
     folder = tmp_path_factory.mktemp("bad")
-    write_texts(world, folder)
-    write_suites(world, folder)
-    write_runs(world, folder)
-    return folder
-
-
-def write_texts(world: World, folder: Path) -> None:
     lines = (world.folder / "test.de").read_text(encoding="utf-8").splitlines()
     # The second sentence of a document: one is left without partner.
     second = next(i for i in range(1, len(lines)) if lines[i - 1] and lines[i])
     documents_file(folder / "good.en", 2, 7)
+    suite = json.loads((world.folder / "suite.json").read_text())
     for name, content in {
-        "short.de": "".join(f"{line}\n" for i, line in enumerate(lines) if i != second).encode(),
-        "fewer.de": b"die katze\n",
-        "latin1.en": "the cat\nthe caf\u00e9\n".encode("latin-1"),
-        "nul.en": b"the cat\na\0dog\n",
-        "empty.en": b"",
-        "long.en": b"a dog\n" + b"cat " * 12_500 + b"\n",
+        "short.de": "".join(f"{line}\n" for i, line in enumerate(lines) if i != second),
+        "fewer.de": "die katze\n",
+        "long.en": f"a dog\n{'cat ' * 12_500}\n",
+        "none.json": json.dumps({**suite, "examples": []}),
     }.items():
-        (folder / name).write_bytes(content)
+        (folder / name).write_text(content)
     (folder / "empty").mkdir()
     (folder / "full").mkdir()
     (folder / "full" / "thesis.txt").write_text("do not touch\n")
-
-
-def write_suites(world: World, folder: Path) -> None:
-    suite = json.loads((world.folder / "suite.json").read_text())
-    (folder / "other.json").write_text('{"format": "something"}')
-    (folder / "none.json").write_text(json.dumps({**suite, "examples": []}))
-
-
-def write_runs(world: World, folder: Path) -> None:
-    """Run folders with one thing wrong each."""
-    good = world.run / "model.safetensors"
-    with safe_open(good, framework="pt") as file:
-        # Without its checksum: else the first thing wrong with what is made of it would be that.
+    shutil.copytree(world.run / "tokenizer", folder / "not-a-number" / "tokenizer")
+    with safe_open(world.run / "model.safetensors", framework="pt") as file:
+        # Without its checksum: else the first thing wrong would be that.
         metadata = {key: value for key, value in file.metadata().items() if key != CHECKSUM}
-        weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - no mapping
-
-    def run(name: str) -> Path:
-        path = folder / name
-        (path / "tokenizer").mkdir(parents=True)
-        for part in ("config.yaml", "tokenizer/tokenizer.json", "tokenizer/sentencepiece.model"):
-            shutil.copyfile(world.run / part, path / part)
-        return path
-
-    (run("truncated") / "model.safetensors").write_bytes(good.read_bytes()[:2000])
-    not_a_number = {name: tensor * float("nan") for name, tensor in weights.items()}
-    save_file(not_a_number, run("not-a-number") / "model.safetensors", metadata)
-    shutil.copyfile(good, run("cut-tokenizer") / "model.safetensors")
-    (folder / "cut-tokenizer" / "tokenizer" / "sentencepiece.model").write_bytes(b"\0\1")
-    run("untrained")
+        weights = {name: file.get_tensor(name) * float("nan") for name in file.keys()}  # noqa: SIM118
+    save_file(weights, folder / "not-a-number" / "model.safetensors", metadata)
+    return folder
 
 
 CORPUS = "--source {world}/train.en --target {world}/train.de"
@@ -84,60 +54,26 @@ EVALUATE = "evaluate --hypothesis {world}/test.de --reference {world}/test.de"
 AVERAGE = "average {world}/run --checkpoint 3"
 
 # A command line, and what its message has to contain. `{out}` is an empty folder that stays empty.
+# What is wrong inside of a file is tested where the file is read.
 CASES = {
     "prepare": [
         (f"prepare --out {{out}}/p --source {{bad}}/empty {DEV}", ["empty", "contains no sentence pairs"]),
         (f"prepare --out {{out}}/p {DEV}", ["--source"]),
         ("prepare --out {out}/p " + CORPUS, ["--dev-source"]),
-        (f"prepare --out {{out}}/p --source {{world}}/train.en {DEV}", ["train.en", "name the target file"]),
         (f"{PREPARE} --test-target {{world}}/test.de", ["--test-source"]),
-        (
-            f"prepare --out {{out}}/p --source {{bad}}/latin1.en --target {{world}}/test.de {DEV}",
-            ["latin1.en:2", "UTF-8", "0xe9"],
-        ),
-        (
-            f"prepare --out {{out}}/p --source {{world}}/test.en --target {{bad}}/short.de {DEV}",
-            ["test.en:", "short.de:", "source sentences", "exactly one target sentence"],
-        ),
-        (
-            f"prepare --out {{out}}/p --source {{bad}}/long.en --target {{bad}}/long.en {DEV}",
-            ["long.en:2", "characters, more than the limit of 10,000", "--max-characters"],
-        ),
-        (f"prepare --out {{out}}/p {CORPUS} --dev-source {{bad}}/nul.en --dev-target {{bad}}/nul.en", [":2"]),
-        (PREPARE.replace("{out}/data", "{bad}/good.en"), ["good.en", "is a file"]),
-        (PREPARE.replace("{out}/data", "{bad}/full") + " --overwrite", ["full", "not replaced"]),
         (PREPARE.replace("{out}/data", "/proc/p"), ["/proc/p", "written"]),
-        (f"{PREPARE} --format jason", ["'jason'", "jsonl"]),
-        ("prepare-controlled smal --out {out}/p", ["'smal'", "small, medium, large"]),
     ],
     "train": [
-        ("train s2to --out {out}/r --data {world}/data", ["'s2to'", "focused-concatenation/s2to2"]),
-        (f"{TRAIN} --out {{out}}/r train.max_update=1", ["'train.max_update'", "'train.max_updates'"]),
         (TRAIN.replace("{world}/data", "{bad}/full") + " --out {out}/r", ["full", "no prepared data"]),
         (f"{TRAIN} --out {{bad}}/good.en", ["good.en"]),
-        (
-            f"{TRAIN} --out {{world}}/run decode.beam=3",
-            ["another configuration", "decode.beam: 4 there, 3 asked for"],
-        ),
+        (f"{TRAIN} --out {{world}}/run decode.beam=3", ["decode.beam: 4 there, 3 asked for"]),
     ],
     "translate": [
-        *(
-            (f"translate {{bad}}/{run} {{bad}}/good.en --out {{out}}/o", words)
-            for run, words in (
-                ("NO", ["NO", "no such run folder"]),
-                ("full", ["model.safetensors", "has the run been trained"]),
-                ("untrained", ["model.safetensors", "has the run been trained"]),
-                ("truncated", ["truncated/model.safetensors", "damaged or truncated"]),
-                ("cut-tokenizer", ["cut-tokenizer/tokenizer/sentencepiece.model", "copy the whole folder"]),
-            )
+        (
+            "translate {bad}/full {bad}/good.en --out {out}/o",
+            ["has the run been trained"],
         ),
-        *(
-            (f"translate {{world}}/run {{bad}}/{file} --out {{out}}/o", words)
-            for file, words in (
-                ("empty.en", ["empty.en", "is empty"]),
-                ("long.en", ["long.en: document 1, sentence 2", "at most 1024", "max_source_tokens"]),
-            )
-        ),
+        ("translate {world}/run {bad}/long.en --out {out}/o", ["long.en: document 1, sentence 2", "1024"]),
         (f"{TRANSLATE} --out {{out}}/no/o", ["no", "does not exist"]),
         (f"{TRANSLATE} --out {{out}}", ["is a folder"]),
         (f"{TRANSLATE} --out {{bad}}/good.en", ["good.en", "--out"]),
@@ -145,8 +81,6 @@ CASES = {
         (f"{TRANSLATE} --out {{bad}}/short.de/o", ["short.de", "is not a folder"]),
         (f"{TRANSLATE} --out /proc/o", ["/proc/o", "cannot be written"]),
         (f"{TRANSLATE} --out /dev/full", ["/dev/full", "regular file"]),
-        (f"{TRANSLATE} --out {{out}}/o --format jsonl", ["good.en:1", "JSON"]),
-        (f"{TRANSLATE} --out {{out}}/o --format docids", ["good.docids", "does not exist"]),
         (f"{TRANSLATE} --out {{out}}/o --set beam", ["--set beam", "key=value"]),
         (f"{TRANSLATE} --out {{out}}/o --checkpoint 4", ["update 4", "3, 6"]),
         ("translate {world}/run /dev/null --format text --out {out}/o", ["/dev/null", "regular file"]),
@@ -154,11 +88,7 @@ CASES = {
     "score": [
         (f"{SCORE} --out {{world}}/test.de", ["test.de", "would overwrite"]),
         (f"{SCORE} --out /dev/full", ["/dev/full", "regular file"]),
-        ("score {world}/run --source {world}/test.en", ["test.en", "name the target file"]),
-        (
-            "score {world}/run --source {world}/test.en --target {bad}/short.de --out {out}/o",
-            ["short.de", "source sentences"],
-        ),
+        (SCORE.replace("{world}/test.de", "{bad}/short.de") + " --out {out}/o", ["source sentences"]),
         (SCORE.replace("{world}/run", "{bad}/not-a-number") + " --out {out}/o", ["not finite"]),
     ],
     "contrastive": [
@@ -166,21 +96,13 @@ CASES = {
         (f"{SUITE} --score max", ["--score 'max'", "sum, mean"]),
         (f"{SUITE} --out {{world}}/suite.json", ["would overwrite"]),
         (f"{SUITE} {{bad}}/empty", ["empty", "is a directory"]),
-        *(
-            (f"contrastive {{world}}/run {{bad}}/{file} --out {{out}}/o", words)
-            for file, words in (
-                ("good.en", ["good.en", "not valid JSON"]),
-                ("other.json", ["other.json", "'something'"]),
-                ("none.json", ["example"]),
-            )
-        ),
+        ("contrastive {world}/run {bad}/none.json --out {out}/o", ["example"]),
         ("contrastive {bad}/not-a-number {world}/suite.json", ["not finite"]),
     ],
     "evaluate": [
         (f"{EVALUATE} --reference {{bad}}/short.de", ["sentences"]),
         (f"{EVALUATE} --reference {{bad}}/fewer.de", ["documents in", "fewer.de"]),
         (f"{EVALUATE} --source {{bad}}/good.en", ["good.en", "sentences in"]),
-        ("evaluate --hypothesis {bad}/latin1.en --reference {world}/test.de", ["latin1.en:2"]),
     ],
     "average": [
         (f"{AVERAGE} --out {{bad}}/full", ["full", "exists"]),

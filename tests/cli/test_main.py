@@ -10,7 +10,7 @@ import pytest
 
 import cotext as package
 from cotext.config.recipe import recipe_names
-from cotext.data.documents import Document, ParallelDocument
+from cotext.data.documents import Document
 from cotext.data.formats import (
     FORMATS,
     detect_format,
@@ -24,13 +24,11 @@ from cotext.models.describe import PAPERS
 from cotext.runtime.request import options_of
 from cotext.translation.translator import DocumentTranslator, Translation
 from tests.command_line import (
-    WITH_BLEU,
     World,
     documents_file,
     must_refuse,
     process_environment,
     succeed,
-    train_arguments,
     write_corpus,
 )
 from tests.loops import loop_over
@@ -46,26 +44,27 @@ def in_a_fresh_process(code: str) -> str:
     ).stdout
 
 
-def test_what_needs_no_model_does_not_wait_for_torch() -> None:
-    """One after the other in one process: after none of them is anything heavy there."""
+def test_what_needs_no_model_does_not_wait_for_torch(world: World, tmp_path: Path) -> None:
+    """One after the other in one process: after none of them is more there."""
+    texts = f"{world.folder}/train.de --source {world.folder}/train.en"
+    first = ("--help", "--version", "translate --help", "nonsense", "systems", "")
+    later = (f"info {world.run}", f"info {world.folder}/data", f"audit {texts} --out {tmp_path}/a.html")
     code = (
-        "import sys\n"
+        "import os, sys, cotext; cotext.Document, cotext.CotextError\n"
         "from cotext.cli.main import main\n"
-        "for words in ('--help', '--version', 'translate --help', 'nonsense', 'systems'):\n"
+        f"for words in {(*first, *later)!r}:\n"
         "    sys.argv = ['cotext', *words.split()]\n"
+        "    shell = {} if words else {'_COTEXT_COMPLETE': 'complete_bash', 'COMP_CWORD': '3'}\n"
+        "    os.environ.update(shell, COMP_WORDS='cotext train han/source ')\n"
         "    try: main()\n"
         "    except SystemExit as stop: status = stop.code\n"
+        "    for name in shell: del os.environ[name]\n"
         "    heavy = {'torch', 'numpy', 'pyarrow', 'sentencepiece', 'accelerate'} & set(sys.modules)\n"
         "    print('after', words, status, sorted(heavy))"
     )
     told = [line for line in in_a_fresh_process(code).splitlines() if line.startswith("after ")]
-    assert told == [
-        "after --help 0 []",
-        "after --version 0 []",
-        "after translate --help 0 []",
-        "after nonsense 2 []",
-        "after systems 0 []",
-    ]
+    assert told[:6] == [f"after {words} {2 * (words == 'nonsense')} []" for words in first]
+    assert [words for words in later if f"after {words} 0 ['numpy', 'sentencepiece']" not in told] == []
 
 
 def test_help_names_every_format() -> None:
@@ -82,27 +81,6 @@ def test_a_mistyped_configuration_is_told_before_anything_heavy_is_loaded() -> N
         "except SystemExit as stop: print(stop.code, 'torch' in sys.modules)"
     )
     assert in_a_fresh_process(code) == "2 False\n"
-
-
-def test_prepare_reports_the_corpus(world: World) -> None:
-    out = world.prepared.out
-    documents = toy_documents(24, 0)
-    sentences = sum(len(d.source) for d in documents)
-    assert re.search(r"^documents +24 +4$", out, re.M)
-    assert re.search(rf"^sentence pairs +{sentences} ", out, re.M)
-    assert "training the tokenizer, 24 documents" in world.prepared.err
-    assert "encoding train" in world.prepared.err
-    report = json.loads((world.folder / "data" / "report.json").read_text())
-    assert report["tokenizer"]["pieces"] == 48
-
-
-def test_train_tells_what_became_of_it(world: World) -> None:
-    assert world.trained.out.startswith(f"{world.run}: finished at update 6, best at ")
-    assert re.search(r"^update 3  dev loss \d+\.\d+ .*BLEU", world.trained.err, re.M)
-    assert "mean of the checkpoints 3, 6" in world.trained.err
-    again = succeed(*train_arguments(world.folder, world.run, WITH_BLEU))
-    assert again.out == world.trained.out
-    assert "dev loss" not in again.err
 
 
 @loop_over("kind", [name for name, row in FORMATS.items() if row.encode])
@@ -206,28 +184,6 @@ def test_a_file_for_another_language_pair_is_noticed(world: World, tmp_path: Pat
         assert (warning in succeed(*command).err) == (code != "de_AT")
 
 
-def test_score_gives_one_row_a_sentence(world: World, tmp_path: Path) -> None:
-    test = world.folder / "test"
-    shown = succeed("score", world.run, "--source", f"{test}.en", "--target", f"{test}.de")
-    header, *rows = [line.split("\t") for line in shown.out.splitlines()]
-    assert header == ["document", "sentence", "log_probability", "tokens"]
-    documents = list(read_parallel(Path(f"{test}.en"), Path(f"{test}.de")))
-    assert [(r[0], int(r[1])) for r in rows] == [
-        (d.id, number) for d in documents for number in range(1, len(d) + 1)
-    ]
-    translator = package.load(world.run)
-    expected = [s for d in documents for s in translator.score(d.source, d.target)]
-    assert [float(r[2]) for r in rows] == pytest.approx(expected, abs=1e-3)
-    assert re.fullmatch(
-        r"model:transformer\|updates:\d(\+\d)?\|version:\S+\|view:window-1\+1\+0-512\|subwords:of-text\|"
-        r"unit:nats\n",
-        shown.err,
-    )
-    out = tmp_path / "scores.tsv"
-    succeed("score", world.run, "--source", f"{test}.en", "--target", f"{test}.de", "--out", out)
-    assert out.read_text() == shown.out
-
-
 def test_contrastive_prints_a_table_and_writes_figures(world: World, tmp_path: Path) -> None:
     out, suite = tmp_path / "figures.json", world.folder / "suite.json"
     copy = tmp_path / "copy.json"
@@ -244,22 +200,6 @@ def test_contrastive_prints_a_table_and_writes_figures(world: World, tmp_path: P
     assert signature in shown
     assert signature.startswith("suite:toy/order|n:6|tie:first|score:mean|model:transformer|updates:")
     assert signature.count("version:") == 1
-
-
-def test_evaluate_goes_by_order_where_a_format_names_no_documents(tmp_path: Path) -> None:
-    documents = [ParallelDocument(f"news-{d.id}", d.source, d.target) for d in toy_documents(5, 9)]
-    targets = [Document(d.id, d.target) for d in documents]
-    write_documents(tmp_path / "reference.de", targets, "text")
-    write_documents(tmp_path / "hypothesis.jsonl", targets, "jsonl")
-    write_parallel(tmp_path / "both.tmx", None, documents, "tmx")
-    wrong = [Document("other", d.sentences) for d in targets]
-    write_documents(tmp_path / "wrong.jsonl", wrong, "jsonl")
-    hypothesis = ["evaluate", "--protocol", "d-bleu", "--hypothesis", tmp_path / "hypothesis.jsonl"]
-    for reference in ("reference.de", "both.tmx"):
-        for more in ([], ["--source", tmp_path / "both.tmx"]):
-            shown = succeed(*hypothesis, "--reference", tmp_path / reference, *more).out
-            assert shown.startswith("d-BLEU  100.00")
-    must_refuse("'news-d0'", *hypothesis, "--reference", tmp_path / "wrong.jsonl")
 
 
 def test_systems_lists_every_recipe() -> None:

@@ -202,24 +202,3 @@ def test_the_shell_completes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert settings == ["beam=", "beam_per=", "before="]
     assert completed(monkeypatch, "contrastive", "runs/", "x", "--tie", "") == ["wrong", "first"]
     assert completed(monkeypatch, "--verb") == ["--verbose"]
-
-
-def test_completion_does_not_wait_for_torch() -> None:
-    environment = {
-        **process_environment(),
-        "_COTEXT_COMPLETE": "complete_bash",
-        "COMP_WORDS": "cotext train han/source ",
-        "COMP_CWORD": "3",
-    }
-    code = (
-        "import atexit, sys\n"
-        "from cotext.cli.main import main\n"
-        "atexit.register(lambda: print({'torch', 'numpy', 'sentencepiece'} & set(sys.modules)))\n"
-        "sys.argv = ['cotext']\n"
-        "main()"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
-    )
-    assert "train.max_updates=" in done.stdout
-    assert done.stdout.endswith("set()\n")

@@ -4,31 +4,25 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
-from typer.testing import CliRunner
-
 from cotext import load
-from cotext.cli.main import app
 from cotext.data.shortlist import SHORTLIST, Shortlist
 from cotext.data.tokenizer import load_tokenizer
 from cotext.interchange.hub import export_hub, export_int8
-from cotext.runtime import CotextError
 from cotext.translation.open import open_run, open_scorer, systems_of
+from tests.command_line import must_refuse, succeed
 from tests.refusals import must_raise
-from tests.tiny_runs import prepare_toy, run_config, toy_documents, with_section, write_run
+from tests.tiny_runs import run_config, toy_documents, with_section, write_run
 
 
-def test_a_run_gets_a_table_and_translates_with_it(tmp_path: Path) -> None:
-    data = prepare_toy(tmp_path / "data")
+def test_a_run_gets_a_table_and_translates_with_it(data: Path, tmp_path: Path) -> None:
     run = write_run(tmp_path / "run", run_config(), load_tokenizer(data / "tokenizer"))
     text = ["the cat sees a dog"]
     must_raise("has no shortlist", load, run, shortlist=5)
-    done = CliRunner().invoke(app, ["shortlist", str(run), "--data", str(data), "--json"])
-    assert done.exit_code == 0, done.output
-    found = json.loads(done.output)["shortlist"]["100"]
+    command = ("shortlist", run, "--data", data)
+    found = json.loads(succeed(*command, "--json").out)["shortlist"]["100"]
     assert found["tokens"] > 90
     assert 0 < found["size"] <= found["vocabulary"]
-    told = CliRunner().invoke(app, ["shortlist", str(run), "--data", str(data)])
-    assert "of the tokens are on it" in told.output
+    assert "of the tokens are on it" in succeed(*command).out
     listed = load(run, shortlist=5)
     assert len(listed.translate(text)) == 1
     assert "|shortlist:5" in listed.signature
@@ -42,14 +36,11 @@ def test_a_run_gets_a_table_and_translates_with_it(tmp_path: Path) -> None:
     assert systems_of(open_run(run, decode={"shortlist": 5})) != before  # an interrupted job is another now
 
 
-def test_given_text_is_scored_without_a_table(tmp_path: Path) -> None:
-    data = prepare_toy(tmp_path / "data")
+def test_given_text_is_scored_without_a_table(data: Path, tmp_path: Path) -> None:
     config = with_section(run_config(), "decode", shortlist=5)
     run = write_run(tmp_path / "run", config, load_tokenizer(data / "tokenizer"))
     must_raise("has no shortlist", open_run, run, "cpu")
     [document] = toy_documents(1, 3)
     assert len(open_scorer(run, "cpu").translator.score([document])[0]) == len(document)
     (tmp_path / "empty").mkdir()
-    done = CliRunner().invoke(app, ["shortlist", str(tmp_path / "empty"), "--data", str(tmp_path)])
-    assert isinstance(done.exception, CotextError)
-    assert "not a run folder" in str(done.exception)
+    must_refuse("not a run folder", "shortlist", tmp_path / "empty", "--data", tmp_path)

@@ -393,32 +393,23 @@ def test_runs_and_suites_of_other_languages_are_refused(world: World, runs: Runs
 
 
 @loop_over(
-    ("change", "message"),
+    ("options", "message"),
     [
-        ({"--suite": None, "--source": None, "--reference": None}, "nothing to compare on"),
-        ({"--reference": None}, "belong together"),
-        ({"--source": "none.en"}, "no such file"),
-        ({"--csv": "page.html"}, "one file"),
-        ({"--words": "none.data"}, "none.data"),
-        (
-            {"--suite": None, "--source": None, "--reference": None, "--data": "data"},
-            "no prepared data there",
-        ),
-        ({"--words": "none.data", "--source": None, "--reference": None}, "needs a test set"),
+        ("", "nothing to compare on"),
+        ("--source {world}/test.en --suite {world}/suite.json", "belong together"),
+        ("--source none.en --reference {world}/test.de", "no such file"),
+        ("{test} --csv {out}/page.html", "one file"),
+        ("{test} --words none.data", "none.data"),
+        ("--data data", "no prepared data there"),
+        ("--suite {world}/suite.json --words none.data", "needs a test set"),
     ],
 )
 def test_what_cannot_be_compared(
-    world: World, runs: Runs, tmp_path: Path, change: dict[str, str | None], message: str
+    world: World, runs: Runs, tmp_path: Path, options: str, message: str
 ) -> None:
-    options: dict[str, str | Path | None] = {
-        "--source": world.folder / "test.en",
-        "--reference": world.folder / "test.de",
-        "--suite": world.folder / "suite.json",
-        "--out": tmp_path / "page.html",
-    }
-    options |= {k: tmp_path / v if v and "." in v else v for k, v in change.items()}
-    given = [part for option, value in options.items() if value is not None for part in (option, value)]
-    must_refuse(message, "compare", *runs, *given)
+    whole = options.replace("{test}", "--source {world}/test.en --reference {world}/test.de")
+    given = whole.format(world=world.folder, out=tmp_path).split()
+    must_refuse(message, "compare", *runs, *given, "--out", tmp_path / "page.html")
     assert not list(tmp_path.iterdir())
 
 

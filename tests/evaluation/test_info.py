@@ -4,8 +4,6 @@ import json
 import os
 import re
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +24,6 @@ from tests.command_line import (
     documents_file,
     must_refuse,
     prepare_arguments,
-    process_environment,
     succeed,
     writable_copy,
 )
@@ -96,19 +93,6 @@ def test_what_must_travel_is_enough_and_needed(world: World, tmp_path: Path) -> 
         (elsewhere / name).rename(tmp_path / "away")
         assert cotext("translate", elsewhere, source, "--out", tmp_path / "none").code == 2
         (tmp_path / "away").rename(elsewhere / name)
-
-
-def test_info_does_not_wait_for_torch(world: World) -> None:
-    code = (
-        "import sys\n"
-        "from cotext.evaluation.studies.info.folder import folder_info\n"
-        "from pathlib import Path\n"
-        f"for name in ('run', 'data'): folder_info(Path({str(world.folder)!r}, name)).render()\n"
-        "print({'torch', 'pyarrow', 'accelerate'} & set(sys.modules))"
-    )
-    command = [sys.executable, "-c", code]
-    shown = subprocess.run(command, check=True, capture_output=True, text=True, env=process_environment())
-    assert shown.stdout == "set()\n"
 
 
 def test_prepared_data_tell_what_they_are(world: World, tmp_path: Path) -> None:

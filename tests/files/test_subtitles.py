@@ -1,7 +1,5 @@
 """Subtitles: sentences over cues, tags, dialogues, and everything else byte for byte."""
 
-import random
-import re
 from typing import Any
 
 import pysubs2
@@ -9,8 +7,7 @@ import pysubs2
 from cotext.files.blocks import Block, Close, Open, Piece, Point
 from cotext.files.subtitles import FORMAT, _milliseconds
 from cotext.files.table import recognise
-from tests.files.faking import changed, same_again, shouted, shuffled, texts
-from tests.loops import loop_over
+from tests.files.faking import same_again, shouted, texts
 from tests.refusals import must_raise
 
 SRT = """1
@@ -70,7 +67,6 @@ intro
 00:00:04.500 --> 00:00:06.000
 <v Bob>Was it? <00:00:05.000>Yes!
 """
-FILES = {"srt": SRT, "vtt": VTT}
 
 
 def opened(text: str) -> Any:
@@ -199,29 +195,6 @@ def test_text_that_looks_like_markup_is_written_as_text() -> None:
     assert "00:00:01,000 → 00:00:02,000" in translated(
         cue(1, 1, 2, "Yes."), {"Yes.": "00:00:01,000 --> 00:00:02,000"}
     )
-
-
-def parsed(text: str) -> list[tuple[int, int, str]]:
-    return [(event.start, event.end, event.type) for event in pysubs2.SSAFile.from_string(text)]
-
-
-@loop_over("kind", FILES)
-@loop_over("seed", range(20))
-def test_cues_and_times_stay_whatever_the_text(kind: str, seed: int) -> None:
-    draw = random.Random(seed)
-    file = opened(FILES[kind])
-    for make in (
-        lambda text: text * draw.randrange(1, 4),
-        lambda text: "".join(c for c in text if draw.random() < 0.6),
-        lambda text: "",
-    ):
-        documents = changed(file.contents.documents, make)
-        moved = [[shuffled(block, draw) for block in document] for document in documents]
-        written = file.written(moved).decode()
-        assert parsed(written) == parsed(FILES[kind])
-        tags = re.findall(r"<i>|</i>|</?c[^>]*>", written)
-        assert sum(tag[1] != "/" for tag in tags) == sum(tag[1] == "/" for tag in tags)
-        same_again(FORMAT, written.encode())
 
 
 def test_what_cannot_be_read_is_refused() -> None:
