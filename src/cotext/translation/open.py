@@ -22,7 +22,7 @@ from cotext.models.checkpoint import LoadedModel, load_run
 from cotext.models.interface import Engine, Model
 from cotext.models.language_model import WithLanguageModel
 from cotext.models.precision import in_precision
-from cotext.models.run_folder import is_engine, model_file
+from cotext.models.run_folder import is_engine, model_file, noted_data
 from cotext.runtime import CotextError, naming, nearest_known, shown
 from cotext.runtime.devices import choose_device, choose_threads, slow_precision
 from cotext.runtime.files import checksum
@@ -123,6 +123,11 @@ class OpenedRun:
     @property
     def signature(self) -> str:
         return f"{self.loaded.signature}|{self.translator.signature}"
+
+    @property
+    def controlled(self) -> bool:
+        """Whether the run learned from the controlled corpus or data distilled from it (`data.json`)."""
+        return bool(noted_data(self.folder).get("controlled", False))
 
     @property
     def slow(self) -> str:

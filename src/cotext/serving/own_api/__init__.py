@@ -13,7 +13,6 @@ from starlette.routing import Route
 from cotext.data.documents import name_of
 from cotext.files.bilingual_page import least_sure
 from cotext.files.table import file_suffixes
-from cotext.models.run_folder import noted_data
 from cotext.serving import answers
 from cotext.serving.errors import RequestError
 from cotext.serving.event_stream import Event, Events, EventStream
@@ -82,7 +81,7 @@ def _described(system: System) -> dict[str, Any]:
         "context_sentences": view.before + view.after if kind == "window" else None,
         "takes_terms": translator.takes_guides,
         "explains": not unexplained(system),
-        "controlled": noted_data(system.opened.folder).get("controlled", False),
+        "controlled": system.opened.controlled,
         "signature": system.opened.signature,
     }
 
