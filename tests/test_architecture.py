@@ -136,7 +136,7 @@ def test_the_trainer_is_handed_its_validation_by_translation() -> None:
 
 
 def test_the_check_can_fail() -> None:
-    assert not allowed("cotext.layers.masks", "cotext.runtime")
+    assert not allowed("cotext.layers.positions", "cotext.runtime")
     assert not allowed("cotext.data.batch", "cotext.models.transformer")
     assert not allowed("cotext.data.batch", "cotext")
     assert not allowed("cotext.search.beam_search", "cotext.training.trainer")

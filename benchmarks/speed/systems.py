@@ -19,13 +19,13 @@ from cotext.data.build import build_view, special_symbols
 from cotext.data.documents import Document
 from cotext.data.shortlist import FREQUENT, Shortlist
 from cotext.data.tokenizer import Side
-from cotext.layers.moving import pinned
-from cotext.layers.others import GatedOthersSpan
+from cotext.layers.spans import GatedOthersSpan
 from cotext.losses.build import build_loss
 from cotext.models.build import build_model
 from cotext.models.checkpoint import LoadedModel
 from cotext.models.interface import Model
 from cotext.models.precision import in_precision
+from cotext.runtime.devices import pinned
 from cotext.translation.translator import DocumentTranslator
 
 SENTENCE = "focused-concatenation/base"

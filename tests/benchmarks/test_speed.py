@@ -10,7 +10,7 @@ from torch import nn
 from benchmarks.speed import operators, training, translating
 from benchmarks.speed.harness import in_own_process
 from benchmarks.speed.systems import GATED, GROUPS, SENTENCE, config_of, named, random_batches
-from cotext.layers.others import GatedOthersSpan
+from cotext.layers.spans import GatedOthersSpan
 
 CPU = torch.device("cpu")
 SMALL = "model.dimension=16 model.feed_forward=32 model.heads=2 model.encoder_layers=2 model.decoder_layers=2"

@@ -16,7 +16,7 @@ from cotext.evaluation.studies.attention.report import document_attention
 from cotext.layers.kernels.relative import attend_relative
 from cotext.layers.kernels.sdpa import attend, watch_weights
 from cotext.layers.layout import Layout
-from cotext.layers.others import GatedOthersSpan
+from cotext.layers.spans import GatedOthersSpan
 from cotext.models.build import build_model
 from cotext.models.transformer import Transformer
 from cotext.translation.sentence_maps import GateOpenness, average_by_kind, sentence_maps

@@ -8,7 +8,6 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from cotext.layers.buckets import Sentences, sentence_spans
 from cotext.layers.layout import Packed
-from cotext.layers.masks import causal
 from cotext.layers.multi_head import (
     AttentionSize,
     CrossAttention,
@@ -17,7 +16,8 @@ from cotext.layers.multi_head import (
     merge_heads,
     split_heads,
 )
-from cotext.layers.sentence_spans import SentenceSpan
+from cotext.layers.positions import causal
+from cotext.layers.spans import SentenceSpan
 from tests.layers.layouts import doubles, layout, sentences, source_side
 
 D, HEADS = 8, 2

@@ -9,12 +9,10 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn.functional import layer_norm, linear
 
-from cotext.layers.alibi import AlibiScore
 from cotext.layers.blocks import Residual
 from cotext.layers.kernels.dropout import Dropout, dropout, keep_mask
 from cotext.layers.kernels.packing import Packing
 from cotext.layers.kernels.sdpa import attend
-from cotext.layers.masks import causal, visible
 from cotext.layers.multi_head import (
     Activation,
     AttentionSize,
@@ -23,6 +21,8 @@ from cotext.layers.multi_head import (
     Score,
     SelfAttention,
 )
+from cotext.layers.positions import causal, visible
+from cotext.layers.scores import AlibiScore
 from cotext.models.build import build_model
 from cotext.models.interface import Model
 from tests.layers.layouts import doubles, layout, sentences

@@ -10,17 +10,18 @@ from torch import Tensor
 from cotext.data.batch import Instance, Source, SpecialSymbols, make_batch
 from cotext.data.views import Window
 from cotext.layers.embedding import EmbeddingKind, InputKind, SentenceEmbedding, Side
-from cotext.layers.masks import causal, visible
 from cotext.layers.positions import (
     MAX_ROWS,
     Kind,
     LearnedPositions,
     PositionTable,
+    causal,
     closed_sentence,
     mean_sentence_length,
     position_of,
     ranks,
     sinusoidal,
+    visible,
 )
 from cotext.models.build import build_model
 from cotext.models.row_embedder import RowEmbedder

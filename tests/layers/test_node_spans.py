@@ -8,7 +8,7 @@ from cotext.layers.kernels import joined
 from cotext.layers.kernels.sdpa import watch_weights
 from cotext.layers.layout import Layout, Packed
 from cotext.layers.multi_head import AttentionSize, CrossAttention, Score, SelfAttention
-from cotext.layers.node_spans import NodeSpan
+from cotext.layers.spans import NodeSpan
 from tests.layers.layouts import doubles, layout, sentences, source_side
 
 D, HEADS = 8, 2

@@ -22,7 +22,7 @@ from cotext.layers.multi_head import (
     merge_heads,
     split_heads,
 )
-from cotext.layers.others import BiasedOthersSpan, GatedOthersSpan, ProjectedOthersSpan
+from cotext.layers.spans import BiasedOthersSpan, GatedOthersSpan, ProjectedOthersSpan
 from cotext.models.build import SCORES
 from tests.layers.layouts import attended, doubles, layout, source_side
 from tests.tiny import PlainWordTokenizer, random_model, tiny_config, window

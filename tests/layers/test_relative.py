@@ -8,7 +8,7 @@ from torch import Tensor
 
 from cotext.layers.kernels import relative
 from cotext.layers.kernels.relative import attend_at_distances, attend_relative
-from cotext.layers.masks import causal as causal_mask
+from cotext.layers.positions import causal as causal_mask
 from tests.layers.layouts import doubles
 
 SPAN = 3

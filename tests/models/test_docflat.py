@@ -20,9 +20,8 @@ from cotext.layers.flat_batch import (
     NeuralContextGate,
     RowOrder,
 )
-from cotext.layers.masks import is_current
 from cotext.layers.multi_head import AttentionSize
-from cotext.layers.positions import ranks
+from cotext.layers.positions import is_current, ranks
 from cotext.layers.state import STEPS_BETWEEN_COLLECTIONS, SourceSide
 from cotext.models.docflat import FlatBatch, FlatTarget
 from cotext.models.transformer import Transformer

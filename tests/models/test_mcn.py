@@ -27,7 +27,7 @@ from cotext.layers.multi_head import (
     split_heads,
 )
 from cotext.layers.positions import CLIP, sinusoidal
-from cotext.layers.segment_distance import SegmentDistanceScore
+from cotext.layers.scores import SegmentDistanceScore
 from cotext.layers.state import DecoderState
 from cotext.layers.transformer_xl import TransformerXLScore
 from cotext.models.interface import DocumentSettings

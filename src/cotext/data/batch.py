@@ -41,9 +41,8 @@ from torch import Tensor
 
 from cotext.data.views import Window
 from cotext.layers.layout import Layouts
-from cotext.layers.masks import is_current
-from cotext.layers.moving import to_device
-from cotext.layers.positions import ranks
+from cotext.layers.positions import is_current, ranks
+from cotext.runtime.devices import to_device
 
 Tokens = Sequence[int] | NDArray[np.int32]
 

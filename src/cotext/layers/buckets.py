@@ -24,7 +24,7 @@ from torch import Tensor
 
 from cotext.layers.kernels.packing import Packing
 from cotext.layers.kernels.sdpa import TokenIndices
-from cotext.layers.masks import causal as causal_mask
+from cotext.layers.positions import causal as causal_mask
 
 BUCKET_RATIO = 1.5  # longest to shortest sentence of a bucket
 

@@ -33,9 +33,8 @@ from cotext.layers.context_nodes import Nodes
 from cotext.layers.kernels.gated_others import Apart
 from cotext.layers.kernels.packing import Packing, moved_left
 from cotext.layers.kernels.sdpa import TokenIndices
-from cotext.layers.masks import causal as causal_mask
-from cotext.layers.masks import is_current, visible
-from cotext.layers.positions import LearnedPositions, PositionTable, Segments, ranks
+from cotext.layers.positions import LearnedPositions, PositionTable, Segments, is_current, ranks, visible
+from cotext.layers.positions import causal as causal_mask
 from cotext.layers.state import ContextSide, DecoderState, SlotMask, SourceSide
 
 # --- Keys of a query's own sentence, and keys of other sentences: in rows, caches and sources.

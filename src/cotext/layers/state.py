@@ -24,8 +24,7 @@ import torch
 from torch import Tensor
 
 from cotext.layers.buckets import sentence_spans
-from cotext.layers.masks import causal, visible
-from cotext.layers.positions import ranks
+from cotext.layers.positions import causal, ranks, visible
 
 STEPS_BETWEEN_COLLECTIONS = 16
 

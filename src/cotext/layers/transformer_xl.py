@@ -30,7 +30,7 @@ from cotext.layers.kernels.sdpa import show_weights, watched
 from cotext.layers.layout import AnyLayout, Keys, Layout, Step
 from cotext.layers.multi_head import AttentionSize, Score, SelfAttention, merge_heads, split_heads
 from cotext.layers.positions import PositionTable
-from cotext.layers.sentence_spans import SentenceSpan
+from cotext.layers.spans import SentenceSpan
 from cotext.layers.start import StartsFromOthers, ZeroGate
 from cotext.layers.state import KeysValues
 

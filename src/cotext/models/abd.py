@@ -33,8 +33,8 @@ from cotext.layers.int8_linear import outputs
 from cotext.layers.kernels.dropout import Dropout
 from cotext.layers.kernels.sdpa import TokenIndices, attend
 from cotext.layers.layout import ContextLayout
-from cotext.layers.masks import is_current
 from cotext.layers.multi_head import AttentionSize, merge_heads, projection, split_heads
+from cotext.layers.positions import is_current
 from cotext.layers.start import ZeroGate
 from cotext.layers.state import DecoderState
 from cotext.models.batch_context import BatchContext, BatchSides, RowsTarget

@@ -15,16 +15,11 @@ from cotext.config.parts import is_own
 from cotext.config.recipe import Config
 from cotext.data.build import build_mixture, further_symbols
 from cotext.data.tokenizer import SPECIAL_SYMBOLS
-from cotext.layers.alibi import AlibiScore
 from cotext.layers.blocks import Size, Stack, Stacks, TransformerBlock
 from cotext.layers.embedding import EmbeddingKind, InputKind, SentenceEmbedding
-from cotext.layers.initialisation import initialise
 from cotext.layers.multi_head import AttentionSize, CrossAttention, RowSpan, Score, SelfAttention
-from cotext.layers.node_spans import NodeSpan
-from cotext.layers.others import BiasedOthersSpan, GatedOthersSpan, ProjectedOthersSpan
-from cotext.layers.rotary import RotaryScore
-from cotext.layers.segment_distance import SegmentDistanceScore
-from cotext.layers.sentence_spans import SentenceSpan
+from cotext.layers.scores import AlibiScore, RotaryScore, SegmentDistanceScore
+from cotext.layers.spans import BiasedOthersSpan, GatedOthersSpan, NodeSpan, ProjectedOthersSpan, SentenceSpan
 from cotext.layers.start import NewSymbols
 from cotext.layers.transformer_xl import MemorySpan, TransformerXLScore
 from cotext.models.abd import Datapoints
@@ -35,6 +30,7 @@ from cotext.models.docflat import FlatBatch
 from cotext.models.doct import SeparateContext
 from cotext.models.flat_transformer import CurrentSpan
 from cotext.models.g_transformer import GatedAttention
+from cotext.models.initialisation import initialise
 from cotext.models.interface import DocumentLayer, Model
 from cotext.models.mbe import BatchMean
 from cotext.models.nat import LatentCodes, NonAutoregressiveTransformer

@@ -19,11 +19,10 @@ import torch
 from torch import Tensor, nn
 
 from cotext.data.batch import Source
-from cotext.layers.blocks import Size, Stack, Stacks, TransformerBlock
-from cotext.layers.context_attention import ContextAttention
+from cotext.layers.blocks import ContextAttention, Size, Stack, Stacks, TransformerBlock
 from cotext.layers.kernels.packing import moved_left
 from cotext.layers.layout import Layout, Packed
-from cotext.layers.masks import is_current
+from cotext.layers.positions import is_current
 from cotext.layers.state import ContextSide
 from cotext.models.row_embedder import RowEmbedder
 

@@ -32,8 +32,8 @@ from cotext.layers.flat_batch import (
     Sequences,
 )
 from cotext.layers.layout import ContextLayout
-from cotext.layers.masks import causal, is_current
 from cotext.layers.multi_head import AttentionSize
+from cotext.layers.positions import causal, is_current
 from cotext.layers.state import DecoderState
 from cotext.models.batch_context import BatchContext, BatchSides, RowsTarget
 from cotext.models.row_embedder import RowEmbedder

@@ -14,7 +14,7 @@ sentence.
 If training starts from a sentence model, local attention continues from its attention. Global attention
 starts as a copy of local attention, and only gates are new. (The authors' runs start global attention at
 random: `train.init_copies: false`.) Positions then restart in every sentence. So global attention has a bias
-by the distance of other sentences (`layers/others.py`), if `model.attention.others` is `gated`.
+by the distance of other sentences (`layers/spans.py`), if `model.attention.others` is `gated`.
 
 Shapes: D model.
 """

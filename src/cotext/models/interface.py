@@ -18,7 +18,7 @@ from cotext.data.batch import Source
 from cotext.layers.blocks import Size
 from cotext.layers.int8_linear import Int8Linear
 from cotext.layers.layout import AnyLayout, Layouts
-from cotext.layers.others import GatedOthersSpan
+from cotext.layers.spans import GatedOthersSpan
 from cotext.layers.start import Blended, NewSymbols, StartsFromOthers
 from cotext.runtime import CotextError
 

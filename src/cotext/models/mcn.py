@@ -22,7 +22,7 @@ from cotext.layers.int8_linear import joint
 from cotext.layers.kernels.dropout import Dropout
 from cotext.layers.layout import AnyLayout, Layout
 from cotext.layers.multi_head import RowSpan, Score, SelfAttention
-from cotext.layers.segment_distance import SegmentDistanceScore
+from cotext.layers.scores import SegmentDistanceScore
 from cotext.layers.start import ZeroGate
 from cotext.models.interface import DocumentLayer, DocumentSettings, Reach
 

@@ -8,7 +8,7 @@ repetitions removed, is the translation (Libovický and Helcl 2018). There is on
 positions of that sentence (Yu et al. 2024), or one per row. Without paths (GLAT, Qian et al. 2021), the model
 predicts the number of positions: the difference from the number of source tokens, from the mean of the
 encoder's states. CASA's attention is set by the slots of the stacks: inside sentences and, in the top layers,
-also to the nodes of other sentences (`layers/node_spans.py`).
+also to the nodes of other sentences (`layers/spans.py`).
 
 Latent codes (`layers/codebook.py`; Bao et al. 2022): a second decoder first predicts, at every position, the
 code of the token there, also in one step. A gate mixes these codes into the decoder's input. In training, the

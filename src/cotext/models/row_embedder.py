@@ -11,8 +11,7 @@ from torch import Tensor
 
 from cotext.data.batch import Source
 from cotext.layers.embedding import CONTEXT, CURRENT, SentenceEmbedding, Side
-from cotext.layers.masks import is_current
-from cotext.layers.positions import mean_sentence_length, ranks
+from cotext.layers.positions import is_current, mean_sentence_length, ranks
 from cotext.layers.state import DecoderState
 
 

@@ -24,13 +24,13 @@ from cotext.config.recipe import Config
 from cotext.config.training import BEST_BY, TrainConfig
 from cotext.data.batch import Batch, hide_current_source, hide_words
 from cotext.data.sampling import Cursor, read_ahead
-from cotext.layers.moving import pinned
 from cotext.losses.build import Loss, build_loss
 from cotext.losses.cross_entropy import LossParts
 from cotext.models import checkpoint as ckpt
 from cotext.models.interface import Model, System
 from cotext.models.run_folder import checkpoint_folder
 from cotext.runtime import CotextError
+from cotext.runtime.devices import pinned
 from cotext.runtime.files import Lock, sealed, sealed_lines, unsealed, write_text
 from cotext.runtime.signals import stop_on_signals
 from cotext.training.prepared_data import Corpus

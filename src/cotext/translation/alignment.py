@@ -34,8 +34,8 @@ from cotext.data.documents import ParallelDocument
 from cotext.data.tokenizer import Tokenizer
 from cotext.data.words import token_spans
 from cotext.layers.kernels.sdpa import TokenIndices, watch_weights
-from cotext.layers.masks import is_current
 from cotext.layers.multi_head import CrossAttention
+from cotext.layers.positions import is_current
 from cotext.losses.ctc import Lattices, best_alignment, units
 from cotext.models.interface import NonAutoregressiveModel
 from cotext.runtime import CotextError

@@ -13,7 +13,7 @@ entropy near that of a uniform distribution (Bao et al. 2021; Li et al. 2022).
 
 The openness of a DocFlat gate is the mean of its values over the hidden dimension (Wu et al. 2023, section
 3.3). With 1, the complete output of the attention across the batch passes; with 0, nothing. A gate to other
-sentences of a sequence (`layers/others.py`) is one factor per head, between -1 and 1.
+sentences of a sequence (`layers/spans.py`) is one factor per head, between -1 and 1.
 
 Shapes: B sequences, H heads, T queries, S keys, M tokens, D model, N sentences of the document.
 """
@@ -33,8 +33,7 @@ from cotext.data.batch import Batch, Instance, make_batch, pack
 from cotext.layers.flat_batch import NeuralContextGate
 from cotext.layers.kernels.sdpa import TokenIndices, watch_weights
 from cotext.layers.multi_head import CrossAttention, RowSpan, SelfAttention
-from cotext.layers.others import GatedOthersSpan
-from cotext.layers.sentence_spans import SentenceSpan
+from cotext.layers.spans import GatedOthersSpan, SentenceSpan
 from cotext.models.interface import Model, with_states
 from cotext.translation.alignment import RowTokens, token_indices
 from cotext.translation.document_state import Encoded

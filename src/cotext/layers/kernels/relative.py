@@ -27,7 +27,7 @@ from torch.autograd.function import once_differentiable
 
 from cotext.layers.kernels.function import TensorFunction
 from cotext.layers.kernels.sdpa import TokenIndices, biased, in_float32, on_cpu, show_weights, watched
-from cotext.layers.masks import causal as causal_mask
+from cotext.layers.positions import causal as causal_mask
 
 CHUNK_QUERIES = 64  # weights of a chunk fit into the cache; a causal chunk skips later keys
 

@@ -24,7 +24,7 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from cotext.layers.kernels.dropout import dropout_scale, keep_mask
 from cotext.layers.kernels.function import TensorFunction
-from cotext.layers.masks import causal as causal_mask
+from cotext.layers.positions import causal as causal_mask
 
 
 @dataclass(frozen=True, slots=True)

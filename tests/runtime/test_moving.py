@@ -3,7 +3,7 @@
 import torch
 
 from cotext.layers.layout import Layout, Packed
-from cotext.layers.moving import moved
+from cotext.runtime.devices import moved
 
 
 def test_a_layout_that_is_part_of_itself() -> None:
