@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from cotext.data.batch import (
     Instance,
     SpecialSymbols,
+    copy_hidden,
     hide_current_source,
     hide_words,
     make_batch,
@@ -168,6 +169,17 @@ def test_coword_dropout_hides_source_words_of_the_current_sentence_alone() -> No
     named = replace(SYMBOLS, source_prefix=(7,))  # a symbol of a language is no word
     hidden = hide_current_source(batch, 0.999999, named, 0)
     assert hidden.source.tokens.tolist() == [[4, 5, SEP, 0, 7, 0, EOS]]
+
+
+def test_words_are_hidden_in_true_and_foreign_context_alike() -> None:
+    batch = make_batch([instance(0, [[4, 5], [6, 7, 8]], [[9], [10, 11]])], SYMBOLS)
+    batch.examined = torch.tensor([[1, 2]])
+    batch.foreign = make_batch([instance(1, [[1], [6, 7, 8]], [[2], [10, 11]])], SYMBOLS)
+    hidden = hide_current_source(batch, 0.999999, SYMBOLS, 0)
+    copied = copy_hidden(batch, hidden, SYMBOLS).foreign
+    assert copied is not None
+    assert copied.source.tokens.tolist() == [[1, SEP, 0, 0, 0, EOS]]
+    assert batch.foreign.source.tokens.tolist() == [[1, SEP, 6, 7, 8, EOS]]
 
 
 GROUPS = st.lists(st.lists(st.integers(1, 9), min_size=1, max_size=5), max_size=20)

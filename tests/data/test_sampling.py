@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from cotext.data.batch import Batch, SpecialSymbols
 from cotext.data.sampling import Arrangement, Cursor, Sampler, instances_of, ordered_batches, read_ahead
 from cotext.data.store import StoreWriter, TokenStore
-from cotext.data.views import Limit, Mixture, SentenceView, View, WindowView
+from cotext.data.views import DocumentView, Limit, Mixture, SentenceView, View, WindowView
 from cotext.runtime import CotextError
 from tests.loops import loop_over
 from tests.refusals import must_raise
@@ -457,3 +457,47 @@ def test_the_time_of_waiting_is_counted() -> None:
     next(stream)
     time.sleep(0.1)  # the reader is busy; what it finds then, it did not wait for
     assert sum(waited for _, waited in stream) < 0.05
+
+
+@pytest.mark.parametrize("view", [WindowView(before=2, after=1, limit=Limit(40)), DocumentView(Limit(40))])
+def test_one_sentence_of_each_row_is_also_in_foreign_context(store: TokenStore, view: View) -> None:
+    # Every sentence begins with a token that only it has, so that its document is known.
+    document_of = {int(s[0]): d for d in range(len(store)) for s in store[d].source}
+    arrangement = replace(SHUFFLED, max_row_tokens=40, adds_foreign=True)
+    sampler = Sampler(store, Mixture(((view, 1),)), SYMBOLS, arrangement)
+    plain = replace(sampler, arrangement=replace(arrangement, adds_foreign=False))
+    replaced, moved = 0, 0
+    for (batch, _), (own, _) in islice(
+        zip(sampler.batches(Cursor()), plain.batches(Cursor()), strict=False), 40
+    ):
+        assert torch.equal(batch.source.tokens, own.source.tokens), "true rows do not change"
+        assert own.foreign is None
+        assert batch.foreign is not None
+        assert batch.examined is not None
+        foreign, widest = batch.foreign, max(batch.source.tokens.size(1), batch.target_input.size(1))
+        assert max(foreign.source.tokens.size(1), foreign.target_input.size(1)) <= widest
+        for i, (k, _) in enumerate(batch.examined.tolist()):
+            [(there, stop)] = [foreign.source.current[i].tolist()]
+            assert stop == there + 1
+            for own_side, own_index, side, index in (
+                (batch.source.tokens, batch.source.sentence, foreign.source.tokens, foreign.source.sentence),
+                (batch.target_label, batch.label_sentence, foreign.target_label, foreign.label_sentence),
+            ):
+                # All but the symbol at the end.
+                kept = own_side[i][own_index[i] == k][:-1]
+                assert torch.equal(side[i][index[i] == there][:-1], kept)
+                others = side[i][(index[i] >= 0) & (index[i] != there)].tolist()
+                documents = {document_of[token] for token in others if token in document_of}
+                assert int(batch.source.document[i]) not in documents
+                replaced += bool(documents)
+            moved += k not in (0, 2)
+    assert replaced > 40
+    assert moved > 5
+
+
+def test_sentences_without_context_stay_as_they_are(store: TokenStore) -> None:
+    arrangement = replace(SHUFFLED, adds_foreign=True)
+    batch, _ = next(Sampler(store, Mixture(((SentenceView(), 1),)), SYMBOLS, arrangement).batches(Cursor()))
+    assert batch.foreign is not None
+    assert torch.equal(batch.foreign.source.tokens, batch.source.tokens)
+    assert int(batch.foreign.source.sentence.max()) == 0

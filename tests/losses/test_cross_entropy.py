@@ -181,3 +181,71 @@ def test_the_undiscounted_loss_is_smoothed_and_of_all_labels_whatever_the_discou
         total, count = CrossEntropy(0.1, discount)(transformer, example).parts["undiscounted"]
         torch.testing.assert_close(total, expected)
         assert int(count) == 16
+
+
+class _Given:
+    """A model whose hidden states are those of its decoder input: logits are rows of a table."""
+
+    loss_bias = None
+
+    def __init__(self, logits: Tensor) -> None:
+        self.table = logits.clone().requires_grad_()
+        self.output_weight = torch.eye(logits.size(1), dtype=logits.dtype)
+
+    def layouts(self, source: object, input_sentence: Tensor, training: bool) -> None:
+        return None
+
+    def encode(self, source: object) -> None:
+        return None
+
+    def decode(self, tokens: Tensor, sentence: Tensor, state: None) -> Tensor:
+        # The sentence before decides, as the first input of a row is its context.
+        return self.table[tokens.cumsum(1) % len(self.table)]
+
+
+def _in_contexts(context: list[int], foreign: list[int]) -> Batch:
+    def row(before: list[int]) -> Batch:
+        sides = [before, [3, 4]] if before else [[3, 4]]
+        spans = range(len(sides))
+        window = Window(spans, spans, range(len(sides) - 1, len(sides)))
+        return make_batch([Instance(0, window, sides, sides)], SYMBOLS)
+
+    batch = row(context)
+    batch.foreign, batch.examined = row(foreign), batch.source.current
+    return batch
+
+
+def _terms(weight: float, batch: Batch, model: _Given) -> LossParts:
+    loss = CrossEntropy(0.0, 1.0, weight)
+    return loss(model, loss.laid_out(model, batch, training=True))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("scale", [0.1, 3.0])
+def test_true_over_foreign_context_by_hand(scale: float) -> None:
+    model = _Given(
+        scale * torch.randn(50, 24, dtype=torch.float64, generator=torch.Generator().manual_seed(5))
+    )
+    for context, foreign in (([1], [2]), ([2], [1])):
+        batch = _in_contexts(context, foreign)
+        plain, found = _terms(0.0, batch, model), _terms(0.25, batch, model)
+        assert batch.foreign is not None
+        logs = []
+        for side in (batch, batch.foreign):
+            log_p = model.decode(side.target_input, side.input_sentence, None).log_softmax(2)
+            logs.append(log_p.gather(2, side.target_label[..., None])[0, -3:].sum())
+        hinge = (1 - (logs[0] - logs[1])).clamp(min=0)
+        torch.testing.assert_close(found.loss, plain.loss + 0.25 * hinge)
+        gain, rows = found.parts["true_minus_foreign"]
+        torch.testing.assert_close(gain, (logs[0] - logs[1]).detach())
+        assert int(rows) == 1
+        (got,) = torch.autograd.grad(found.loss - plain.loss, model.table)
+        (want,) = torch.autograd.grad(0.25 * hinge, model.table)
+        torch.testing.assert_close(got, want)
+
+
+def test_a_single_sentence_has_no_foreign_term() -> None:
+    model = _Given(torch.randn(50, 24, generator=torch.Generator().manual_seed(5)))
+    batch = _in_contexts([], [])
+    plain, found = (_terms(weight, batch, model) for weight in (0.0, 0.25))
+    assert float(found.loss.detach()) == float(plain.loss.detach())
+    assert int(found.parts["true_minus_foreign"][1]) == 0

@@ -176,12 +176,16 @@ def test_a_loss_that_is_not_finite_stays_out_of_what_a_checkpoint_sums_up(data: 
         {"accumulate": 3, "max_updates": 6},
         {"order": "documents", "context": "own"},
         {"order": "documents", "context": "foreign"},
+        {"coword_dropout": 0.2, "word_dropout": 0.1, "foreign_weight": 0.5},
     ],
 )
 def test_training_in_two_parts_is_training_at_once(
     data: Path, tmp_path: Path, settings: dict[str, Any]
 ) -> None:
+    settings = dict(settings)
+    weight = settings.pop("foreign_weight", 0.0)
     config = run_config(**{"max_updates": 8, "average": 1, **settings})
+    config = with_section(config, "loss", foreign_weight=weight)
     if "order" in settings:
         config = with_section(config, "view", separators="numbered")
     train_here(config, data, tmp_path / "whole")

@@ -143,6 +143,8 @@ class Batch:
     target_label: Tensor  # [B, T]
     label_sentence: Tensor  # [B, T], -1 on padding
     targets: object | None = None  # computed ahead by the loss, from the labels
+    foreign: "Batch | None" = None  # row by row one sentence as the current one, in foreign context
+    examined: Tensor | None = None  # [B, 2], half-open range of that sentence in this batch
 
     def to(self, device: torch.device) -> "Batch":
         """Return a copy on `device`."""
@@ -217,6 +219,23 @@ def hide_current_source(batch: Batch, share: float, symbols: SpecialSymbols, unk
     return dropped
 
 
+def copy_hidden(batch: Batch, hidden: Batch, symbols: SpecialSymbols) -> Batch:
+    """Return `hidden` with the same source words hidden in its foreign rows.
+
+    `hidden` is `batch` after word dropout. Otherwise, hidden words would differ in addition to the context.
+    """
+    if batch.foreign is None or batch.examined is None:
+        return hidden
+    own, other = batch.source, batch.foreign.source
+    source = is_current(own.sentence, batch.examined) & symbols.are_subwords(own.tokens)
+    to = is_current(other.sentence, other.current) & symbols.are_subwords(other.tokens)
+    tokens = other.tokens.masked_scatter(to, hidden.source.tokens.masked_select(source))
+    copied = copy(hidden)
+    copied.foreign = copy(batch.foreign)
+    copied.foreign.source = replace(other, tokens=tokens)
+    return copied
+
+
 def _hidden(tokens: Tensor, share: float, symbols: SpecialSymbols, unknown: int) -> Tensor:
     chosen = (torch.rand(tokens.shape, device=tokens.device) < share) & symbols.are_subwords(tokens)
     return tokens.masked_fill(chosen, unknown)
@@ -237,8 +256,11 @@ class Instance:
     @property
     def current(self) -> tuple[int, int]:
         """Half-open range of the current sentences, counted from the first source sentence."""
-        first = self.window.source.start
-        return self.window.current.start - first, self.window.current.stop - first
+        return self.place(self.window.current)
+
+    def place(self, sentences: range) -> tuple[int, int]:
+        """Half-open range of these sentences of the document, counted from the first source sentence."""
+        return sentences.start - self.window.source.start, sentences.stop - self.window.source.start
 
     @property
     def first_sentence(self) -> int:

@@ -19,10 +19,11 @@ from itertools import groupby, islice
 from typing import Literal, TypeVar
 
 import numpy as np
+import torch
 
 from cotext.data.batch import Batch, Instance, SpecialSymbols, make_batch, pack, pack_apart
 from cotext.data.store import TokenDocument, TokenStore
-from cotext.data.views import Mixture, View, Window
+from cotext.data.views import Limit, Mixture, View, Window, WindowView
 from cotext.runtime import CotextError
 
 T = TypeVar("T")
@@ -70,7 +71,8 @@ class Arrangement:
     `max_tokens`: limit per batch. `max_row_tokens`: limit per side of an instance. `pool_tokens`: number of
     tokens that are read ahead and sorted by length. `seed`: determines the order. `order`: shuffled
     instances of similar length, or runs of consecutive windows. `context`: the true context of a window or,
-    for a control experiment, context from another document of the pool.
+    for a control experiment, context from another document of the pool. `adds_foreign`: whether batches have
+    a second batch with one sentence of each row in foreign context (`Batch.foreign`).
     """
 
     max_tokens: int
@@ -79,6 +81,7 @@ class Arrangement:
     seed: int
     order: Literal["shuffled", "documents"] = "shuffled"
     context: Literal["own", "foreign"] = "own"
+    adds_foreign: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,13 +112,19 @@ class Sampler:
             if cursor.document > len(order):
                 raise self._no_batch_at(cursor)
             while cursor.document < len(order):
-                groups, following = self._pool(order, cursor)
+                groups, foreign, following = self._pool(order, cursor)
                 if cursor.batch >= max(len(groups), 1):
                     raise self._no_batch_at(cursor)
                 for number in range(cursor.batch, len(groups)):
                     last = number + 1 == len(groups)
                     after = following if last else replace(cursor, batch=number + 1)
-                    yield make_batch(groups[number], self.symbols), after
+                    batch = make_batch(groups[number], self.symbols)
+                    if foreign:
+                        batch.foreign = make_batch(foreign[number], self.symbols)
+                        pairs = zip(groups[number], foreign[number], strict=True)
+                        examined = [own.place(other.window.current) for own, other in pairs]
+                        batch.examined = torch.tensor(examined)
+                    yield batch, after
                 cursor = following
             cursor = replace(cursor, epoch=cursor.epoch + 1, document=0, batch=0)
 
@@ -132,8 +141,8 @@ class Sampler:
     def require_instances(self) -> None:
         """Check, without reading a pool, that there are instances to draw.
 
-        Raises CotextError if this shard has no documents, no instance of the store fits, or the context
-        `foreign` has no second document.
+        Raises CotextError if this shard has no documents, no instance of the store fits, or foreign context
+        has no second document.
         """
         if len(self.store) <= self.shard:
             raise CotextError(
@@ -150,15 +159,17 @@ class Sampler:
                 f"{self.store.path}: no sentence fits into {self.arrangement.max_row_tokens} tokens; "
                 "raise view.max_tokens"
             )
-        if self.arrangement.context == "foreign":
+        adds = self.arrangement.adds_foreign
+        if adds or self.arrangement.context == "foreign":
+            setting = "loss.foreign_weight" if adds else "train.context = foreign"
             documents = (self.store[index].without_empty_pairs() for index in range(len(self.store)))
             if len(list(islice((d for d in documents if d.source), 2))) < 2:
-                raise CotextError(
-                    f"{self.store.path}: train.context = foreign needs a second document with a sentence"
-                )
+                raise CotextError(f"{self.store.path}: {setting} needs a second document with a sentence")
 
-    def _pool(self, order: np.ndarray, cursor: Cursor) -> tuple[list[list[Instance]], Cursor]:
-        """Return the batches of the pool at `cursor.document`, and the cursor of the next pool."""
+    def _pool(
+        self, order: np.ndarray, cursor: Cursor
+    ) -> tuple[list[list[Instance]], list[list[Instance]], Cursor]:
+        """Return the batches of the pool at `cursor.document`, their foreign rows, and the next cursor."""
         random = np.random.default_rng([self.arrangement.seed, cursor.epoch, self.shard, cursor.document])
         documents: list[TokenDocument] = []
         tokens, at = 0, cursor.document
@@ -172,14 +183,23 @@ class Sampler:
             for instance in _instances(document, self.mixture.draw(*_lengths(document), random))
         ]
         if self.arrangement.context == "foreign":
-            drawn = list(self._in_foreign_context(drawn, documents, random))
+            (view, _), *_ = self.mixture.parts
+            pairs = self._with_others(drawn, documents, random)
+            drawn = [in_context_of(other, instance, view, random) for instance, other in pairs]
         fitting = [i for i in drawn if i.row_tokens(self.symbols) <= self.arrangement.max_row_tokens]
         skipped = cursor.skipped + len(drawn) - len(fitting)
         shed = cursor.shed + sum(instance.window.shed > 0 for instance in fitting)
         arranged = self._shuffled if self.arrangement.order == "shuffled" else self._in_order
         groups = arranged(fitting, random)
         batches = [groups[g] for g in random.permutation(len(groups))]
-        return batches, Cursor(cursor.epoch, at, skipped=skipped, shed=shed)
+        foreign: list[list[Instance]] = []
+        if self.arrangement.adds_foreign:
+            for batch in batches:
+                longest = max(i.row_tokens(self.symbols) for i in batch)
+                limit = Limit(longest, self.symbols.per_source_sentence)
+                pairs = self._with_others(batch, documents, random)
+                foreign.append([one_in_context_of(other, i, limit, random) for i, other in pairs])
+        return batches, foreign, Cursor(cursor.epoch, at, skipped=skipped, shed=shed)
 
     def _shuffled(self, instances: list[Instance], random: np.random.Generator) -> list[list[Instance]]:
         """Group instances of similar length from any documents."""
@@ -200,11 +220,10 @@ class Sampler:
         shuffled = [runs[r] for r in random.permutation(len(runs))]
         return _apart(shuffled, self.symbols, self.arrangement.max_tokens)
 
-    def _in_foreign_context(
+    def _with_others(
         self, instances: Iterable[Instance], documents: Sequence[TokenDocument], random: np.random.Generator
-    ) -> Iterator[Instance]:
-        """Yield the instances with context from other documents, which are drawn for each instance."""
-        (view, _), *_ = self.mixture.parts
+    ) -> Iterator[tuple[Instance, TokenDocument]]:
+        """Yield the instances, each with another document that is drawn for it."""
         pool = [document for document in documents if document.source]
         index_in_pool = {document.index: i for i, document in enumerate(pool)}
         if len(pool) == 1:
@@ -213,7 +232,7 @@ class Sampler:
         for instance in instances:
             other = int(random.integers(len(pool) - 1))
             other += other >= index_in_pool[instance.document]
-            yield in_context_of(pool[other], instance, view, random)
+            yield instance, pool[other]
 
 
 def in_context_of(
@@ -244,6 +263,21 @@ def in_context_of(
         source=source[cut.source.start : cut.source.stop],
         target=target[cut.target.start : cut.target.stop],
     )
+
+
+def one_in_context_of(
+    other: TokenDocument, instance: Instance, limit: Limit, random: np.random.Generator
+) -> Instance:
+    """Draw a current sentence, and replace all other sentences as `in_context_of` does, within `limit`.
+
+    It is the only current sentence of the result; no target sentences follow it.
+    """
+    current = instance.window.current
+    j = int(random.integers(current.start, current.stop))
+    one = replace(instance, window=replace(instance.window, current=range(j, j + 1)))
+    start, stop = one.current
+    view = WindowView(start, len(one.source) - stop, limit, start - one.target_offset)
+    return in_context_of(other, one, view, random)
 
 
 def ordered_batches(

@@ -28,4 +28,4 @@ def build_loss(config: LossConfig) -> Loss:
     """Return the loss that a configuration names."""
     if config.name == "glancing":
         return Glancing(config.glancing, config.label_smoothing)
-    return CrossEntropy(config.label_smoothing, config.context_discount)
+    return CrossEntropy(config.label_smoothing, config.context_discount, config.foreign_weight)

@@ -18,6 +18,7 @@ from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
 from cotext.data.batch import Batch, Labels
+from cotext.layers.positions import is_current
 from cotext.models.interface import TranslationModel
 
 BLOCK_NUMBERS = (
@@ -26,6 +27,7 @@ BLOCK_NUMBERS = (
 SYMBOLS = 2**12  # rows of the weight gradient that are updated at once on a CPU
 RAISED = 2.0**10  # factor of probabilities in float16
 LARGEST = 2.0**15  # largest sum of products in float16
+MARGIN = 1.0  # nats by which a sentence is to be more probable in true than in foreign context
 
 
 class OutputProducts:
@@ -212,17 +214,26 @@ class CrossEntropy:
     The separator that closes a context sentence is a context label. The count is the number of all labels,
     without discount, so that a discount of 1 gives exactly the plain loss. The paper does not specify the
     count.
+
+    With `foreign_weight`, a hinge loss on true against foreign context is added for each sentence that a
+    batch also has in foreign context (as in contrastive context regularisation, Hwang et al. 2021). It is per
+    sentence: few words depend on context; the others need not lose probability in foreign context.
     """
 
-    def __init__(self, label_smoothing: float, context_discount: float) -> None:
+    def __init__(self, label_smoothing: float, context_discount: float, foreign_weight: float = 0.0) -> None:
         self.label_smoothing = label_smoothing
         self.context_discount = context_discount
+        self.foreign_weight = foreign_weight
 
     def laid_out(self, model: TranslationModel, batch: Batch, training: bool) -> Batch:
         """See `Loss`."""
         layouts = model.layouts(batch.source, batch.input_sentence, training)
         batch = replace(batch, source=replace(batch.source, layouts=layouts))
         batch.labels = Labels.of(batch)
+        if batch.foreign is not None and batch.examined is not None:
+            batch.foreign = self.laid_out(model, batch.foreign, training)
+            examined = is_current(batch.label_sentence, batch.examined).flatten()
+            batch.targets = examined[batch.labels.index].nonzero()[:, 0]  # among the labels of the batch
         return batch
 
     def __call__(self, model: TranslationModel, batch: Batch, done: float = 0.0) -> LossParts:
@@ -230,12 +241,10 @@ class CrossEntropy:
 
         A third part, `undiscounted`, is the smoothed loss of all labels without discount.
         """
-        state = model.encode(batch.source)
-        hidden_BTD = model.decode(batch.target_input, batch.input_sentence, state)
-        labels = batch.labels
+        labels, hidden_ND = batch.labels, _hidden(model, batch)
         factor_N = torch.where(labels.is_current, 1.0, self.context_discount)
         loss, nll_N, smoothed_N = output_loss(
-            hidden_BTD.flatten(0, 1).index_select(0, labels.index),
+            hidden_ND,
             model.output_weight,
             labels.token,
             factor_N,
@@ -248,4 +257,41 @@ class CrossEntropy:
         }
         count = torch.full((), labels.count, device=labels.index.device)
         parts["undiscounted"] = smoothed_N.sum(), count
+        if batch.foreign is not None and isinstance(batch.targets, Tensor):
+            chosen = batch.targets
+            hinge, parts["true_minus_foreign"] = _foreign_loss(
+                model, batch.foreign, hidden_ND[chosen], labels.token[chosen], nll_N[chosen]
+            )
+            loss = loss + self.foreign_weight * hinge
         return LossParts(loss=loss, count=count, parts=parts)
+
+
+def _hidden(model: TranslationModel, batch: Batch) -> Tensor:
+    """Return the last hidden states of all labels: [N, D]."""
+    state = model.encode(batch.source)
+    hidden_BTD = model.decode(batch.target_input, batch.input_sentence, state)
+    return hidden_BTD.flatten(0, 1).index_select(0, batch.labels.index)
+
+
+def _foreign_loss(
+    model: TranslationModel, foreign: Batch, true_CD: Tensor, label_C: Tensor, true_nll_C: Tensor
+) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+    """Return the summed hinge loss, and the summed gain of true over foreign context with the number of rows.
+
+    `true_CD`: hidden states of the C labels of the current sentences of `foreign`, in true context. Rows
+    without context do not count, nor does the symbol that ends a sentence if it differs between the rows.
+    """
+    weight, bias, labels = model.output_weight, model.loss_bias, foreign.labels
+    foreign_CD = _hidden(model, foreign)[labels.current]
+    row_C = labels.index[labels.current] // foreign.label_sentence.size(1)
+    has_context = foreign.source.sentence.amax(1) > 0
+    with torch.no_grad():
+        _, nll_C, _ = output_loss(foreign_CD, weight, label_C, torch.ones_like(true_nll_C), 0, bias_V=bias)
+    counts_C = (label_C == labels.token[labels.current]) & has_context[row_C]
+    gain_B = true_nll_C.new_zeros(len(has_context)).index_add(0, row_C, counts_C * (nll_C - true_nll_C))
+    is_active = has_context & (gain_B < MARGIN)
+    # The hinge is linear where it is not 0, so that signed weights of the labels give it and its gradient.
+    sign_C = (counts_C & is_active[row_C]).to(nll_C.dtype)
+    both = torch.cat((true_CD, foreign_CD)), weight, label_C.repeat(2), torch.cat((sign_C, -sign_C))
+    total, _, _ = output_loss(*both, 0, bias_V=bias)
+    return total + MARGIN * is_active.sum(), (gain_B.sum(), has_context.sum())

@@ -81,6 +81,14 @@ def _check_training(config: Config) -> None:
         raise CotextError(
             "train.best_by = undiscounted: loss.name = glancing has no discount; choose objective"
         )
+    if config.loss.foreign_weight and (config.loss.name, config.model.batch_context) != (
+        "cross_entropy",
+        "none",
+    ):
+        raise CotextError(
+            f"loss.foreign_weight = {config.loss.foreign_weight} replaces context inside a row: it takes "
+            "loss.name = cross_entropy and model.batch_context = none"
+        )
     # In other views, the context is translated itself, or there is none.
     if train.context == "foreign" and (view.kind != "window" or view.mixed_with):
         raise CotextError(

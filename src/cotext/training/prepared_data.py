@@ -129,11 +129,18 @@ class Corpus:
     unknown: int  # id of the unknown token, which replaces words in word dropout
     max_row_tokens: int
     checksums: dict[str, str]  # digests of the files, the tokenizer and the chosen languages
+    adds_foreign: bool = False  # whether training batches have their sentences in foreign context too
 
     def sampler(self, train: TrainConfig, max_tokens: int, shard: int = 0, shards: int = 1) -> Sampler:
         """Return the sampler of the training batches of process `shard` out of `shards`."""
         arrangement = Arrangement(
-            max_tokens, self.max_row_tokens, train.pool_tokens, train.seed, train.order, train.context
+            max_tokens,
+            self.max_row_tokens,
+            train.pool_tokens,
+            train.seed,
+            train.order,
+            train.context,
+            self.adds_foreign,
         )
         return Sampler(self.train, self.mixture, self.symbols, arrangement, shard, shards)
 
@@ -152,4 +159,5 @@ def corpus_of(config: Config, data: PreparedData) -> Corpus:
         unknown=data.tokenizer.unk,
         max_row_tokens=config.view.max_tokens,
         checksums=checksums,
+        adds_foreign=config.loss.foreign_weight > 0,
     )

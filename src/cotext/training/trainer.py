@@ -22,7 +22,7 @@ from torch.utils.tensorboard import SummaryWriter
 
 from cotext.config.recipe import Config
 from cotext.config.training import BEST_BY, TrainConfig
-from cotext.data.batch import Batch, hide_current_source, hide_words
+from cotext.data.batch import Batch, copy_hidden, hide_current_source, hide_words
 from cotext.data.sampling import Cursor, read_ahead
 from cotext.losses.build import Loss, build_loss
 from cotext.losses.cross_entropy import LossParts
@@ -389,14 +389,14 @@ class Trainer:
 
     def _with_word_dropout(self, batch: Batch) -> Batch:
         """Return a training batch after word dropout and CoWord dropout."""
-        config = self.config.train
+        config, symbols, unknown = self.config.train, self.corpus.symbols, self.corpus.unknown
+        hidden = batch
         if config.coword_dropout:
-            symbols, unknown = self.corpus.symbols, self.corpus.unknown
-            batch = hide_current_source(batch, config.coword_dropout, symbols, unknown)
+            hidden = hide_current_source(hidden, config.coword_dropout, symbols, unknown)
         over = 0 < config.word_dropout_epochs <= self.cursor.epoch
-        if over or config.word_dropout == 0:
-            return batch
-        return hide_words(batch, config.word_dropout, self.corpus.symbols, self.corpus.unknown)
+        if config.word_dropout and not over:
+            hidden = hide_words(hidden, config.word_dropout, symbols, unknown)
+        return copy_hidden(batch, hidden, symbols)
 
     def _require_finite(self, figure: float, update: int) -> None:
         if not math.isfinite(figure):
