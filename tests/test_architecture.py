@@ -222,7 +222,6 @@ def test_only_the_builders_know_parts_and_losses_by_name() -> None:
             "language_model",
             "describe",
             "checks",
-            "engine_folder",
             "precision",
             "batch_context",
             "context_encoder",

@@ -48,7 +48,7 @@ SEEDS = "seeds.json"
 CHECKPOINTS = "checkpoints"
 IMPORT = "import.json"
 SCHEMA_LINE = "# yaml-language-server: $schema=recipe.schema.json"  # first line of config.yaml, for editors
-ENGINE = "cotext.json"  # in an engine folder: see `engine_folder`
+ENGINE = "cotext.json"  # in an engine folder: see above
 INT8_SCALE = ".int8_scale"  # suffix of the name of a matrix in int8, for the scales of its rows
 _MOST_NAMED = 5  # runs of several seeds in a message
 FORMAT = "1"  # increased whenever older model files can no longer be read
