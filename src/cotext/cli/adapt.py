@@ -27,6 +27,7 @@ from cotext.data.formats import languages_of_files, read_documents, read_paralle
 from cotext.data.requests import PreparationRequest
 from cotext.data.tokenizer import ImportedTokenizer, load_tokenizer
 from cotext.evaluation.requests import AdaptRequest, EvaluationRequest
+from cotext.evaluation.statistics.significance import SIGNIFICANT
 from cotext.evaluation.studies.document_of_run import translated
 from cotext.evaluation.studies.evaluate.evaluate_files import Evaluation, evaluate_files
 from cotext.evaluation.studies.tables import Cell, Table, interval
@@ -237,7 +238,7 @@ def summary(report: AdaptReport) -> Table:
         rows.append((after.title, f"{before.value:.2f}", f"{after.value:.2f}", difference, render_p(test.p)))
     caption = (
         f"{after.documents:,} test documents, {after.sentences:,} sentences. Bold, or a star: p below "
-        "0.05 in a paired test over documents."
+        f"{SIGNIFICANT:g} in a paired test over documents."
     )
     return Table(("", "before", "after", "difference", "p"), rows, caption)
 

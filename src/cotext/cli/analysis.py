@@ -94,12 +94,13 @@ def contrastive(request: ContrastiveRequest, json: Json = False) -> None:
     from cotext.translation.open import open_run, open_scorer
 
     out, part = request.out, request.part()
+    by_endpoint = is_endpoint(request.run)
+    if not by_endpoint and not request.generate:
+        request.require_scoring()
     loaded = [(path, read_suite(path)) for path in request.suites]
-    if is_endpoint(request.run):
+    if by_endpoint:
         _by_endpoint(request, loaded, json)
         return
-    if not request.generate:
-        request.require_scoring()
     with output(out, request.suites, part):
         open_one = open_run if request.generate else open_scorer
         opened = open_one(request.run, request.device, dict(request.decode), request.checkpoint)
@@ -191,7 +192,7 @@ def _conclude(found: "dict[str, list[Evidence]]", reports: dict[str, Any], tell:
     """Print what the controls of all suites show together, and add it to the report of each suite."""
     from cotext.evaluation.studies.contrastive.evidence import conclusion, corrected, legend, render_evidence
 
-    evidence = corrected([each for of_suite in found.values() for each in of_suite])
+    evidence = corrected([item for items in found.values() for item in items])
     if evidence:
         tell(f"{render_evidence(evidence)}\n{legend(evidence)}")
     tell(f"{conclusion(evidence)}\n")

@@ -59,10 +59,8 @@ def compare(request: ComparisonRequest, json: Json = False) -> None:
     """Compare runs: quality, contrastive accuracy, context use, significance tests, published values."""
     from cotext.evaluation.studies.compare.job import compare_folders
     from cotext.evaluation.studies.compare.report import as_dict, as_text
-    from cotext.files.table import require_page_name
     from cotext.runtime.progress import meter
 
-    require_page_name(request.out)
     with ExitStack() as shown:
 
         def new_meter(what: str) -> "Meter":

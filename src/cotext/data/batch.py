@@ -1,4 +1,6 @@
-"""Batches: tokens and, for each token, the index of its sentence. `collate` makes them from instances.
+"""Batches: tokens and, for each token, the index of its sentence.
+
+All joining of sentences and padding of rows is done here.
 
 A row is one sequence of a batch. Shapes: B rows, S source tokens, T target tokens. The sentence index of
 padding is -1.

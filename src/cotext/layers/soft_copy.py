@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import embedding_bag
 
+from cotext.layers.kernels.precision import precise_dtype
 from cotext.layers.positions import ranks
 
 WINDOW = 5  # tokens on either side that are averaged; all others together have a weight below 1e-10
@@ -45,7 +46,7 @@ def soft_copy(x_BSD: Tensor, source: Tensor, positions: Tensor, texts: int) -> T
     text = positions.clamp(min=0)
     s_BT, t_BT = s.gather(1, text), t.gather(1, text).clamp(min=1)
     # Half precision cannot represent every position of a long text.
-    precise = torch.promote_types(x_BSD.dtype, torch.float32)
+    precise = precise_dtype(x_BSD)
     centre = ranks(positions).to(precise) * s_BT / t_BT
     j = centre.long()[:, :, None] + torch.arange(-WINDOW, WINDOW + 2, device=positions.device)
     weight = torch.exp(-((j - centre[:, :, None]) ** 2))

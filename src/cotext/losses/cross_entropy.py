@@ -18,6 +18,7 @@ from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
 from cotext.data.batch import Batch, Labels
+from cotext.layers.kernels.precision import precise_dtype
 from cotext.layers.positions import is_current
 from cotext.models.interface import TranslationModel
 
@@ -37,7 +38,7 @@ class OutputProducts:
     """
 
     def __init__(self, logits_NV: Tensor) -> None:
-        self.precise = torch.promote_types(logits_NV.dtype, torch.float32)
+        self.precise = precise_dtype(logits_NV)
         self.raised = RAISED if logits_NV.dtype == torch.float16 else 1.0
         count, symbols = logits_NV.shape
         # The rows of the weight gradient that are summed at once stay in the cache, too.
@@ -120,7 +121,7 @@ class _OutputLoss(Function):
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Return the discounted loss, summed, and for each label its nll and its smoothed loss: [N]."""
         wants = any(ctx.needs_input_grad[:3])
-        precise = torch.promote_types(hidden_ND.dtype, torch.float32)
+        precise = precise_dtype(hidden_ND)
         grad_hidden = torch.empty_like(hidden_ND, dtype=precise) if wants else None
         grad_weight = torch.zeros_like(weight_VD, dtype=precise) if wants else None
         grad_bias = torch.zeros_like(bias_V, dtype=precise) if wants and bias_V is not None else None

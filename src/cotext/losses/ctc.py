@@ -28,6 +28,7 @@ from torch.nn.functional import linear
 
 from cotext.layers.buckets import sentence_spans
 from cotext.layers.kernels.function import TensorFunction
+from cotext.layers.kernels.precision import precise_dtype
 from cotext.losses.cross_entropy import OutputProducts, in_autocast_dtype
 from cotext.models.interface import PathKind
 
@@ -211,7 +212,7 @@ class Group:
 
 def class_log_probabilities(hidden_MD: Tensor, logits: Logits, lattices: Lattices, chunk: int) -> Tensor:
     """Return log-probabilities of the classes, [M, C], without gradients."""
-    precise = torch.promote_types(hidden_MD.dtype, torch.float32)
+    precise = precise_dtype(hidden_MD)
     log_p_MC = hidden_MD.new_empty(len(hidden_MD), lattices.token.size(1), dtype=precise)
     # In chunks, so that the logits of all positions never exist at once.
     for start in range(0, len(hidden_MD), chunk):
@@ -230,7 +231,7 @@ def _output_layer(
     The logits of a chunk exist once and become probabilities in place: the gradients of the log-sum-exp do
     not depend on the lattice.
     """
-    precise = torch.promote_types(hidden_MD.dtype, torch.float32)
+    precise = precise_dtype(hidden_MD)
     count = hidden_MD.size(0)
     log_p_MC = hidden_MD.new_empty(count, lattices.token.size(1), dtype=precise)
     grad_hidden = hidden_MD.new_empty(hidden_MD.shape, dtype=precise)
@@ -257,7 +258,7 @@ class _CTC(TensorFunction):
     def forward(ctx: Any, hidden_ND: Tensor, weight_VD: Tensor, lattices: Lattices, chunk: int) -> Tensor:
         """Return the summed negative log-likelihood."""
         hidden_MD, matrix_VD = hidden_ND[lattices.position], weight_VD.to(hidden_ND.dtype)
-        precise, wants = torch.promote_types(hidden_ND.dtype, torch.float32), any(ctx.needs_input_grad[:2])
+        precise, wants = precise_dtype(hidden_ND), any(ctx.needs_input_grad[:2])
         grad_hidden = grad_weight = None
         if wants:
             log_p_MC, grad_hidden, grad_weight = _output_layer(hidden_MD, matrix_VD, lattices, chunk)

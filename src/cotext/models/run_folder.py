@@ -21,7 +21,7 @@ A folder of several seeds contains only their runs:
     seed-2/                another
 
 An engine folder is a system in the format of another program, with what Cotext needs to use it. It can be
-used instead of a run to translate or score:
+used instead of a run to translate or score. It is made under a temporary name and renamed:
 
     cotext.json            engine and version, quantization, configuration, checksums of all other files
     tokenizer/             a copy
@@ -192,12 +192,6 @@ def noted_data(run: Path) -> dict[str, Any]:
 def noted_start(run: Path) -> dict[str, Any]:
     """Return the content of `init.json` of a run; empty if it is missing or damaged."""
     return _noted(run / "init.json")
-
-
-def noted_as_finished(run: Path, update: int) -> bool:
-    """Whether training was finished at a checkpoint, by its `trainer.json`; not if this is damaged."""
-    progress = _noted(checkpoint_folder(run, update) / "trainer.json").get("progress")
-    return isinstance(progress, dict) and progress.get("finished") is True
 
 
 def noted_import(run: Path) -> dict[str, Any]:

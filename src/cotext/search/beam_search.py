@@ -17,6 +17,7 @@ from torch import Tensor
 
 from cotext.config.decoding import LengthPenaltyForm, SamplingConfig
 from cotext.data.batch import Source, padded
+from cotext.layers.kernels.precision import precise_dtype
 from cotext.models.interface import TranslationModel
 from cotext.runtime import CotextError
 from cotext.search.constraints import (
@@ -342,7 +343,7 @@ def _start(
 ) -> _Frontier:
     """Return the first frontier: one empty hypothesis per entry; the others of its beam are impossible."""
     entries, beam, device = len(requests), options.beam, like.device
-    dtype = torch.promote_types(like.dtype, torch.float32)
+    dtype = precise_dtype(like)
     most_tokens = [sum(request.max_tokens) for request in requests]
     largest_divisors = [options.divisor(length) for length in most_tokens]
     tokens = torch.zeros(entries, beam, max(most_tokens), dtype=torch.long, device=device)

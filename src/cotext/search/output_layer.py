@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import linear
 
+from cotext.layers.kernels.precision import precise
 from cotext.models.interface import Model
 from cotext.models.language_model import WithLanguageModel
 from cotext.models.precision import output_logits, output_of
@@ -102,7 +103,7 @@ class OutputLayer:
         if self._outside is not None:
             beams_BWU = logits_NU.view(len(self._outside), -1, logits_NU.size(1))
             beams_BWU.masked_fill_(self._outside[:, None], -torch.inf)
-        return logits_NU.to(torch.promote_types(logits_NU.dtype, torch.float32))
+        return precise(logits_NU)
 
     def _sum(self, hidden_ND: Tensor) -> Tensor:
         """Return the sums of the log-probabilities of all rows, which are not probabilities."""

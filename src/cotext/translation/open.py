@@ -1,7 +1,8 @@
 """Opened runs and engines: loaded once, then used for translation, scoring and analysis.
 
 Also the constraints of a user on translations (glossary terms, words to keep, a translation memory), and
-signatures in reports: `key:value|key:value`.
+signatures in reports: `key:value|key:value`. `cotext.models` makes the part for the model,
+`DecodingPlan.signature` the part for decoding.
 """
 
 import hashlib

@@ -19,6 +19,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from cotext.layers.kernels.function import TensorFunction
+from cotext.layers.kernels.precision import precise
 from cotext.layers.kernels.sdpa import on_cpu
 
 CHUNK_QUERIES = 256  # number of queries whose weights are in memory at a time, if the device is not a CPU
@@ -33,7 +34,7 @@ def mix_apart(q_BHTK: Tensor, k_BHSK: Tensor, v_BHSK: Tensor, mask: Tensor | Non
     """
     # Autocast would round the products again.
     with torch.no_grad(), torch.autocast(q_BHTK.device.type, enabled=False):
-        q, k, v = (x.to(torch.promote_types(x.dtype, torch.float32)) for x in (q_BHTK, k_BHSK, v_BHSK))
+        q, k, v = (precise(x) for x in (q_BHTK, k_BHSK, v_BHSK))
         if on_cpu(q):
             # Torch's attention kernel: its public function does not return l.
             out, total = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
@@ -89,9 +90,7 @@ class _Place(TensorFunction):
     @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         *inputs, mask, whole, total = ctx.saved_tensors
-        q, k, v, whole, grad = (
-            x.to(torch.promote_types(x.dtype, torch.float32)) for x in (*inputs, whole, grads[0])
-        )
+        q, k, v, whole, grad = (precise(x) for x in (*inputs, whole, grads[0]))
         whole, total, grad = whole.transpose(1, 2), total.transpose(1, 2), grad.transpose(1, 2)
         if on_cpu(q):
             gradients = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward(

@@ -1,7 +1,7 @@
 """The command `cotext compare`: check inputs, measure runs, write the page and figures."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cotext.data.contrastive_suites import ContrastiveSuite
@@ -21,10 +21,12 @@ from cotext.evaluation.studies.compare.measured import (
 )
 from cotext.evaluation.studies.compare.recipe import missing_seeds, require_alike
 from cotext.evaluation.studies.compare.report import as_csv, render_comparison
-from cotext.models.run_folder import checkpoints, config_of, noted_as_finished, seed_folder, seeds_in
+from cotext.files.table import require_page_name
+from cotext.models.run_folder import checkpoint_folder, checkpoints, config_of, seed_folder, seeds_in
 from cotext.runtime import CotextError
 from cotext.runtime.files import write_text, writing
 from cotext.runtime.progress import Meter
+from cotext.training.resume import load_progress
 from cotext.translation.translate_file import check_output
 
 
@@ -38,7 +40,7 @@ def compare_folders(
     different.
     """
     drawing = Resampling(samples=request.samples)
-    systems = find_systems(request.runs)
+    folders = find_systems(request.runs)
     test = _test_set(request)
     suites = _suites(request)
     if test is None and not suites:
@@ -46,14 +48,15 @@ def compare_folders(
     if test is None and request.words is not None:
         raise CotextError(f"--words {request.words} needs a test set; add --source and --reference")
     words = load_words(request.words)
+    require_page_name(request.out)
     for path in request.outputs:
         check_output(path, [*suites, *([test.source, test.reference] if test else [])])
     if len({path.absolute() for path in request.outputs}) < len(request.outputs):
         raise CotextError(f"{request.out}: two outputs would be written to one file; give different names")
-    _check_languages([run for runs in systems.values() for run in runs.values()], test, suites)
+    _check_languages(folders, test, suites)
     with writing(*request.outputs):
         settings = MeasurementSettings(request, test, suites, new_meter)
-        measured = [_measure(title, runs, settings) for title, runs in systems.items()]
+        measured = [_measure(system, settings) for system in folders]
         comparison = compare_runs(
             measured,
             test,
@@ -70,18 +73,27 @@ def compare_folders(
         return comparison
 
 
-def find_systems(paths: Sequence[Path]) -> dict[str, dict[int | None, Path]]:
-    """Return the runs of each requested system by seed; the key of a single run is None.
+@dataclass(frozen=True, slots=True)
+class SystemFolders:
+    """A requested system and its runs; `seeds` is empty for a single run."""
+
+    title: str
+    runs: tuple[Path, ...]
+    seeds: tuple[int, ...] = ()
+
+
+def find_systems(paths: Sequence[Path]) -> list[SystemFolders]:
+    """Return the runs of each requested system.
 
     Raises CotextError for a file, or a run given twice; also the errors of `run_folders`.
     """
-    systems: dict[str, dict[int | None, Path]] = {}
+    systems = []
     for title, path in name_systems(paths).items():
         if path.is_file():
             raise CotextError(f"{path}: compare measures runs; for translations, use `cotext leaderboard`")
-        of_seeds: dict[int | None, Path] = dict(run_folders(path).items())
-        systems[title] = of_seeds or {None: path}
-    require_different([run for runs in systems.values() for run in runs.values()])
+        seeds = run_folders(path)
+        systems.append(SystemFolders(title, tuple(seeds.values()) or (path,), tuple(seeds)))
+    require_different([run for system in systems for run in system.runs])
     return systems
 
 
@@ -104,9 +116,10 @@ def run_folders(path: Path) -> dict[int, Path]:
 def _require_finished(run: Path) -> None:
     saved = checkpoints(run)
     if saved:
-        if noted_as_finished(run, saved[-1]):
+        progress = load_progress(checkpoint_folder(run, saved[-1]))
+        if progress.finished:
             return
-        where = f"it is at update {saved[-1]}"
+        where = f"it is at update {progress.update}"
     elif (run / "model.safetensors").is_file():
         return  # copied without its checkpoints
     else:
@@ -114,18 +127,18 @@ def _require_finished(run: Path) -> None:
     raise CotextError(f"{run}: training is not finished, {where}; the same `cotext train` command resumes it")
 
 
-def _measure(title: str, runs: Mapping[int | None, Path], settings: MeasurementSettings) -> MeasuredSystem:
-    names = {seed: title if seed is None else f"{title}, seed {seed}" for seed in runs}
-    measured = tuple(measure_run(run, names[seed], settings) for seed, run in runs.items())
-    return MeasuredSystem(title, measured, tuple(seed for seed in runs if seed is not None))
+def _measure(folders: SystemFolders, settings: MeasurementSettings) -> MeasuredSystem:
+    titles = [f"{folders.title}, seed {seed}" for seed in folders.seeds] or [folders.title]
+    runs = (measure_run(run, title, settings) for run, title in zip(folders.runs, titles, strict=True))
+    return MeasuredSystem(folders.title, tuple(runs), folders.seeds)
 
 
 def _check_languages(
-    runs: Sequence[Path], test: EvaluationSet | None, suites: Mapping[Path, ContrastiveSuite]
+    systems: Sequence[SystemFolders], test: EvaluationSet | None, suites: Mapping[Path, ContrastiveSuite]
 ) -> None:
     """Raise CotextError if runs, suites and files are in different languages."""
     languages, whose = Languages(), ""
-    for run in runs:
+    for run in (run for system in systems for run in system.runs):
         pair = Languages.parse(config_of(run).languages)
         check_pair(languages, pair, f"{run}", whose)
         if test is not None:

@@ -19,6 +19,7 @@ from cotext.evaluation.studies.context.context_use import (
 )
 from cotext.runtime import CotextError, __version__
 from cotext.runtime.jobs.engine import Job, Joined
+from cotext.runtime.jobs.journal import Journal
 from cotext.runtime.rendering import render_rows
 from cotext.translation.open import OpenedRun, systems_of
 from cotext.translation.translate_file import checksums_of
@@ -163,7 +164,7 @@ class CorpusUseJob(Job[None]):
         self.facts = {"files": paths, "signature": f"{opened.signature}|seed:{request.seed}|unit:nats"}
 
     def work(
-        self, todo: Sequence[int], journal: object, on_size: Callable[[int], None]
+        self, todo: Sequence[int], journal: Journal, on_size: Callable[[int], None]
     ) -> Iterator[tuple[int, Mapping[str, Any]]]:
         translator, documents, request = self._translator, self._documents, self._request
         pool = Pool(documents)

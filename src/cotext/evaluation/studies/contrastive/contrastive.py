@@ -38,6 +38,7 @@ from cotext.models.reach import source_reach, target_reach
 from cotext.runtime import CotextError, __version__
 from cotext.runtime.files import checksum
 from cotext.runtime.jobs.engine import Job, Joined
+from cotext.runtime.jobs.journal import Journal
 from cotext.translation.candidate_scoring import CandidateSet, score_candidates
 from cotext.translation.open import (
     OpenedRun,
@@ -327,7 +328,7 @@ class SuitesJob(Job[None]):
         }
 
     def work(
-        self, todo: Sequence[int], journal: object, on_size: Callable[[int], None]
+        self, todo: Sequence[int], journal: Journal, on_size: Callable[[int], None]
     ) -> Iterator[tuple[int, Mapping[str, Any]]]:
         for unit in todo:
             number, group = self._groups[unit]
