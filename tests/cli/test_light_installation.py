@@ -63,5 +63,5 @@ def test_a_command_says_which_extra_it_needs(light: Path, missing: str, extra: s
     hook.write_text(re.sub(r"in \(.*\)", f"== {missing!r}", hook.read_text()))
     done = cotext("train", "focused-concatenation/base", "--data", "none", "--out", "run")
     assert done.returncode == 2
-    assert f"pip install 'cotext[{extra}]'" in done.stderr
+    assert f"pip install '.[{extra}]'" in done.stderr
     assert "Traceback" not in done.stderr

@@ -403,7 +403,7 @@ def test_a_side_file_is_shared(tmp_path: Path) -> None:
     write_translations(tmp_path / "a.de", pairs, "docids")
     assert (tmp_path / "a.docids").stat().st_ino == before
     assert list(read_parallel(tmp_path / "a.en", tmp_path / "a.de")) == pairs
-    message = r"a\.docids names other documents and also belongs to .*a\.en;"
+    message = r"a\.docids, the side file of .*a\.en, lists different documents;"
     for others in (pairs[:1], pairs[::-1], [*pairs, *pairs]):
         must_raise(message, write_translations, tmp_path / "a.de", others, "docids")
     assert list(read_parallel(tmp_path / "a.en", tmp_path / "a.de")) == pairs

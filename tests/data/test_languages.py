@@ -54,11 +54,11 @@ def test_codes_names_and_pairs() -> None:
 
 
 def test_names_the_wrong_way_round_are_refused_and_one_alone_is_warned_of() -> None:
-    with pytest.raises(CotextError, match=r"a\.de and a\.en: by their names de-en, while r translates en-de"):
+    with pytest.raises(CotextError, match=r"a\.de and a\.en: the names say de-en, but r translates en-de"):
         check_sides(EN_DE, Path("a.de"), Path("a.en"), "r translates")
     check_sides(EN_DE, Path("a.en"), Path("a.de"), "")
     check_sides(Languages(), Path("a.de"), Path("a.en"), "")
-    assert "by its name in 'de', while r translates from 'en'" in name_warning(
+    assert "the name says 'de', but r translates from 'en'" in name_warning(
         Path("a.de"), "en", "r translates"
     )
     assert not name_warning(Path("a.en"), "en", "") + name_warning(Path("a"), "en", "")
@@ -77,7 +77,7 @@ def test_what_is_told_counts_more_than_names_unless_it_contradicts_them(tmp_path
     write_corpus(tmp_path)
     given = prepare_arguments(tmp_path, tmp_path / "data")
     command = (*given, "--source-language", "de", "--target-language", "en")
-    must_refuse("train.de: by their names en-de, while the corpus is de-en; swap them", *command)
+    must_refuse("train.de: the names say en-de, but the corpus is de-en; swap them", *command)
     assert not (tmp_path / "data").exists()
     told = [*prepare_arguments(tmp_path, tmp_path / "data"), "--target-language", "de-AT"]
     shown = succeed(*told, "--source-language", "fr").out
@@ -102,8 +102,8 @@ def test_suites_of_another_pair_and_files_the_wrong_way_round(world: World, tmp_
     must_refuse(words, "contrastive", world.run, tmp_path / "suite.json", "--out", tmp_path / "out.json")
     for command, option in (("score", "--target"), ("cxmi", "--target")):
         command = (command, world.run, "--source", folder / "test.de", option, folder / "test.en")
-        must_refuse("by their names de-en", *command)
+        must_refuse("the names say de-en", *command)
     done = succeed("translate", world.run, folder / "test.de", "--out", tmp_path / "test.out")
-    assert "test.de: by its name in 'de'" in done.err + done.out
+    assert "test.de: the name says 'de'" in done.err + done.out
     done = succeed("translate", world.run, folder / "test.en", "--out", tmp_path / "other.out")
     assert "by its name" not in done.err + done.out

@@ -357,7 +357,7 @@ def test_pools_bound_what_is_read_ahead(store: TokenStore, monkeypatch: pytest.M
 def test_places_that_the_corpus_does_not_have(store: TokenStore) -> None:
     assert next(make_sampler(store).batches(Cursor(0, 60)))
     for cursor in (Cursor(0, 61), Cursor(1, 10**9), Cursor(0, 0, 10**6)):
-        message = f"has no batch {cursor.batch} from document {cursor.document} on in epoch"
+        message = f"lacks batch {cursor.batch} from document {cursor.document} of epoch"
         must_raise(message, next, make_sampler(store).batches(cursor))
 
 

@@ -131,7 +131,7 @@ def test_all_rules_and_what_the_language_rule_needs(monkeypatch: pytest.MonkeyPa
         raise ImportError
 
     monkeypatch.setattr("cotext.data.selection.language_identifier", none)
-    must_raise(r"pip install 'cotext\[clean\]'", Cleaner, {"language": 0.9}, EN_DE, (1, 1))
+    must_raise(r"pip install '\.\[clean\]'", Cleaner, {"language": 0.9}, EN_DE, (1, 1))
     Cleaner(parse_rules(["ratio"]), Languages(), (1, 1))
 
 

@@ -246,7 +246,7 @@ def test_foreign_models_are_refused(model: bytes) -> None:
 def test_missing_extra_names_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "subword_nmt.learn_bpe", raising=False)
     monkeypatch.setitem(sys.modules, "subword_nmt", None)
-    message = r"needs subword_nmt: pip install cotext\[replication\]"
+    message = r"needs subword_nmt: pip install '\.\[replication\]'"
     must_raise(message, train_tokenizer, SENTENCES, TokenizerSettings(kind="moses-bpe"))
 
 

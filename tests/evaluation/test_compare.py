@@ -376,7 +376,7 @@ def test_runs_and_suites_of_other_languages_are_refused(world: World, runs: Runs
     page = ("--out", tmp_path / "page.html")
     must_refuse("suite.json is fr-de, and", "compare", *runs, "--suite", tmp_path / "suite.json", *page)
     swapped = ["--source", world.folder / "test.de", "--reference", world.folder / "test.en"]
-    must_refuse("by their names de-en", "compare", *runs, *swapped, *page)
+    must_refuse("the names say de-en", "compare", *runs, *swapped, *page)
     shutil.copytree(runs[0], tmp_path / "other")
     path = tmp_path / "other" / "model.safetensors"
     described = describe_file(path)

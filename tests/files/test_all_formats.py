@@ -91,7 +91,7 @@ def test_without_its_library_a_format_says_what_to_install(
     lxml_etree.cache_clear()
     monkeypatch.setitem(sys.modules, library, None)
     format = recognise(content, name)
-    must_raise(r"cotext\[files\]", format.open, content, name)
+    must_raise(r"'\.\[files\]'", format.open, content, name)
     lxml_etree.cache_clear()
 
 

@@ -427,8 +427,8 @@ def test_without_the_package(make: Make, both: Both, tmp_path: Path, monkeypatch
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     for module in ("cotext.search.engine", "cotext.interchange.ctranslate2"):
         monkeypatch.setattr(f"{module}.find_spec", lambda name: None)
-    must_raise(r"pip install 'cotext\[ctranslate2\]'", export_engine, make("s2to2"), tmp_path / "engine")
-    must_raise(r"pip install 'cotext\[ctranslate2\]'", open_run, engine)
+    must_raise(r"pip install '\.\[ctranslate2\]'", export_engine, make("s2to2"), tmp_path / "engine")
+    must_raise(r"pip install '\.\[ctranslate2\]'", open_run, engine)
 
 
 @loop_over(

@@ -206,7 +206,7 @@ def test_what_the_hub_has_not_is_refused(
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")  # where nobody listens
     must_raise("not available from the hub", resolve_run, "owner/name")
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
-    must_raise(r"from the hub: pip install 'cotext\[pretrained\]'", resolve_run, "owner/name")
+    must_raise(r"from the hub: pip install '\.\[pretrained\]'", resolve_run, "owner/name")
 
 
 def test_every_command_with_a_run_takes_names() -> None:

@@ -240,7 +240,7 @@ def test_an_answer_as_large_as_it_may_be_is_found_again(
 
 def test_waiting_ends_when_the_job_is_given_up() -> None:
     pace = Pace(None)
-    pace.rest(60)
+    pace.pause(60)
     began = time.monotonic()
     threading.Timer(0.05, pace.stop).start()
     with pytest.raises(StoppedError):

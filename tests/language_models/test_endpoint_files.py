@@ -104,7 +104,7 @@ def test_a_job_that_fails_goes_on_and_loses_nothing(tmp_path: Path, fake: Fake, 
 def test_what_is_told_on_the_screen(tmp_path: Path, fake: Fake, source: Path) -> None:
     fake.misbehave("refuse", times=None, when=lambda request: "It is loud." in request.text)
     outcome = translated(tmp_path, fake, repeats=0, source_language="fr")
-    assert "by its name in 'en'" in outcome.err
+    assert "the name says 'en'" in outcome.err
     assert (tmp_path / "out.de").read_text() == TARGET.replace("Er ist laut.", "It is loud.")
     assert "6 sentences in 2 documents" in outcome.out
     assert "untranslated: the source stands there: 1 (the answer has no numbered lines), 1:4" in outcome.out

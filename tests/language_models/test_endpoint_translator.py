@@ -258,15 +258,15 @@ def test_a_sentence_that_gives_orders_is_a_sentence(tmp_path: Path, fake: Fake) 
 
 def refusing(monkeypatch: pytest.MonkeyPatch, longest: int, code: str, said: str) -> None:
     """Let the API refuse requests for more sentences than so many."""
-    sent = Client._sent
+    send = Client._send
 
     def limited(self: Client, request: Any, seconds: float) -> Any:
         content = request.payload["messages"][0]["content"]
         if sum(line.startswith("[") for line in content.split("\n")) > longest:
             raise RefusedRequestError("status 400", code, said)
-        return sent(self, request, seconds)
+        return send(self, request, seconds)
 
-    monkeypatch.setattr(Client, "_sent", limited)
+    monkeypatch.setattr(Client, "_send", limited)
 
 
 @pytest.mark.parametrize(

@@ -70,7 +70,7 @@ def test_one_limit_for_all_attempts(tmp_path: Path, fake: Fake, fault: str, opti
     assert 2 <= len(told) <= 3
     assert told[0].endswith("no complete answer in 0.4 seconds; the next one starts in 0.01 seconds")
     assert told[0].startswith(f"{fake.url}/chat/completions: attempt 1 of 7 failed: ")
-    assert "of total_timeout (1 seconds) 0 seconds are left" in str(error)
+    assert "only 0 seconds of total_timeout (1 seconds) are left" in str(error)
 
 
 def test_a_pause_beyond_the_limit_is_not_begun(tmp_path: Path, fake: Fake) -> None:
@@ -79,7 +79,7 @@ def test_a_pause_beyond_the_limit_is_not_begun(tmp_path: Path, fake: Fake) -> No
     error, told = asked(tmp_path, fake)
     assert time.monotonic() - began < 5
     assert (len(fake.requests), told) == (1, [])
-    words = "would start in 3,600 seconds, and of total_timeout (300 seconds) 300 seconds are left"
+    words = "would start in 3,600 seconds, but only 300 seconds of total_timeout (300 seconds) are left"
     assert words in str(error)
 
 

@@ -231,7 +231,7 @@ def test_many_problems_are_counted(tmp_path: Path) -> None:
         ("paper=\udc80", "xdc80"),
         ("\udc80=1", "'\\udc80'"),
         (f"{'a' * 5000}=1", "unknown key 'aaa"),
-        (f"{'.'.join('a' * 5000)}=1", "no key lies in so many sections"),
+        (f"{'.'.join('a' * 5000)}=1", "no key is nested so deep"),
         ("..=1", "unknown key ''"),
     ],
 )

@@ -16,7 +16,7 @@ from cotext.serving.service import Service, TextRequest
 from cotext.serving.settings import ServerSettings
 from cotext.serving.sharing.turns import Work
 from cotext.serving.systems import System, Systems
-from cotext.translation.open import Wishes
+from cotext.translation.open import Terminology
 from cotext.translation.terms.glossary import Glossary
 from cotext.translation.window_search import RowGroup, WindowSearch
 
@@ -121,8 +121,8 @@ def test_what_decides_an_answer_tells_requests_apart(
         request(service, given={0: {0: "Ja!"}}),
         request(service, given={0: {1: "Ja!"}}),
         request(service, alternatives=True),
-        request(service, wishes=Wishes(Glossary.of({"cat": "Kater"}))),
-        request(service, wishes=Wishes(Glossary.of({"cat": "Katze"}))),
+        request(service, terminology=Terminology(Glossary.of({"cat": "Kater"}))),
+        request(service, terminology=Terminology(Glossary.of({"cat": "Katze"}))),
         TextRequest(own.system, ((Block((TEXT,), split=False),),)),
         TextRequest(own.system, ((Block(("It sings.",), translate=False), *own.documents[0]),)),
         TextRequest(own.system, (own.documents[0], own.documents[0])),

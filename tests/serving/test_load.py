@@ -21,7 +21,7 @@ from cotext.serving.service import TextRequest
 from cotext.serving.sharing.shared_system import SharedSystem
 from cotext.serving.sharing.turns import Work
 from cotext.serving.systems import System, Systems, open_systems
-from cotext.translation.open import Wishes
+from cotext.translation.open import Terminology
 from cotext.translation.terms.glossary import Glossary
 from cotext.translation.window_search import WindowSearch
 from tests.serving.tiny_server import tiny_tokenizer, write_system, write_systems
@@ -31,8 +31,8 @@ from tests.tiny_runs import WORDS, run_config, with_section
 
 NAMES = ["sentence", "window", "document", "casa", "in passes"]
 GLOSSARIES = [
-    Wishes(Glossary.of({"cat": "Kater", "dog": "Hündchen"})),
-    Wishes(Glossary.of({"bird": ["Amsel", "Fink"], "the": "jene"})),
+    Terminology(Glossary.of({"cat": "Kater", "dog": "Hündchen"})),
+    Terminology(Glossary.of({"bird": ["Amsel", "Fink"], "the": "jene"})),
 ]
 
 
@@ -72,9 +72,13 @@ def document(draw: random.Random) -> tuple[Block, ...]:
 def drawn(system: System, draw: random.Random) -> TextRequest:
     """A request like no other."""
     documents = tuple(document(draw) for _ in range(draw.choice((1, 1, 1, 2))))
-    wishes = draw.choice([Wishes()] * 6 + GLOSSARIES) if system.opened.translator.takes_guides else Wishes()
+    terminology = (
+        draw.choice([Terminology()] * 6 + GLOSSARIES)
+        if system.opened.translator.takes_guides
+        else Terminology()
+    )
     given = {0: {0: "Ganz genau so!"}} if draw.random() < 0.2 else {}
-    return TextRequest(system, documents, wishes, given)
+    return TextRequest(system, documents, terminology, given)
 
 
 def alone(request: TextRequest) -> TextAnswer:
@@ -82,7 +86,7 @@ def alone(request: TextRequest) -> TextAnswer:
     opened = request.system.opened
     splitter = Splitting().splitter("en")
     contents = Contents([list(blocks) for blocks in request.documents])
-    texts = BlockDocuments(opened, contents, splitter, request.wishes, given=request.given)
+    texts = BlockDocuments(opened, contents, splitter, request.terminology, given=request.given)
     found = {}
     for index, each in enumerate(texts.documents):
         guide, taken = texts.guide([index]), texts.taken([index])

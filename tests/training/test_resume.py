@@ -329,7 +329,7 @@ class TestRefusals:
             ("process-0", {"cursor": [9, 0, 0, 0, 0]}, "its position in the data is not in epoch 0"),
             ("process-0", {"cursor": [2**62, 0, 0, 0, 0]}, "its position in the data is not in epoch 0"),
             ("process-0", {"cursor": [0, 10**9, 0, 0, 0]}, "its position in the data is not in epoch 0"),
-            ("process-0", {"cursor": [0, 0, 10**9, 0, 0]}, "has no batch 1000000000 from document 0 on"),
+            ("process-0", {"cursor": [0, 0, 10**9, 0, 0]}, "lacks batch 1000000000 from document 0 of"),
         ],
     )
     def test_state_of_another_kind_or_place(

@@ -11,7 +11,7 @@ import cotext as package
 from cotext.cli import translate
 from cotext.data.documents import Document
 from cotext.files.translate_blocks import StreamTranslation
-from cotext.translation.open import Wishes, open_run
+from cotext.translation.open import Terminology, open_run
 from tests.command_line import Outcome, World, cotext, must_refuse, piped, process_environment, succeed
 from tests.tiny_runs import toy_documents
 
@@ -79,7 +79,7 @@ def test_documents_that_are_there_already_share_batches(world: World) -> None:
     documents = [Document(d.id, d.source) for d in toy_documents(40, 42)]
     lines = [f"{line}\n" for d in documents for line in (*d.sentences, "")]
     written: list[str] = []
-    stream = StreamTranslation(opened, None, Wishes())
+    stream = StreamTranslation(opened, None, Terminology())
     stream.run(enumerate(lines, 1), written.append)
     assert stream.report.documents == sum(together) == 40
     assert len(together) < 40

@@ -289,7 +289,7 @@ def own_command() -> str:
 
 
 PACKAGE: Final = "cotext-model-en-de-software"
-# The sentence model and the document model in the package.
+# Names of models that the package may contain.
 MODELS: Final[Sequence[str]] = ("en-de-sentence", "en-de")
 SHOWN: Final = 3  # sentences printed on the terminal
 

@@ -36,14 +36,14 @@ def translate_by_endpoint(request: TranslationRequest, json: bool) -> None:
     from cotext.language_models.translate_file import report_of, translate_file
     from cotext.runtime.progress import console, meter
 
-    description, overrides, files = request.run, dict(request.settings), request.files
+    path, overrides, files = request.run, dict(request.settings), request.files
     if request.is_standard_input:
         raise CotextError(
-            f"{description}: language models behind an API cannot translate standard input; give a file"
+            f"{path}: language models behind an API cannot translate standard input; give a file"
         )
-    require_for_endpoints(request, description, _FOR_RUNS)
+    require_for_endpoints(request, path, _FOR_RUNS)
     outs, folder, overwrite = request.outs, request.out_dir, request.overwrite
-    endpoint = read_endpoint(description, overrides)
+    endpoint = read_endpoint(path, overrides)
     language = endpoint.languages.source
     # A WMT file may have several target languages: choose the one of the model.
     target = endpoint.languages.target or endpoint.target_language.replace("-", "_")
@@ -52,14 +52,14 @@ def translate_by_endpoint(request: TranslationRequest, json: bool) -> None:
     check_outputs_of(files, outs, None, overwrite, folder, [kind.partition(":")[0] for kind in formats])
     check_outputs_of(files, [report_of(out) for out in outs], None, overwrite, folder)
     for file in files:
-        if warning := name_warning(file, language, f"{description} translates"):
+        if warning := name_warning(file, language, f"{path} translates"):
             console.print(warning, soft_wrap=True)
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)
     reports = []
     with meter("translating", 0) as progress:
         for file, out, kind in zip(files, outs, formats, strict=True):
-            with Client(description, overrides) as client:
+            with Client(path, overrides) as client:
                 reports.append(translate_file(client, file, out, kind, progress.restart, progress.advance))
             progress.start(0)
     _tell(outs, reports, json, folder is not None)
@@ -95,11 +95,11 @@ def _tell(outs: Sequence[Path], reports: "Sequence[EndpointReport]", json: bool,
         typer.echo(signature)
 
 
-def require_for_endpoints(request: Request, description: Path, others: Sequence[str]) -> None:
+def require_for_endpoints(request: Request, path: Path, others: Sequence[str]) -> None:
     """Raise CotextError if an option of `others`, which language models do not support, is given."""
     for name, declared in options_of(type(request)).items():
         if name in others and request.is_given(name):
             raise CotextError(
-                f"{description}: language models behind an API do not support "
+                f"{path}: language models behind an API do not support "
                 f"{option_name(name, declared)}; remove the option"
             )

@@ -25,7 +25,7 @@ from cotext.cli.evaluate import (
     profile,
 )
 from cotext.cli.look import convert, convert_suite, head, info, schema, systems
-from cotext.cli.options import command, on_a_screen, require_text, short_refusals
+from cotext.cli.options import command, on_a_screen, require_text, short_usage_errors
 from cotext.cli.runs import average, export, import_pretrained, models, shortlist
 from cotext.cli.serve import serve, serve_key
 from cotext.cli.train import adapt, train
@@ -51,13 +51,13 @@ class Commands(TyperGroup):
     def make_context(self, info_name: str | None, args: list[str], *further: Any, **extra: Any) -> Any:
         """Read the arguments; options of `ANYWHERE` are moved before the command."""
         args = sorted(args, key=lambda argument: argument not in ANYWHERE)
-        with short_refusals():
+        with short_usage_errors():
             return super().make_context(info_name, args, *further, **extra)
 
     def invoke(self, ctx: Any) -> Any:
         """Run the chosen command; raise InterruptionError if it is interrupted."""
         try:
-            with short_refusals():
+            with short_usage_errors():
                 return super().invoke(ctx)
         except KeyboardInterrupt:
             raise InterruptionError from None
@@ -204,7 +204,7 @@ def main() -> None:
     except ModuleNotFoundError as error:
         if (extra := EXTRAS.get(f"{error.name}".partition(".")[0])) is None:
             raise
-        remedy = f"pip install 'cotext[{extra}]', or 'cotext[all]' for all commands"
+        remedy = f"pip install '.[{extra}]' in Cotext's repository ('.[all]' for all commands)"
         sys.exit(_fail(f"the package {error.name} is required: {remedy}", 2))
     except (MemoryError, RuntimeError) as error:
         if not is_out_of_memory(error):

@@ -47,7 +47,7 @@ def printable(text: str) -> str:
 
 
 @contextmanager
-def short_refusals() -> Iterator[None]:
+def short_usage_errors() -> Iterator[None]:
     """Shorten the error messages of typer, which contain the whole arguments and the class of the error."""
     try:
         yield

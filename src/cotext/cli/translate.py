@@ -224,7 +224,7 @@ def _translate_standard_input(request: TranslationRequest) -> None:
     from cotext.files.translate_blocks import StreamTranslation
     from cotext.interchange.engine_cache import open_to_translate
     from cotext.runtime.progress import say
-    from cotext.translation.open import read_wishes
+    from cotext.translation.open import read_terminology
     from cotext.translation.written_beside import require_no_lists
 
     def write(text: str) -> None:
@@ -235,7 +235,7 @@ def _translate_standard_input(request: TranslationRequest) -> None:
     opened = open_to_translate(request.run, request.device, settings, request.checkpoint)
     require_no_lists(opened, "standard input")
     splitter = None if request.no_split else request.splitting().splitter(opened.languages.source)
-    stream = StreamTranslation(opened, splitter, read_wishes(opened.languages, request))
+    stream = StreamTranslation(opened, splitter, read_terminology(opened.languages, request))
     stream.run(numbered_lines(STANDARD_INPUT, whole=True), write)
     report = stream.report
     if report.split_lines:

@@ -33,7 +33,7 @@ class DecodeConfig(Closed):
     """Beam size; 1 is greedy search."""
     beam_per: Literal["document", "sentence"] = "document"
     """For documents translated as a whole. `document`: hypotheses compete until the end of the document (or
-    piece). `sentence`: they compete until the end of each sentence, and the best hypothesis becomes the
+    chunk). `sentence`: they compete until the end of each sentence, and the best hypothesis becomes the
     context of the next sentence; needs `view.separators: bracket`."""
     nbest: Annotated[int, Field(gt=0, le=1000, strict=True)] = 1
     """Number of different translations of every sentence to write into an n-best list next to the output, at

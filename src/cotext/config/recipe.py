@@ -65,8 +65,8 @@ def load_config(recipe: str, size: str | None = None, overrides: Iterable[str] =
     """Read a shipped recipe by name or a YAML file by path; apply a size, then overrides.
 
     Raises:
-        CotextError: the recipe does not exist or is invalid YAML; a key or size is unknown; a value is
-            invalid; or the parents (`extends`) contradict each other.
+        CotextError: missing recipe or invalid YAML; unknown key or size; invalid value; parents (`extends`)
+            that contradict each other.
     """
     content, where = read_recipe(recipe)
     if size is not None:
@@ -129,7 +129,7 @@ def read_recipe(recipe: str, children: tuple[str, ...] = ()) -> tuple[dict[str, 
         CotextError: recipes extend each other in a circle; also the errors of `load_config`.
     """
     if recipe in children:
-        raise CotextError(f"recipe {' extends '.join([*children, recipe])}: a circle; remove one of them")
+        raise CotextError(f"recipe {' extends '.join([*children, recipe])}: a circle; remove one `extends`")
     if is_file(recipe):
         where = recipe
         text = read_text(Path(recipe))
@@ -140,7 +140,7 @@ def read_recipe(recipe: str, children: tuple[str, ...] = ()) -> tuple[dict[str, 
             near = sorted(containing, key=lambda name: (len(Path(name).name), name))[:3]
             near = near or nearest(recipe, names, 3)
             hint = f"did you mean {' or '.join(near)}?" if near else "`cotext systems` lists them all"
-            raise CotextError(f"no recipe {shown(recipe)}: {hint} (a recipe of your own ends in .yaml)")
+            raise CotextError(f"no recipe {shown(recipe)}: {hint} (for your own, pass its .yaml path)")
         where = f"recipe {recipe}"
         text = (_ROOT / f"{recipe}.yaml").read_text(encoding="utf-8")
     content = parse_yaml(text, where) or {}
@@ -164,7 +164,7 @@ def read_recipe(recipe: str, children: tuple[str, ...] = ()) -> tuple[dict[str, 
 
 
 def _pinned(content: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """Add the checksums of users' parts, whose files are relative to a folder."""
+    """Add the checksums of users' components, which are Python files relative to a folder."""
     return content | ({"model": pinned(content["model"], folder)} if "model" in content else {})
 
 
@@ -211,7 +211,7 @@ def _apply_override(content: dict[str, Any], override: str) -> None:
         raise CotextError(f"{written} is not an override: write key.path=value, such as train.max_updates=3")
     *sections, last = key.split(".")
     if len(sections) > MAX_SECTIONS:
-        raise CotextError(f"{written}: no key lies in so many sections")
+        raise CotextError(f"{written}: no key is nested so deep")
     target = content
     for section in sections:
         inner = target.get(section)

@@ -71,7 +71,7 @@ SIZES: dict[str, dict[str, dict[str, Any]]] = {
     },
     "base": {},
 }
-# Factors for unequal depths. At tiny, 1/3 as for equal depths would make 10 + 2 and 8 + 4 layers the same.
+# Factors for unequal depths. With 1/3, as for equal depths, tiny 10 + 2 and 8 + 4 would be the same.
 PROPORTIONS = {"tiny": Fraction(1, 2), "small": Fraction(2, 3), "ted": Fraction(2, 3)}
 DEPTHS = ("encoder_layers", "decoder_layers")
 # Sections of `model` that may have top layers with another span.

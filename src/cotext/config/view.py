@@ -12,8 +12,8 @@ class CutConfig(Closed):
 
     kind: Literal["sentence", "window", "document", "cumulative"] = "sentence"
     """What an instance is. `sentence`: one sentence. `window`: a sentence with sentences around it.
-    `document`: a whole document, or a piece of it of at most `max_tokens`. `cumulative`: a sentence with all
-    sentences before it in its piece, on the source side only."""
+    `document`: a whole document, or a chunk of it of at most `max_tokens`. `cumulative`: a sentence with all
+    sentences before it in its chunk, on the source side only."""
     before: Sentences = 0
     """For `window`: context sentences before the current one; sKtoK has K - 1."""
     after: Sentences = 0
@@ -22,7 +22,7 @@ class CutConfig(Closed):
     """For `window`: context sentences before the current one on the target side. Default: as many as
     `before`."""
     parts: PositiveInt = 1
-    """For `document` and `cumulative`: number of equal parts into which every piece is cut."""
+    """For `document` and `cumulative`: number of equal parts into which every chunk is cut."""
 
     @property
     def target_context(self) -> int:
@@ -42,9 +42,9 @@ class ViewConfig(CutConfig):
 
     max_tokens: Annotated[int, Field(gt=0, le=1_000_000, strict=True)] = 512
     """Largest number of tokens on a side of an instance. A longer window loses context sentences, a longer
-    document is cut into pieces, and a longer sentence is left out of training."""
+    document is cut into chunks, and a longer sentence is left out of training."""
     max_sentences: Count = 0
-    """For `document` and `cumulative`: maximum number of sentences in a piece, in addition to `max_tokens`;
+    """For `document` and `cumulative`: maximum number of sentences in a chunk, in addition to `max_tokens`;
     0: no limit."""
     separators: Literal["plain", "indexed", "bracket", "numbered"] = "plain"
     """Symbols between sentences. `plain`: one symbol for all. `indexed`: a different symbol after the first,

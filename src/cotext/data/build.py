@@ -10,15 +10,15 @@ from cotext.runtime import CotextError
 
 
 def has_separators(view: ViewConfig) -> bool:
-    return has_rows_of_several(view) and view.separators in ("plain", "indexed")
+    return has_multi_sentence_rows(view) and view.separators in ("plain", "indexed")
 
 
-def has_rows_of_several(view: ViewConfig) -> bool:
+def has_multi_sentence_rows(view: ViewConfig) -> bool:
     """Return whether a row can have more than one sentence."""
     return any(cut.kind != "sentence" for cut in (view, *view.mixed_with))
 
 
-def has_target_rows_of_several(view: ViewConfig) -> bool:
+def has_multi_sentence_targets(view: ViewConfig) -> bool:
     """Return whether the target side of a row can have more than one sentence."""
     return any(
         cut.kind == "document" or (cut.kind == "window" and cut.target_context > 0)
@@ -40,7 +40,7 @@ def further_symbols(view: ViewConfig) -> int:
     """
     if view.separators == "indexed":
         return view.indexed_separators - 1
-    if view.separators != "numbered":
+    if view.separators != "numbered":  # see `ViewConfig`
         return 0
     if view.numbers == "corpus":
         raise CotextError(

@@ -16,7 +16,7 @@ from cotext.data.documents import Languages
 from cotext.data.formats.streams import atomic_sinks
 from cotext.runtime import CotextError
 
-CONTROLLED = "controlled/"  # prefix of the names of suites in which guessing gives exactly chance accuracy
+CONTROLLED = "controlled/"  # prefix of suites in which any system without context has chance accuracy
 FORMAT_NAME = "cotext-contrastive"
 FORMAT_VERSION = 1
 
@@ -122,9 +122,8 @@ def write_suite(path: Path, suite: ContrastiveSuite) -> None:
 def documents_of(examples: Sequence[ContrastiveExample]) -> list[int]:
     """Return the number of the document of every example, counted from 0.
 
-    Examples of the same document are not independent in significance tests. If the suite contains no names of
-    documents, examples belong to one document if they have the same source, or are consecutive and share a
-    source sentence.
+    Examples of the same document are not independent in significance tests. In suites without document names,
+    examples belong together if they have the same source, or are consecutive and share a source sentence.
     """
     numbers: list[int] = []
     known: dict[str | tuple[str, ...], int] = {}
@@ -145,7 +144,7 @@ def _continues(before: ContrastiveExample, example: ContrastiveExample) -> bool:
     return not named and any(s.strip() and s in before.source for s in example.source)
 
 
-# --- Checking of suites read from JSON, by models of their examples.
+# --- Pydantic models that check suites read from JSON.
 
 
 def _one_line(text: str) -> str:

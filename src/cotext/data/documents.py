@@ -1,7 +1,7 @@
 """Documents (an id and sentences in order), and the language pair of a corpus, a run or a suite.
 
-The pair is given, or guessed from file names such as train.en. File names are only hints, so that a
-contradicting name gives a warning. If the language pairs of a run and a suite are known and differ, this is
+The pair is given, or guessed from file names such as train.en. File names are only hints, so a contradicting
+name gives a warning. If the language pairs of a run and a suite are known and differ, this is
 an error. Two files with swapped names are an error, too.
 """
 
@@ -81,7 +81,7 @@ class Languages:
         return Languages(self.target, self.source)
 
     def contradicts(self, other: "Languages") -> bool:
-        """Return whether both pairs are known and differ; two codes may denote the same language."""
+        """Return whether both pairs are known and differ; codes of unequal length are not compared."""
         sides = ((self.source, other.source), (self.target, other.target))
         return bool(str(self) and str(other)) and any(len(a) == len(b) and a != b for a, b in sides)
 
@@ -139,10 +139,10 @@ def languages_of_names(source: Path, target: Path | None) -> Languages:
 
 
 def check_sides(known: Languages, source: Path, target: Path | None, whose: str) -> None:
-    """Raise CotextError if two files are swapped by their names: --source a.de --target a.en for en-de."""
+    """Raise CotextError if file names show swapped sides: --source a.de --target a.en for en-de."""
     if str(known) and languages_of_names(source, target) == known.reversed:
         raise CotextError(
-            f"{source} and {target}: by their names {known.reversed}, while {whose} {known}; swap them"
+            f"{source} and {target}: the names say {known.reversed}, but {whose} {known}; swap them"
         )
 
 
@@ -157,7 +157,7 @@ def name_warning(path: Path, language: str, whose: str) -> str:
     named = language_of_name(path)
     if not named or not language or named == language or len(language) != 2:
         return ""
-    return f"{path}: by its name in {named!r}, while {whose} from {language!r}; is it the right side?"
+    return f"{path}: the name says {named!r}, but {whose} from {language!r}; is it the right side?"
 
 
 def name_of(code: str) -> str:

@@ -71,8 +71,8 @@ class Arrangement:
     `max_tokens`: limit per batch. `max_row_tokens`: limit per side of an instance. `pool_tokens`: number of
     tokens that are read ahead and sorted by length. `seed`: determines the order. `order`: shuffled
     instances of similar length, or runs of consecutive windows. `context`: the true context of a window or,
-    for a control experiment, context from another document of the pool. `adds_foreign`: whether batches have
-    a second batch with one sentence of each row in foreign context (`Batch.foreign`).
+    for a control experiment, context from another document of the pool. `adds_foreign`: whether each
+    batch also holds `Batch.foreign`: one sentence per row, in foreign context.
     """
 
     max_tokens: int
@@ -130,8 +130,8 @@ class Sampler:
 
     def _no_batch_at(self, cursor: Cursor) -> CotextError:
         return CotextError(
-            f"{self.store.path}: has no batch {cursor.batch} from document {cursor.document} on in epoch "
-            f"{cursor.epoch}, to which the checkpoint refers: it is damaged or from another corpus"
+            f"{self.store.path}: lacks batch {cursor.batch} from document {cursor.document} of epoch "
+            f"{cursor.epoch}; the checkpoint that refers to it is damaged or from another corpus"
         )
 
     def epochs(self, cursor: Cursor) -> int:

@@ -181,8 +181,8 @@ class Cleaner:
             known = set(language_identifier().labels)
         except ImportError:
             raise CotextError(
-                "--clean language needs the package py3langid; install it (pip install 'cotext[clean]'), or "
-                "leave the rule out"
+                "--clean language needs the package py3langid; install it (pip install '.[clean]' in "
+                "Cotext's repository), or leave the rule out"
             ) from None
         for language in (self._languages.source, self._languages.target):
             if language not in known:

@@ -35,7 +35,7 @@ def _word_lists() -> dict[tuple[str, str], frozenset[str]]:
 
 @cache
 def words_of(kind: str, language: str) -> frozenset[str]:
-    """Return the words of a kind for a language; for an unknown language (""), the words of all languages."""
+    """Return the words of a kind (see sentence_ends.txt) for a language; if it is "", for all languages."""
     lists = [words for key, words in _word_lists().items() if key[0] == kind and language in ("", key[1])]
     return frozenset().union(*lists)
 
@@ -52,7 +52,8 @@ def read_abbreviations(path: Path) -> frozenset[str]:
             continue
         if len(abbreviation) > LONGEST or not any(map(str.isalpha, abbreviation)):
             raise CotextError(
-                f"{path}:{number}: not an abbreviation; write one per line, such as Dr., of {LONGEST} at most"
+                f"{path}:{number}: not an abbreviation; write one per line, such as Dr. (at most {LONGEST} "
+                "characters)"
             )
         abbreviations.add(abbreviation)
     return frozenset(abbreviations)
@@ -83,13 +84,15 @@ _DOTTED_BEFORE = re.compile(r"(?<!\w)(?:[^\W\d_]{1,3}\.[ \u00a0\u202f]?)+[^\W\d_
 _VOWEL = re.compile(r"[aeiouyäöüàâáéèêëíîïóòôõúùûæøåœıąęěůýаеёиоуыэюяіїє]", re.IGNORECASE)
 _CASED = re.compile(r"[A-Za-zÀ-ɏЀ-ӿ]+")
 _ROMAN = re.compile(r"(?=[IVXLC])C{0,3}(?:XC|XL|L?X{0,3})(?:IX|IV|V?I{0,3})")
-_MARKER = re.compile(r"\d{1,3}(?:\.\d{1,3})*|\w|x{0,3}(?:ix|iv|v?i{0,3})", re.IGNORECASE)
-_HEADED = re.compile(
+# The number, letter or Roman numeral of a list item.
+_ITEM = re.compile(r"\d{1,3}(?:\.\d{1,3})*|\w|x{0,3}(?:ix|iv|v?i{0,3})", re.IGNORECASE)
+_HEADING = re.compile(
     r"(?:chapter|section|part|kapitel|abschnitt|teil|chapitre|partie|capítulo|parte|capitolo|глава|часть|kapitola"
     r"|část|rozdział|hoofdstuk|deel)\s+\d+",
     re.IGNORECASE,
 )
-_COUNTED = re.compile(r"([^\W\d_]+)\.\s*\d+\Z")
+# An abbreviation and its number, such as No. 3.
+_NUMBERED = re.compile(r"([^\W\d_]+)\.\s*\d+\Z")
 _ELISION = re.compile(r"\A[^\W\d_]{1,2}['’]")
 _DATE = re.compile(r"\d{1,2}\.\d{1,2}")
 _SYMBOLS: Final = "•◦▪‣●*"
@@ -150,8 +153,8 @@ class EndRules:
         strong = bool(set(marks) & _STRONG)
         if strong:
             says = self._language in ("en", "") and set(closing) & set("\"'”’")
-            firm = marks == "!" and after == "." and word.lower() in self._often  # Yahoo! Inc.
-            return not (firm or (says and _SAYS_EN.match(text, match.end())))
+            company = marks == "!" and after == "." and word.lower() in self._often  # Yahoo! Inc.
+            return not (company or (says and _SAYS_EN.match(text, match.end())))
         if set(marks) <= set(".…") and marks != ".":
             return self._ends_in_dots(text, match.start(), word, closing)
         if marks != ".":
@@ -184,7 +187,7 @@ class EndRules:
         before = text[dots - 1 : dots]
         if before in _BRACKETS.values() and closing[:1] in _BRACKETS:
             return False
-        if before.isspace():  # words are omitted, and no sentence ends
+        if before.isspace():  # words are omitted, usually inside a sentence
             return self._begins(word)
         return not self._is_pronoun(word)
 
@@ -205,7 +208,7 @@ class EndRules:
         """Return whether the full stop belongs to an abbreviation, an initial or a number."""
         text_before = text[start:stop] if stop - start <= 40 else ""
         head = text_before.strip().strip(f"{_SYMBOLS}([„“«»\"'-–— ")
-        if (head == before and _MARKER.fullmatch(before)) or (head and _HEADED.fullmatch(head)):
+        if (head == before and _ITEM.fullmatch(before)) or (head and _HEADING.fullmatch(head)):
             return True
         if not _has_content(before):
             return False
@@ -232,8 +235,8 @@ class EndRules:
             return True
         if not before.isdigit() or len(before) > 2:
             return False
-        counted = _COUNTED.search(text, max(start, stop - 20), stop)
-        return counted is None or counted[1].lower() not in self._numbered
+        numbered = _NUMBERED.search(text, max(start, stop - 20), stop)
+        return numbered is None or numbered[1].lower() not in self._numbered
 
     def _looks_short(self, before: str) -> bool:
         """Return whether an unlisted word looks abbreviated: one letter, short parts, or no vowel."""
@@ -276,7 +279,7 @@ def sentence_ends(text: str) -> list[int]:
 
 
 def _with_content(text: str, ends: list[int]) -> list[int]:
-    """Remove ends after which there would be a piece without letters and digits."""
+    """Remove ends that would leave a piece without letters or digits."""
     bounds = [0]
     for start, end in pairwise([0, *ends, len(text)]):
         if bounds[-1] and not (_has_content(text[start:end]) and _has_content(text[bounds[-2] : start])):

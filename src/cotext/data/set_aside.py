@@ -1,4 +1,4 @@
-"""Drawing of development and test documents from a training corpus."""
+"""Random choice of development and test documents from a training corpus."""
 
 import hashlib
 import random

@@ -99,7 +99,7 @@ class StatisticsCollector:
         self._outliers = 0
 
     def add(self, sizes: Sequence[int], source_side: "Flat", target_side: "Flat") -> None:
-        """Count documents with `sizes` sentences (at least 1); a side has the sentences of all documents."""
+        """Count documents. `sizes`: sentences of each (at least 1). Sides are concatenated over documents."""
         counts = np.array(sizes, np.int64)
         starts = np.cumsum(counts) - counts
         self._documents += len(counts)

@@ -514,7 +514,7 @@ def _parser() -> Any:
         parser = import_module("markdown_it").MarkdownIt("commonmark")
     except ImportError:
         raise CotextError(
-            "Markdown needs the package markdown-it-py: pip install 'cotext[files]' "
+            "Markdown needs the package markdown-it-py: pip install '.[files]' in Cotext's repository "
             "(or --format prose to translate the file as plain text)"
         ) from None
     parser.enable(["table", "strikethrough"]).disable(["text_join"])

@@ -8,7 +8,7 @@ from typing import Any, Final, Literal
 from cotext.data.requests import CorpusFormat, SentenceSplitting
 from cotext.runtime import CotextError
 from cotext.runtime.request import option
-from cotext.translation.requests import ClusterOptions, RunOptions, Sharded, Wished
+from cotext.translation.requests import ClusterOptions, RunOptions, Sharded, TermOptions
 
 STANDARD_INPUT: Final = Path("-")
 # Fields that cannot be combined with standard input.
@@ -20,7 +20,7 @@ _LINES: Final = (None, "text")  # formats of standard input
 PAGE_SUFFIX, BILINGUAL_SUFFIXES = ".html", (".html", ".tmx")
 
 
-class TranslationRequest(SentenceSplitting, Wished, Sharded, ClusterOptions):
+class TranslationRequest(SentenceSplitting, TermOptions, Sharded, ClusterOptions):
     """Options of a translation of files; see `cotext.translate_files`."""
 
     run: Path = option(

@@ -25,7 +25,7 @@ from cotext.files.tags import project
 from cotext.runtime import CotextError
 from cotext.translation.alignment import align
 from cotext.translation.faults import Checks, Fault
-from cotext.translation.open import OpenedRun, Wishes
+from cotext.translation.open import OpenedRun, Terminology
 from cotext.translation.prose import Prose
 from cotext.translation.terms.terms import TermGuide, TermReport
 from cotext.translation.terms.word_alignment import SentenceAlignment
@@ -127,13 +127,13 @@ class BlockDocuments:
         opened: OpenedRun,
         contents: Contents,
         splitter: Splitter | None,
-        wishes: Wishes | None = None,
+        terminology: Terminology | None = None,
         alone: Callable[[], AbstractContextManager[object]] = nullcontext,
         given: Mapping[int, Mapping[int, str]] | None = None,
     ) -> None:
         self._translator, self._alone = opened.translator, alone
         self._languages = opened.languages.source, opened.languages.target
-        self._wishes = Wishes() if wishes is None else wishes
+        self._terminology = Terminology() if terminology is None else terminology
         self._given = given or {}
         self._empty_links: dict[tuple[int, int], int] = {}  # by document and sentence, set by `blocks`
         spans = splitter.spans if splitter is not None else None
@@ -185,7 +185,7 @@ class BlockDocuments:
         Raises:
             CotextError: a sentence or a given translation is too long; the system does not support terms.
         """
-        self._wishes.check(self._translator)
+        self._terminology.check(self._translator)
         sentences = 0
         for number, given in self._given.items():
             targets = [given.get(j, "") for j in range(len(self._whole[number].sentences))]
@@ -209,7 +209,7 @@ class BlockDocuments:
     def guide(self, chosen: Sequence[int]) -> TermGuide | None:
         """Return the terms and copied texts of these `documents`; None if there are none."""
         documents = [self._whole[self.numbers[index]].sentences for index in chosen]
-        return self._wishes.guide(
+        return self._terminology.guide(
             self._translator,
             [[sentence.text for sentence in sentences] for sentences in documents],
             [[sentence.copied for sentence in sentences] for sentences in documents],
@@ -217,7 +217,7 @@ class BlockDocuments:
 
     def taken(self, chosen: Sequence[int]) -> Mapping[int, Mapping[int, str]]:
         """Return given translations and those in the memory, by index into `chosen` and sentence."""
-        memory = self._wishes.memory
+        memory = self._terminology.memory
         texts = [self.documents[index].sentences for index in chosen]
         translations: dict[int, Mapping[int, str]] = dict(memory.taken(texts)) if memory else {}
         for position, index in enumerate(chosen):
@@ -235,7 +235,7 @@ class BlockDocuments:
         `faults`: the result of the method `faults`; by default, no sentence has faults.
         """
         all_indices = range(len(self.documents))
-        guide = self.guide(all_indices) if self._wishes.of_terms else None
+        guide = self.guide(all_indices) if self._terminology.of_terms else None
         taken, pairs = self.taken(all_indices), []
         for index, document in enumerate(self.documents):
             blocks = self._whole[self.numbers[index]].cut
@@ -274,8 +274,8 @@ class BlockDocuments:
     def terms(self, translations: Mapping[int, Translation]) -> TermReport | None:
         """Return the term accuracy of translations of all `documents`; None without glossary terms."""
         texts = {index: translated.document.sentences for index, translated in sorted(translations.items())}
-        guide = self.guide(range(len(self.documents))) if self._wishes.of_terms else None
-        return self._wishes.report(guide, texts)
+        guide = self.guide(range(len(self.documents))) if self._terminology.of_terms else None
+        return self._terminology.report(guide, texts)
 
     def blocks(self, translations: Mapping[int, Translation]) -> list[list[Block]]:
         """Return the translated blocks of the file; `translations` by the index of the document."""
@@ -379,9 +379,9 @@ class StreamTranslation:
         CotextError: the number of passes or `decode.align` is not possible for a stream.
     """
 
-    def __init__(self, opened: OpenedRun, splitter: Splitter | None, wishes: Wishes) -> None:
-        self._wishes = wishes
-        wishes.check(opened.translator)
+    def __init__(self, opened: OpenedRun, splitter: Splitter | None, terminology: Terminology) -> None:
+        self._terminology = terminology
+        terminology.check(opened.translator)
         self.report = StreamReport()
         self._translator = opened.translator
         self._prose = Prose(splitter, opened.languages)
@@ -454,7 +454,7 @@ class StreamTranslation:
                     break
                 documents.append(part.document)
         split = [self._prose.split(document) for document in documents]
-        guide = self._wishes.guide(self._translator, [document.sentences for document in split])
+        guide = self._terminology.guide(self._translator, [document.sentences for document in split])
         translations = dict(self._translator.translate(split, guide=guide))
         number = 0
         for part in parts:

@@ -27,7 +27,7 @@ from cotext.runtime.jobs.engine import Job, forget, journal_of, run
 from cotext.runtime.jobs.journal import Journal, Results
 from cotext.translation.faults import Fault, add_faults
 from cotext.translation.file_report import FileReport
-from cotext.translation.open import OpenedRun, read_wishes
+from cotext.translation.open import OpenedRun, read_terminology
 from cotext.translation.ray_cluster import placed
 from cotext.translation.translate_file import (
     CorpusJob,
@@ -69,7 +69,7 @@ class BlocksJob(Job[FileReport]):
         alone: Callable[[], AbstractContextManager[object]] = nullcontext,
     ) -> None:
         self.source, self.out, self.tell = source, out, options.on_message
-        splitting, wishes = options.splitting, options.wishes
+        splitting, terminology = options.splitting, options.terminology
         self._opened, self._format = opened, format
         if warning := name_warning(source, opened.languages.source, f"{opened.folder} translates"):
             self.tell(warning)
@@ -81,7 +81,7 @@ class BlocksJob(Job[FileReport]):
             settings += f" {entries}"
         bilingual = BilingualJob(opened.languages.source, opened.languages.target, entries)
         self._file = format.for_job(bilingual).open(content, str(source))
-        self._texts = BlockDocuments(opened, self._file.contents, splitter, wishes, alone)
+        self._texts = BlockDocuments(opened, self._file.contents, splitter, terminology, alone)
         self.messages = list(self._file.contents.messages)
         blocks, sentences = self._texts.blocks_split
         if blocks:
@@ -95,7 +95,7 @@ class BlocksJob(Job[FileReport]):
             self.sentences = self._texts.check()
         self.characters = sum(len(text) for document in self._texts.documents for text in document.sentences)
         self.sizes = list(map(len, self._texts.documents))
-        self.identity = job_header([digest], name, opened, settings, wishes)
+        self.identity = job_header([digest], name, opened, settings, terminology)
         self.facts = {"signature": opened.signature}
 
     @property
@@ -261,7 +261,7 @@ class FilesTranslation:
         on_open(self.opened)
         options = FileOptions(
             splitting=None if request.no_split else request.splitting(),
-            wishes=read_wishes(self.opened.languages, request),
+            terminology=read_terminology(self.opened.languages, request),
             on_message=on_message,
             scores=request.scores,
             shard=part,

@@ -70,7 +70,7 @@ class SelfTest:
 def run_self_test(folder: Path, foreign: ForeignModel, model: Model) -> SelfTest:
     """Compare an imported model with the model of `transformers`; raise CotextError if they differ."""
     if find_spec("transformers") is None:
-        return SelfTest("transformers is not installed (pip install 'cotext[pretrained]')")
+        return SelfTest("transformers is not installed (pip install '.[pretrained]' in Cotext's repository)")
     own = LoadedModel(model, foreign.config, foreign.tokenizer, [0]).left_to_right("the self-test")
     try:
         with torch.no_grad():

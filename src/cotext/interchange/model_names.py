@@ -38,7 +38,7 @@ from cotext.runtime.reading import parse_yaml, read_text
 GROUP: Final = "cotext.models"
 CHECKSUMS: Final = "SHA256SUMS"  # in the format of `sha256sum`; verify with `sha256sum -c`
 CARD: Final = "README.md"
-INSTALL: Final = "pip install 'cotext[pretrained]'"
+INSTALL: Final = "pip install '.[pretrained]' in Cotext's repository"
 # Files of a run or an engine; other files of a repository are not downloaded.
 OF_RUN: Final = (
     *("config.yaml", "model.safetensors", "tokenizer/*", "code/*.py", "data.json", IMPORT, CARD),

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 from cotext.language_models.config import read_endpoint
-from cotext.language_models.connection import Connections, Pace, PassingError, backoff, retry_after
+from cotext.language_models.connection import Connections, Pace, TransientError, backoff, retry_after
 from cotext.language_models.prompts import one_line
 from cotext.runtime import CotextError, __version__, shown
 from cotext.runtime.files import sealed, unsealed, write_text
@@ -90,7 +90,7 @@ class Counts:
 
 PATH: Final = "chat/completions"
 MAX_ANSWER_BYTES: Final = 64 << 20  # log-probabilities of long prompts are large
-_TIMES_LARGER: Final = 4  # of a cache file, with the request: two bytes may become an escape of six
+_TIMES_LARGER: Final = 4  # size of cache file / response: it adds the request, and escapes (6 bytes for 2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,8 +164,8 @@ class Answers:
         return self.folder / digest[:2] / f"{digest}.json"
 
 
-LASTING_ATTEMPTS: Final = 2  # if responses are unusable, as more attempts would hardly help
-PASSING: Final = {408, 409, 425, 429, 500, 502, 503, 504, 520, 522, 524, 529}
+UNUSABLE_ATTEMPTS: Final = 2  # for unusable responses: more would hardly help
+TRANSIENT: Final = {408, 409, 425, 429, 500, 502, 503, 504, 520, 522, 524, 529}
 # Error codes with status 429 that are not temporary.
 EXHAUSTED: Final = {"insufficient_quota", "billing_hard_limit_reached", "access_terminated"}
 # Shorter keys (EMPTY, none) are placeholders, and may be words in a text.
@@ -242,16 +242,16 @@ class Client:
             answer = self.answers.find(request)
             kept = answer is not None
             if answer is None:
-                answer = self.answers.keep(request, self._asked(request))
+                answer = self.answers.keep(request, self._request(request))
             # A response is counted once, as it is paid for once.
             if request.digest not in self._counted:
                 self._counted.add(request.digest)
                 self.counts.count(answer.content, answer.day, kept)
         return answer.content
 
-    def _asked(self, request: Request) -> dict[str, Any]:
+    def _request(self, request: Request) -> dict[str, Any]:
         most, limit = self.endpoint.retries + 1, self.endpoint.total_timeout
-        lasting, deadline = 0, None
+        unusable, deadline = 0, None
         for attempt in range(1, most + 1):
             try:
                 with self._places:
@@ -259,23 +259,23 @@ class Client:
                     # The time of a request does not include the wait for the rate limit.
                     deadline = deadline or time.monotonic() + limit
                     seconds = max(deadline - time.monotonic(), 0.0)
-                    return self._sent(request, min(self.endpoint.timeout, seconds))
-            except PassingError as error:
+                    return self._send(request, min(self.endpoint.timeout, seconds))
+            except TransientError as error:
                 reason = str(error)
-                lasting += error.lasts
-                rest = backoff(attempt - 1) if error.rest is None else error.rest
-            if attempt == most or lasting == LASTING_ATTEMPTS:
+                unusable += error.unusable
+                pause = backoff(attempt - 1) if error.pause is None else error.pause
+            if attempt == most or unusable == UNUSABLE_ATTEMPTS:
                 break
             seconds_left = max(deadline - time.monotonic(), 0.0) if deadline else limit
-            following = rest
-            if rest >= seconds_left or (following := self._pace.rest(rest)) >= seconds_left:
+            following = pause
+            if pause >= seconds_left or (following := self._pace.pause(pause)) >= seconds_left:
                 reason += (
-                    f"; the next one would start in {_seconds(following)}, and of total_timeout "
-                    f"({_seconds(limit)}) {_seconds(seconds_left)} are left"
+                    f"; the next one would start in {_seconds(following)}, but only "
+                    f"{_seconds(seconds_left)} of total_timeout ({_seconds(limit)}) are left"
                 )
                 break
             self.counts.count_sent_again()
-            of = LASTING_ATTEMPTS if lasting else most
+            of = UNUSABLE_ATTEMPTS if unusable else most
             self.tell(
                 f"{self._where}: attempt {attempt} of {max(of, attempt + 1)} failed: {reason}; the next one "
                 f"starts in {_seconds(following)}"
@@ -286,17 +286,17 @@ class Client:
             f"{self.answers.folder}, and the same command continues from there"
         )
 
-    def _sent(self, request: Request, seconds: float) -> dict[str, Any]:
+    def _send(self, request: Request, seconds: float) -> dict[str, Any]:
         """Send a request once, with a time limit.
 
         Raises:
             RefusedRequestError: the API rejects this request.
-            PassingError: a temporary error.
+            TransientError: a temporary error.
         """
         try:
             answer = self._connections.post(self._where, request.payload, seconds)
-        except PassingError as error:
-            raise PassingError(self._without_key(str(error)), lasts=error.lasts) from None
+        except TransientError as error:
+            raise TransientError(self._without_key(str(error)), unusable=error.unusable) from None
         if answer.status == 200:
             return self._content(answer.text)
         raise self._refusal(answer.status, answer.text, answer.retry_after)
@@ -305,15 +305,15 @@ class Client:
         try:
             content = self._parsed(text)
         except CotextError as error:
-            raise PassingError(str(error), lasts=True) from None
+            raise TransientError(str(error), unusable=True) from None
         if not isinstance(content, dict):
-            raise PassingError("the answer is not a JSON object", lasts=True)
+            raise TransientError("the answer is not a JSON object", unusable=True)
         if content.get("error"):  # some proxies send errors with status 200
             code, said = _error_of(content)
             # The code may be the status of the server behind the proxy.
             if code.isdecimal() and 400 <= int(code) < 600:
                 raise self._refusal(int(code), text, "")
-            raise PassingError(f"an error: {said}")
+            raise TransientError(f"an error: {said}")
         return content
 
     def _refusal(self, status: int, text: str, retry: str) -> Exception:
@@ -323,8 +323,8 @@ class Client:
             # Remove the key before the text is cut, or a part of it might remain.
             code, said = "", shown(self._without_key(text)[:SAID_CHARACTERS])
         what = f"status {status}: {said}" if said else f"status {status}"
-        if status in PASSING and code not in EXHAUSTED:
-            return PassingError(what, retry_after(retry, time.time()) if retry else None)
+        if status in TRANSIENT and code not in EXHAUSTED:
+            return TransientError(what, retry_after(retry, time.time()) if retry else None)
         return RefusedRequestError(f"{self._address}: {what}{self._advice(status)}", code, said)
 
     def _advice(self, status: int) -> str:

@@ -45,7 +45,7 @@ class Pace:
             self._sleep(seconds)
         self._sleep(0)
 
-    def rest(self, seconds: float) -> float:
+    def pause(self, seconds: float) -> float:
         """Block requests of all threads for some seconds; return the seconds until one may be sent."""
         with self._lock:
             now = time.monotonic()
@@ -81,15 +81,15 @@ def retry_after(value: str, now: float) -> float | None:
     return max(seconds, 0.0) if seconds < float("inf") else None
 
 
-class PassingError(Exception):
-    """A temporary error; `rest`: pause requested by the server, in seconds.
+class TransientError(Exception):
+    """A temporary error; `pause`: requested by the server, in seconds.
 
-    `lasts`: the response is unusable, and another attempt will hardly give a better one.
+    `unusable`: whether there is a response that is no answer; another attempt will hardly help.
     """
 
-    def __init__(self, what: str, rest: float | None = None, lasts: bool = False) -> None:
+    def __init__(self, what: str, pause: float | None = None, unusable: bool = False) -> None:
         super().__init__(what)
-        self.rest, self.lasts = rest, lasts
+        self.pause, self.unusable = pause, unusable
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +113,9 @@ class Connections:
             import httpx2 as httpx
             from anyio.from_thread import start_blocking_portal
         except ImportError:
-            raise CotextError("language models need httpx2; pip install 'cotext[endpoints]'") from None
+            raise CotextError(
+                "language models need httpx2: pip install '.[endpoints]' in Cotext's repository"
+            ) from None
         self._most_bytes = most_bytes
         try:
             httpx.Request("POST", address)  # raises for invalid host names
@@ -147,7 +149,7 @@ class Connections:
         """Send a request once; `seconds`: limit for the whole response.
 
         Raises:
-            PassingError: no response, or one that is too large.
+            TransientError: no response, or one that is too large.
             StoppedError: another thread has closed the connections.
         """
         answer: Future[Received]
@@ -161,9 +163,9 @@ class Connections:
                 raise StoppedError
             return answer.result()
         except self._errors as error:
-            raise PassingError(f"{type(error).__name__}: {error}".rstrip(": ")) from None
+            raise TransientError(f"{type(error).__name__}: {error}".rstrip(": ")) from None
         except TimeoutError:
-            raise PassingError(f"no complete answer in {seconds:.3g} seconds") from None
+            raise TransientError(f"no complete answer in {seconds:.3g} seconds") from None
         except (CancelledError, RuntimeError):  # ended in the middle
             raise StoppedError from None
         finally:
@@ -179,7 +181,9 @@ class Connections:
                 async for part in response.aiter_raw():
                     body += part
                     if len(body) > self._most_bytes:
-                        raise PassingError(f"an answer of more than {self._most_bytes:,} bytes", lasts=True)
+                        raise TransientError(
+                            f"an answer of more than {self._most_bytes:,} bytes", unusable=True
+                        )
         retry = response.headers.get("Retry-After", "")
         return Received(response.status_code, body.decode(errors="replace"), retry)
 

@@ -248,7 +248,7 @@ class _ChainTranslation:
     def translate(self, sentences: Sequence[int], context: int, repeats: int) -> None:
         """Translate sentences by one request, and by repairs if needed."""
         prompt, own = self._translator.prompt, self._translator.own_prompt
-        problem = self._asked(prompt, sentences, context, repeats)
+        problem = self._request(prompt, sentences, context, repeats)
         if not problem:
             return
         if len(sentences) > 1:
@@ -259,11 +259,11 @@ class _ChainTranslation:
             return
         if prompt != own:
             self._work.note(sentences, problem, OWN_PROMPT)
-            problem = self._asked(own, sentences, context, 0)
+            problem = self._request(own, sentences, context, 0)
         if problem:
             self._work.note(sentences, problem, UNTRANSLATED)
 
-    def _asked(self, prompt: Prompt, sentences: Sequence[int], context: int, repeats: int) -> str:
+    def _request(self, prompt: Prompt, sentences: Sequence[int], context: int, repeats: int) -> str:
         """Request sentences, repeatedly if needed; return the problem of the last answer, or ""."""
         source = self._work.document.sentences
         context = min(context, sentences[0] - self._start)

@@ -258,7 +258,7 @@ def is_int8(path: Path) -> bool:
 
 ENGINE_FORMAT: Final = 1
 CTRANSLATE2: Final = "ctranslate2"
-INSTALL: Final = "pip install 'cotext[ctranslate2]'"
+INSTALL: Final = "pip install '.[ctranslate2]' in Cotext's repository"
 REMEDY: Final = "export the run again"
 PLAIN: Final = {"engine": str, "version": str, "quantization": str, "positions": int, "parameters": int}
 

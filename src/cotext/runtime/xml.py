@@ -31,7 +31,7 @@ def lxml_etree() -> Any:
         return import_module("lxml.etree")
     except ImportError:
         raise CotextError(
-            "lxml is not installed, which reads XML; install cotext with `pip install cotext[files]`"
+            "lxml, which reads XML, is not installed: `pip install '.[files]'` in Cotext's repository"
         ) from None
 
 

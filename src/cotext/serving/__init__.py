@@ -25,7 +25,7 @@ def require_packages() -> None:
         except ModuleNotFoundError as error:
             raise CotextError(
                 f"the server needs the package {error.name}, which is not installed; install it with "
-                "`pip install 'cotext[serve]'`"
+                "`pip install '.[serve]'` in Cotext's repository"
             ) from None
 
 

@@ -27,7 +27,7 @@ from cotext.serving.sharing.shared_system import SharedSystem
 from cotext.serving.sharing.turns import CancelledError, Work
 from cotext.serving.systems import System, Systems
 from cotext.translation.document_state import WindowLog
-from cotext.translation.open import Wishes
+from cotext.translation.open import Terminology
 from cotext.translation.translator import alternatives
 
 T = TypeVar("T")
@@ -47,7 +47,7 @@ class TextRequest:
 
     system: System
     documents: tuple[tuple[Block, ...], ...]
-    wishes: Wishes = field(default_factory=Wishes)
+    terminology: Terminology = field(default_factory=Terminology)
     given: Mapping[int, Mapping[int, str]] = field(default_factory=dict)
     alternatives: bool = False
     log: WindowLog | None = None
@@ -154,7 +154,7 @@ class Service:
         splitter = Splitting().splitter(opened.languages.source)
         contents = Contents([list(blocks) for blocks in request.documents])
         alone = partial(shared.exclusively, work)
-        texts = BlockDocuments(opened, contents, splitter, request.wishes, alone, request.given)
+        texts = BlockDocuments(opened, contents, splitter, request.terminology, alone, request.given)
         self.check_sentences(sum(len(document.sentences) for document in texts.documents))
         texts.check()
         pending.events.publish([SourceSentence(*sentence) for sentence in texts.sentences])
@@ -188,6 +188,6 @@ def _key(request: TextRequest, client: str) -> str:
     """Return a key that is equal only for equal requests of one client; unique for requests with a log."""
     unique = None if request.log is None else next(_NUMBERS)
     given = sorted((document, sorted(fixed.items())) for document, fixed in request.given.items())
-    texts = (request.documents, given, request.wishes.settings, request.alternatives)
+    texts = (request.documents, given, request.terminology.settings, request.alternatives)
     parts = (client, request.system.name, texts, unique)
     return hashlib.sha256(repr(parts).encode("utf-8", "surrogatepass")).hexdigest()

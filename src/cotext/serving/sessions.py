@@ -126,7 +126,7 @@ class _InSession:
         view = self._request.system.opened.config.view
         sentences_before = {"sentence": 0, "window": view.before}.get(view.kind, CONTEXT_SENTENCES)
         context = memory.before(at, sentences_before)
-        after = (context, self._request.wishes.settings)
+        after = (context, self._request.terminology.settings)
         if segment is not None and same and segment.after == after:
             return segment.answer
         answer, sentences = await self._translated(context)

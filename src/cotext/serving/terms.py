@@ -5,7 +5,7 @@ from typing import Final
 
 from cotext.runtime import shown
 from cotext.serving.errors import RequestError
-from cotext.translation.open import Wishes
+from cotext.translation.open import Terminology
 from cotext.translation.terms.glossary import Glossary
 
 MAX_TERM: Final = 1024
@@ -13,7 +13,7 @@ MAX_TERM: Final = 1024
 Entries = Sequence[tuple[str, str]]  # source terms and their translations
 
 
-def wishes_of(entries: Entries) -> Wishes:
+def terminology_of(entries: Entries) -> Terminology:
     """Return constraints with these entries; several translations of one term are alternatives.
 
     Raises:
@@ -22,7 +22,7 @@ def wishes_of(entries: Entries) -> Wishes:
     terms: dict[str, list[str]] = {}
     for source, target in entries:
         terms.setdefault(source, []).append(target)
-    return Wishes(Glossary.of(terms) if terms else None)
+    return Terminology(Glossary.of(terms) if terms else None)
 
 
 def distinct(entries: Entries) -> Entries:

@@ -18,7 +18,7 @@ from cotext.serving.requests import IN_LOOP_BYTES, Fields, check_size, service_o
 from cotext.serving.service import TextRequest
 from cotext.serving.sessions import SessionPlace, refuse_confirmed_tags, session_place, translate
 from cotext.serving.systems import System
-from cotext.translation.open import Wishes
+from cotext.translation.open import Terminology
 
 # --- Language detection.
 
@@ -60,7 +60,7 @@ class TranslationRequest:
     split: SplitSentences = "1"
     tags: TagHandling | None = None
     context: str = ""
-    wishes: Wishes = field(default_factory=Wishes)
+    terminology: Terminology = field(default_factory=Terminology)
     detects: bool = False
     alternatives: int = 0
 
@@ -161,7 +161,9 @@ async def translated(request: Request, client: str, wanted: TranslationRequest) 
         for name in dict.fromkeys(document.system.name for document in documents):
             chosen = {number: d for number, d in enumerate(documents) if d.system.name == name}
             parts = tuple((*context, *document.blocks) for document in chosen.values())
-            of_system = TextRequest(service.systems.named(name), parts, wanted.wishes, alternatives=lists)
+            of_system = TextRequest(
+                service.systems.named(name), parts, wanted.terminology, alternatives=lists
+            )
             answer = await translate(service, of_system, client, wanted.place)
             for number, *versions in zip(chosen, answer.documents, *answer.alternatives, strict=True):
                 blocks[number] = [version[len(context) :] for version in versions]

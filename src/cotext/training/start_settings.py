@@ -10,7 +10,12 @@ from typing import Any
 
 from cotext.config.recipe import Config, parse_config
 from cotext.config.training import Blended
-from cotext.data.build import further_symbols, has_rows_of_several, has_separators, has_target_rows_of_several
+from cotext.data.build import (
+    further_symbols,
+    has_multi_sentence_rows,
+    has_multi_sentence_targets,
+    has_separators,
+)
 from cotext.data.documents import Languages, check_pair
 from cotext.models.checks import keeps_current
 from cotext.models.run_folder import IMPORT, describe_file, model_file
@@ -88,8 +93,8 @@ def _with_neutral_start(config: Config, there: Config, imported: bool) -> Config
     if config.model.neutral_start is None and (imported or there.model.neutral_start):
         config = _laid_over(config, "model", neutral_start=True)
     known = there.view.bracketed and there.view.open_source is not False
-    separate = not has_rows_of_several(there.view) or there.model.attention.others == "gated"
-    if config.model.neutral_start and has_rows_of_several(config.view) and separate:
+    separate = not has_multi_sentence_rows(there.view) or there.model.attention.others == "gated"
+    if config.model.neutral_start and has_multi_sentence_rows(config.view) and separate:
         config = _with_gated_others(config)
     if config.model.neutral_start and config.view.open_source is None and config.view.bracketed and not known:
         config = _laid_over(config, "view", open_source=False)
@@ -106,7 +111,7 @@ def _with_gated_others(config: Config) -> Config:
     if not view.bracketed:
         config = _laid_over(config, "view", separators="bracket")
     settled: dict[str, Any] = {"attention": model.attention.model_copy(update={"others": "gated"})}
-    alone = {"decoder": not has_target_rows_of_several(view), "cross": keeps_current(model)}
+    alone = {"decoder": not has_multi_sentence_targets(view), "cross": keeps_current(model)}
     settled |= {
         side: getattr(model, side).model_copy(update={"others": "joint"})
         for side, is_alone in alone.items()
@@ -143,7 +148,7 @@ def _replacing(config: Config) -> list[Blended]:
     model, parts = config.model, list[Blended]()
     kinds = {model.positions, model.target_positions or model.positions}
     sinusoidal = "sinusoidal" in (model.segments, model.target_segments)
-    if "none" in kinds or (has_rows_of_several(config.view) and ("shifted" in kinds or sinusoidal)):
+    if "none" in kinds or (has_multi_sentence_rows(config.view) and ("shifted" in kinds or sinusoidal)):
         parts.append("positions")
     if any(model.stack(side).score in IN_PLACE_OF_POSITIONS for side in ("encoder", "decoder", "cross")):
         parts.append("score")

@@ -28,14 +28,14 @@ from cotext.runtime import CotextError, naming, nearest_known, shown
 from cotext.runtime.devices import choose_device, choose_threads, slow_precision
 from cotext.runtime.files import checksum
 from cotext.search.engine import MODEL, load_engine
-from cotext.translation.requests import Wished
+from cotext.translation.requests import TermOptions
 from cotext.translation.terms.glossary import Glossary, TranslationMemory, read_words
 from cotext.translation.terms.terms import TermGuide, TermReport, term_report
 from cotext.translation.translator import DocumentTranslator
 
 
 @dataclass(frozen=True, slots=True)
-class Wishes:
+class Terminology:
     """A glossary, words to leave untranslated, and a translation memory.
 
     A translation memory can be used only for files such as DOCX or HTML, not for corpora.
@@ -81,10 +81,10 @@ class Wishes:
         return term_report(guide, translations) if self.of_terms and guide is not None else None
 
 
-def read_wishes(languages: Languages, request: Wished) -> Wishes:
+def read_terminology(languages: Languages, request: TermOptions) -> Terminology:
     """Read the files of a request; raise CotextError for a file that cannot be read."""
     glossary, keep, memory = request.glossary, request.keep, request.memory
-    return Wishes(
+    return Terminology(
         Glossary.read(glossary, languages.source, languages.target) if glossary is not None else None,
         read_words(keep) if keep is not None else (),
         TranslationMemory.read(memory, languages) if memory is not None else None,

@@ -1,7 +1,7 @@
 """Translation on a Ray cluster: opened runs whose documents are translated by workers of the cluster.
 
 Each worker is a process with its own copy of the run. Ray restarts lost workers and reassigns their
-documents. Every document appears in the result exactly once. `pip install 'cotext[ray]'`; every machine needs
+documents. Every document appears in the result exactly once. Every machine needs the extra `ray`,
 the same Cotext and the same run under the same path.
 """
 
@@ -189,7 +189,9 @@ def _ray() -> Any:
     try:
         import ray
     except ImportError:
-        raise CotextError("--on needs the package Ray: `pip install 'cotext[ray]'`") from None
+        raise CotextError(
+            "--on needs the package Ray: `pip install '.[ray]'` in Cotext's repository"
+        ) from None
     return ray
 
 

@@ -45,7 +45,7 @@ class Decoding(Device):
     )
 
     def require_scoring(self, further: tuple[str, ...] = ()) -> None:
-        """Raise CotextError for a setting that has no effect on scoring; `further` settings have one, too."""
+        """Raise CotextError for a setting that has no effect on scoring; `further` settings are allowed."""
         supported = *SCORING, *further
         for key in self.decode:
             if key not in supported:
@@ -133,8 +133,8 @@ class ClusterOptions(RunOptions):
     )
 
 
-class Wished(Request):
-    """Terms, words to keep and a translation memory; read by `read_wishes`."""
+class TermOptions(Request):
+    """Terms, words to keep and a translation memory; read by `read_terminology`."""
 
     glossary: Path | None = option(
         "Terms with their required and forbidden translations (TSV, CSV or TBX).", default=None

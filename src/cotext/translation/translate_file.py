@@ -38,7 +38,7 @@ from cotext.runtime.jobs.journal import DAMAGE, Journal, Results, Shard
 from cotext.translation.candidate_scoring import CandidateSet, KnownTokens, score_candidates
 from cotext.translation.document_state import FoundWindow, SentenceHypothesis
 from cotext.translation.file_report import FileReport, paired, reported
-from cotext.translation.open import OpenedRun, Wishes, scoring_signature, systems_of
+from cotext.translation.open import OpenedRun, Terminology, scoring_signature, systems_of
 from cotext.translation.prose import Prose
 from cotext.translation.requests import RerankRequest
 from cotext.translation.scorer import DocumentScorer
@@ -66,7 +66,7 @@ class FileOptions:
     """
 
     splitting: Splitting | None = None
-    wishes: Wishes = field(default_factory=Wishes)
+    terminology: Terminology = field(default_factory=Terminology)
     on_message: Callable[[str], None] = lambda text: None
     scores: Path | None = None
     by_window: bool = False
@@ -95,9 +95,9 @@ class CorpusJob(Job[FileReport]):
     ) -> None:
         scores, shard = options.scores, options.shard
         self.source, self.out, self.shard, self.tell = source, out, shard, options.on_message
-        self._by_window, self._wishes = options.by_window, options.wishes
-        self._wishes.check(opened.translator)
-        if self._wishes.memory is not None:
+        self._by_window, self._terminology = options.by_window, options.terminology
+        self._terminology.check(opened.translator)
+        if self._terminology.memory is not None:
             raise CotextError(f"{source}: a translation memory cannot be used with a corpus; remove --memory")
         self.messages: list[str] = []
         self._translator, self._scores = opened.translator, scores
@@ -128,7 +128,7 @@ class CorpusJob(Job[FileReport]):
             self.tell(message)
         if opened.config.decode.nbest > 1:
             self._prose.require_a_sentence_a_line(self._first_prose)
-        self.identity = job_header(checksums, self._format, opened, self._prose.settings, self._wishes)
+        self.identity = job_header(checksums, self._format, opened, self._prose.settings, self._terminology)
         if shard is not None:
             self.identity["scores"] = scores is not None
         self.facts = {
@@ -166,7 +166,7 @@ class CorpusJob(Job[FileReport]):
         self, todo: Sequence[int], journal: Journal, on_size: Callable[[int], None]
     ) -> Iterator[tuple[int, dict[str, Any]]]:
         split = [self._prose.split(self._documents[unit]) for unit in todo]
-        guide = self._wishes.guide(self._translator, [document.sentences for document in split])
+        guide = self._terminology.guide(self._translator, [document.sentences for document in split])
         log = NotedWindows(journal, todo) if self._by_window else None
         for number, translation in self._translator.translate(split, on_size, guide, {}, log):
             unit = todo[number]
@@ -310,7 +310,7 @@ def _require_room_for_missing(source: Path, kind: str, translator: DocumentTrans
 
 
 def job_header(
-    sources: Sequence[str], format: str, opened: OpenedRun, split: str, wishes: Wishes
+    sources: Sequence[str], format: str, opened: OpenedRun, split: str, terminology: Terminology
 ) -> dict[str, Any]:
     """Return all that a resumed job must share with the job that it resumes; `sources` are checksums."""
     header: dict[str, Any] = {
@@ -319,7 +319,7 @@ def job_header(
         "format": format,
         **systems_of(opened),
     }
-    terms = {"terms": wishes.settings} if wishes.settings else {}
+    terms = {"terms": terminology.settings} if terminology.settings else {}
     return {**header, "split": split, **terms}
 
 

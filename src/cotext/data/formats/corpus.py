@@ -44,9 +44,9 @@ def read_documents(path: Path, format: str | None = None, side: Side = "source")
 
 
 def languages_of_files(source: Path, target: Path | None, format: str | None) -> Languages:
-    """Return the language pair in the names of two files, or inside of a file with both languages.
+    """Return the language pair in the names of two files, or inside a file with both languages.
 
-    Two names with the same language are a corpus of one language. A file with both sides has an unknown pair
+    Two names with the same language give this language twice. A file with both sides has an unknown pair
     unless it names two different languages.
 
     Raises CotextError if the reader of the format raises an error.
@@ -184,8 +184,7 @@ def _side_records(path: Path, format: Format, side: Side) -> Iterator[Record]:
         sentences = record.side(side)
         if not sentences:
             raise CotextError(
-                f"{path}:{record.line}: document {record.id!r} has no {side} sentences; the other side alone "
-                "is there"
+                f"{path}:{record.line}: document {record.id!r} has no {side} sentences, only the other side"
             )
         yield Record(record.id, record.line, record.lines_per_sentence, sentences)
 
@@ -260,7 +259,7 @@ def _write(
     assert row.encode is not None
     encode = partial(encode_tmx, languages=languages) if row.name == "tmx" else row.encode
     side_paths = dict.fromkeys(map(side_file_to_write, paths)) if row.name == "docids" else {}
-    # Side files of other texts are kept; they must name the same documents.
+    # Side files (document ids) of other texts are kept, and must match.
     others = {path: other_text(path, paths) for path in side_paths if path.exists()}
     kept = {path: (other, read_side_file(path)) for path, other in others.items() if other}
     previous: str | None = None
@@ -303,6 +302,6 @@ def _check_kept(
         found = next(documents, None)
         if (found and found[1:]) != expected:
             raise CotextError(
-                f"{path} names other documents and also belongs to {other}; choose an output name that "
+                f"{path}, the side file of {other}, lists different documents; choose an output name that "
                 "begins differently"
             )

@@ -38,8 +38,8 @@ class Format:
     """One corpus format: its reader, its writer and its properties.
 
     `encode` returns the text of one document, or is None for a format that is only read. `header`, `between`
-    and `footer` surround the documents. `holds_empty_sentences`: at any position. `languages` reads the codes
-    of source and target from a file; a missing code is empty.
+    and `footer` surround the documents. `holds_empty_sentences`: anywhere in documents. `languages` reads
+    the codes of source and target from a file; a missing code is empty.
     """
 
     name: str
@@ -158,17 +158,15 @@ CATALOGUES = {".json": "JSON", ".arb": "JSON", ".yaml": "YAML", ".yml": "YAML"}
 def detect_format(path: Path) -> str:
     """Return the name of the format, from the first 256 KiB of content; the default is `text`.
 
-    The first matching rule counts: a JSON object on the first line (wmt: with `doc_id` and a text), a first
-    line `<d>`, an XML beginning, a side file, two tabs (or one) in every line.
+    Rules in order: jsonl or wmt (a JSON object on line 1), d-lines (`<d>`), docids (a side file), tmx or
+    wmt-xml (the root element), tsv (one or two tabs in every line).
 
-    Raises CotextError if the file is missing or empty, is not a regular file (a pipe can be read only once),
-    or is markup, subtitles or a binary file.
+    Raises CotextError for a missing, empty or irregular file (a pipe can be read only once), and for markup,
+    subtitles and binary files.
     """
     check_readable(path)
     if not path.is_file():
-        raise CotextError(
-            f"{path}: not a regular file, so that its format cannot be detected; name the format"
-        )
+        raise CotextError(f"{path}: not a regular file, so its format cannot be detected; name the format")
     head, complete = beginning(path, BEGINNING_BYTES)
     refuse(path, binary_kind(head))
     text = head.decode(errors="replace")

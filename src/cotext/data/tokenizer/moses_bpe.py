@@ -82,7 +82,7 @@ def _jieba(version: str) -> Any:
     try:
         import jieba
     except ImportError:
-        raise CotextError("Chinese words need jieba: pip install cotext[jieba]") from None
+        raise CotextError("Chinese words need jieba: pip install jieba") from None
     jieba.setLogLevel(logging.WARNING)  # suppresses messages about its dictionary
     if version and jieba.__version__ != version:
         raise CotextError(
@@ -105,7 +105,9 @@ def _package(name: str, what: str = "the moses-bpe tokenizer") -> Any:
         return import_module(name)
     except ImportError as error:
         missing = str(error.name).partition(".")[0]
-        raise CotextError(f"{what} needs {missing}: pip install cotext[replication]") from error
+        raise CotextError(
+            f"{what} needs {missing}: pip install '.[replication]' in Cotext's repository"
+        ) from error
 
 
 MERGES: Final = 32_000  # as in the papers, for every size of corpus

@@ -137,8 +137,8 @@ def tokenised(documents: Sequence[Document], tokens: Tokens) -> list[list[str]]:
         from sacremoses import MosesTokenizer
     except ImportError:
         raise CotextError(
-            "positions of discourse marks refer to Moses tokens: pip install cotext[replication], or "
-            "tokenise hypotheses and reference (English rules, hyphens split) beforehand"
+            "positions of discourse marks refer to Moses tokens: pip install '.[replication]' in Cotext's "
+            "repository, or tokenise hypotheses and reference (English rules, hyphens split) beforehand"
         ) from None
     moses = MosesTokenizer(lang="en")
     return [moses.tokenize(line, escape=False, aggressive_dash_splits=True) for line in lines]

@@ -17,7 +17,7 @@ from cotext.serving.errors import RequestError
 from cotext.serving.fragments import SplitSentences, TagHandling
 from cotext.serving.requests import Fields, client_of, read_fields, service_of
 from cotext.serving.systems import System
-from cotext.serving.terms import wishes_of
+from cotext.serving.terms import terminology_of
 from cotext.serving.translation import TranslationRequest, code_of, extension_of, translated
 
 # --- Fields that several requests of the DeepL API have: key, languages, glossaries, unsupported options.
@@ -129,7 +129,7 @@ async def translate(request: Request) -> Response:
         _split_sentences(fields, tags),
         tags,
         fields.text("context"),
-        wishes_of(await glossary_entries(request, fields, client, systems[0])),
+        terminology_of(await glossary_entries(request, fields, client, systems[0])),
     )
     if not translation.texts:
         raise RequestError(400, "Parameter 'text' not specified.")

@@ -162,7 +162,7 @@ class Jobs:
         reservation = reservation or self.reserve(client, size)
         try:
             # The file first: a server that is killed in between finds a file without a job, and deletes it.
-            options.wishes.check(system.opened.translator)
+            options.terminology.check(system.opened.translator)
             check_source(self.table.store(row, file), name)
             with self._changed:
                 self.table.add(row)

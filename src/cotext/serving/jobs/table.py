@@ -15,8 +15,8 @@ from cotext.runtime import CotextError
 from cotext.runtime.files import remove
 from cotext.serving.jobs.names import suffix_of
 from cotext.serving.jobs.storage import private, to_disk, write_durably
-from cotext.serving.terms import wishes_of
-from cotext.translation.open import Wishes
+from cotext.serving.terms import terminology_of
+from cotext.translation.open import Terminology
 
 VERSION: Final = 1  # version of the record of a job
 RECORD: Final = "job.json"
@@ -32,9 +32,9 @@ class JobOptions:
     glossary_entries: tuple[tuple[str, str], ...] = ()
 
     @property
-    def wishes(self) -> Wishes:
+    def terminology(self) -> Terminology:
         """The terms as constraints; raise CotextError for an empty term or translation."""
-        return wishes_of(self.glossary_entries)
+        return terminology_of(self.glossary_entries)
 
 
 @dataclass(frozen=True, slots=True)

@@ -95,7 +95,7 @@ def translate_job(
             source,
             out,
             format,
-            FileOptions(Splitting(), row.options.wishes, before.append, by_window=True),
+            FileOptions(Splitting(), row.options.terminology, before.append, by_window=True),
             alone=partial(shared.exclusively, running.work),
         )
         on_read(job.sentences, job.characters)

@@ -23,7 +23,7 @@ from cotext.serving.requests import Body, asking, body_of, check_size, service_o
 from cotext.serving.service import Service, TextRequest
 from cotext.serving.sharing.turns import Work
 from cotext.serving.systems import System
-from cotext.serving.terms import distinct, wishes_of
+from cotext.serving.terms import distinct, terminology_of
 
 
 def routes() -> list[Route]:
@@ -135,8 +135,8 @@ async def events_of(service: Service, system: System, body: TranslateBody, clien
     """
     begun = time.monotonic()
     lines = await service.in_thread(partial(PlainText, body.text, "1", ""), Work(client))
-    wishes = wishes_of(distinct(body.glossary))
-    request = TextRequest(system, (tuple(lines.blocks),), wishes)
+    terminology = terminology_of(distinct(body.glossary))
+    request = TextRequest(system, (tuple(lines.blocks),), terminology)
     # Bounded by the number of sentences.
     queue: asyncio.Queue[Event | None] = asyncio.Queue()
 
