@@ -215,7 +215,7 @@ def test_folders_are_read_and_damaged_ones_refused(
     whole = model.read_bytes()
 
     model.write_bytes(whole[: len(whole) // 2])
-    must_raise(r"not the model that tokenizer\.json beside it describes", load_tokenizer, tmp_path)
+    must_raise(r"not the model that tokenizer\.json next to it describes", load_tokenizer, tmp_path)
     model.unlink()
     must_raise(f"{content['model']}: cannot be read", load_tokenizer, tmp_path)
     model.write_bytes(whole)

@@ -557,7 +557,7 @@ class TestGoingOn:
             started(source, freeze="init"),
             data,
             tmp_path / "run",
-            "so that nothing is left to train; remove the setting",
+            "so nothing is left to train; remove the setting",
         )
 
     def test_another_source_is_another_run(

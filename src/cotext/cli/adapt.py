@@ -8,7 +8,7 @@ Documents are set aside, the rest is prepared with the model's tokenizer, and tr
     before.jsonl, after.jsonl     the test documents, translated by the model and by the run
     report.json, report.html      scores of both, tests, and the sentences that changed most
 
-Steps that are complete are skipped, so that the same call resumes an interrupted adaptation.
+Steps that are complete are skipped, so the same call resumes an interrupted adaptation.
 """
 
 from collections.abc import Callable

@@ -250,8 +250,8 @@ class Words:
         explained = (values + np.where(own == theirs, self._same[own], 0))[entry]
         ratio = np.bincount(place, explained, minlength=len(target)) / np.maximum(1, sizes[pair])
         ratio /= self._frequency[target]
-        # The share of a word's occurrences that the other side generates, by expectation and maximisation.
-        # It is smoothed, because rare words are less reliable.
+        # The share of a word's occurrences that the other side generates, by expectation and maximisation. It
+        # is smoothed, because rare words are less reliable.
         share = np.full(vocabulary, EXPLAINED)
         for _ in range(_ROUNDS):
             by = share[target] * ratio

@@ -214,8 +214,8 @@ def document_notes(statistics: Mapping[str, Mapping[str, Any]]) -> tuple[str, ..
 def taken_tokenizer(folder: Path, symbols: LanguageChoice, pair: Languages) -> Tokenizer:
     """Load the tokenizer of a run or of prepared data, and choose the languages of this corpus.
 
-    For a multilingual tokenizer, the choice is `symbols`, otherwise the choice already stored in the folder,
-    otherwise the languages with the codes of the corpus (`pair`).
+    For a multilingual tokenizer, the choice is `symbols`, else the choice stored in the folder, else the
+    languages with the codes of the corpus (`pair`).
 
     Raises CotextError if the tokenizer has no language symbols, or a language is unknown; also the errors of
     `load_tokenizer`.

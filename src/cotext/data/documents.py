@@ -1,8 +1,8 @@
 """Documents (an id and sentences in order), and the language pair of a corpus, a run or a suite.
 
 The pair is given, or guessed from file names such as train.en. File names are only hints, so a contradicting
-name gives a warning. If the language pairs of a run and a suite are known and differ, this is
-an error. Two files with swapped names are an error, too.
+name gives a warning. If the language pairs of a run and a suite are known and differ, this is an error. Two
+files with swapped names are an error, too.
 """
 
 import re

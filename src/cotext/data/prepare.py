@@ -58,8 +58,8 @@ def prepare(request: PreparationRequest, on_documents: OnDocuments = lambda stag
     If a target is None, the source file contains both languages. Languages that are not given are inferred
     from the training files (`languages_of_files`). `out` is created only when all files are complete.
 
-    Raises CotextError if a corpus file is invalid, a sentence is longer than `max_characters`, or source and
-    target files are swapped; also the errors of `taken_tokenizer` and `prepared`.
+    Raises CotextError for an invalid corpus file, a sentence longer than `max_characters`, and swapped source
+    and target files; also the errors of `taken_tokenizer` and `prepared`.
     """
     given = {
         "train": (request.source, request.target),

@@ -110,7 +110,7 @@ class PreparationRequest(SentenceSplitting, LanguagePair, CorpusFormat):
     )
     target: Path | None = option("Training corpus, target side.", default=None)
     max_characters: int = option("Longest allowed sentence, in characters.", default=10_000)
-    split: bool = option("Split training lines of several sentences into aligned sentences.", default=False)
+    split: bool = option("Split training lines with several sentences into aligned sentences.", default=False)
     clean: Sequence[str] = option(
         "Remove training pairs by a rule, and cut their documents there: empty, length=1000, ratio=3, "
         "copies, language=0.95, duplicates, or all (docs/data-as-found.md); may be repeated.",
@@ -190,7 +190,7 @@ class PreparationRequest(SentenceSplitting, LanguagePair, CorpusFormat):
 
     @property
     def splits(self) -> bool:
-        """Whether lines of several sentences are split."""
+        """Whether lines with several sentences are split."""
         return self.split or self.paragraphs
 
     def splitters(self, languages: Languages) -> "tuple[Splitter, Splitter] | None":

@@ -69,10 +69,10 @@ class Arrangement:
     """The size of batches, the order of instances in them, and the context in windows.
 
     `max_tokens`: limit per batch. `max_row_tokens`: limit per side of an instance. `pool_tokens`: number of
-    tokens that are read ahead and sorted by length. `seed`: determines the order. `order`: shuffled
-    instances of similar length, or runs of consecutive windows. `context`: the true context of a window or,
-    for a control experiment, context from another document of the pool. `adds_foreign`: whether each
-    batch also holds `Batch.foreign`: one sentence per row, in foreign context.
+    tokens that are read ahead and sorted by length. `seed`: determines the order. `order`: shuffled instances
+    of similar length, or runs of consecutive windows. `context`: the true context of a window or, for a
+    control experiment, context from another document of the pool. `adds_foreign`: whether each batch also
+    holds `Batch.foreign`: one sentence per row, in foreign context.
     """
 
     max_tokens: int

@@ -1,9 +1,8 @@
 """Token stores: tokenised corpora on disk, as Arrow files that are read through a memory map.
 
 A file has one row per document. The columns are the document id and, for each side, the concatenated tokens
-of all sentences, and their lengths. Rows are stored in record batches of bounded size. The metadata of a last
-batch without rows has the totals and the row at which each batch ends, because both are known only after
-writing.
+of all sentences, and their lengths. Rows are stored in record batches of bounded size. A last batch has no
+rows; its metadata has the totals and the row at which each batch ends, which are known only after writing.
 """
 
 import json
@@ -220,7 +219,7 @@ class TokenStore:
         if self.tokenizer_fingerprint != tokenizer.fingerprint:
             raise CotextError(
                 f"{self.path}: made with another tokenizer ({self.tokenizer_fingerprint[:12]}, not "
-                f"{tokenizer.fingerprint[:12]}); use the tokenizer beside it, or prepare the corpus again"
+                f"{tokenizer.fingerprint[:12]}); use the tokenizer next to it, or prepare the corpus again"
             )
 
     def _locate(self, index: int) -> tuple["_Batch", int]:

@@ -176,7 +176,7 @@ def _contrapro(path: Path, entries: list[Any], context: SubtitleContext) -> Iter
     """Read ContraPro as published: tested sentences, and their positions in OpenSubtitles.
 
     The candidates are the reference and then the contrastive translations. The tested sentences are taken
-    from the suite, not from OpenSubtitles, so that candidates differ only as intended by its authors.
+    from the suite, not from OpenSubtitles, so candidates differ only as intended by its authors.
     """
     for number, content in enumerate(entries):
         where = f"{path}: example {number}"
@@ -238,9 +238,9 @@ def read_suite(path: Path, context: SubtitleContext | None = None) -> Contrastiv
     """Read a contrastive suite, plain or compressed (gzip, xz). Its format is detected from the content.
 
     Formats: the JSON of Cotext; ContraPro (Müller et al., 2018) as published, with the sentences of
-    `context`, or with one context sentence (JSON lines); a consistency set of Voita et al. (2019), a JSON
-    list, with the phenomenon in the file name. Equal sentences share one string in memory. Raises CotextError
-    with file, example and reason.
+    `context`, or with one context sentence (JSON lines). Also the consistency sets of Voita et al. (2019): a
+    JSON list, with the phenomenon in the file name. Equal sentences share one string in memory. Raises
+    CotextError with file, example and reason.
     """
     with naming(path):
         return _suite(path, read_whole(path), context)

@@ -18,8 +18,8 @@ Training, decoding and scoring all use the windows of this module.
 
     j = 2    x x c .               . . c .
 
-Invariants: joining the references of a split gives the document; no window crosses the borders of a document;
-every sentence is current in exactly one window.
+Invariants: joining the references of a split gives the document. No window crosses the borders of a document.
+Every sentence is current in exactly one window.
 """
 
 from collections.abc import Sequence
@@ -67,8 +67,8 @@ def join(windows: Sequence[Window], hypotheses: Sequence[Sequence[T]]) -> list[T
 
     `hypotheses[i]` has one entry per target sentence of `windows[i]`.
 
-    Raises CotextError if a hypothesis does not have one entry per target sentence, or not every sentence of
-    the document is current in exactly one window.
+    Raises CotextError unless every hypothesis has one entry per target sentence, and every sentence of the
+    document is current in exactly one window.
     """
     sentences: dict[int, T] = {}
     for window, hypothesis in zip(windows, hypotheses, strict=True):
@@ -231,7 +231,7 @@ class CumulativeView(_PieceView):
     """
 
     def split(self, source_lengths: Sequence[int], target_lengths: Sequence[int]) -> list[Window]:
-        # A target is one sentence, so that the pieces are limited only by the source.
+        # A target is one sentence, so the pieces are limited only by the source.
         whole = DocumentView(self.limit, self.parts).split(source_lengths, ())
         return [
             Window(source=range(part.source.start, j + 1), target=range(j, j + 1), current=range(j, j + 1))

@@ -230,7 +230,7 @@ class MbrRequest(CometOptions, CorpusFormat):
     )
     out: Path = option("File to write.")
     utility: str = option(
-        "Metric of agreement: chrf, comet (with --comet and --source), or one of your own.", default="chrf"
+        "Metric of agreement: chrf, comet (with --comet and --source), or your own.", default="chrf"
     )
     probabilities: Literal["scores", "uniform"] = option(
         "Weights of the translations in a list: model probabilities, or uniform.", default="scores"

@@ -17,8 +17,8 @@ Span = tuple[int, int]  # characters: start, stop
 # --- Cutting and joining.
 #
 # Inline elements around whole sentences, or at the ends of a sentence, are placed between sentences, so that
-# translation does not move them. If an element begins in one sentence and ends in a later one, its `Open` is
-# in the first sentence and its `Close` in the other.
+# translation does not move them. If an element spans several sentences, its `Open` is in the first and its
+# `Close` in the last.
 
 
 @dataclass(frozen=True, slots=True)

@@ -223,8 +223,8 @@ def _mark(paragraph: Paragraph, piece: Open | Close) -> str | int:
 def spelled(paragraph: Paragraph, block: Block, further: Sequence[str], how: int) -> str:
     """Return the source of a block with the elements of a paragraph.
 
-    `how`: 0: escape what the source escapes; 1: escape all special characters; 2: also write emphasis with
-    stars, not underscores; 3: write emphasis as HTML tags.
+    `how`: 0: escape what the source escapes. 1: escape all special characters. 2: also write emphasis with
+    stars, not underscores. 3: write emphasis as HTML tags.
     """
     parts: list[str] = []
     after_code = False

@@ -75,9 +75,9 @@ select summary table tbody td textarea tfoot th thead title tr ul xmp
 class Token(NamedTuple):
     """A token of a page.
 
-    `kind`: "text"; "start", "end" and "empty" for tags; "raw" for the content of an element of `RAW`; "other"
-    for comments, document types, instructions, and CDATA sections (with `name` "cdata"). `name`: name of the
-    element, in lower case unless the page is XML.
+    `kind`: "text"; "start", "end" and "empty" for tags; "raw" for the content of an element of `RAW`.
+    "other": comments, document types, instructions, and CDATA sections (with `name` "cdata"). `name`: name of
+    the element, in lower case unless the page is XML.
     """
 
     kind: str

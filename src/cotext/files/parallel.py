@@ -64,8 +64,8 @@ def pair_files(
     they are cut into sections of about `SECTION` pairs.
 
     Raises:
-        CotextError: a file cannot be read, nothing can be paired, the files are in other languages than the
-            known ones, or `out` is in a folder that is read.
+        CotextError: a file cannot be read, nothing can be paired, the files are not in the known languages,
+            or `out` is in a folder that is read.
     """
     paths = [path for path in (source, target) if path is not None]
     if all(is_corpus(path) or _is_refused(path) for path in paths):

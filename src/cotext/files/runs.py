@@ -1,7 +1,7 @@
 """Paragraphs of office formats: runs of text with properties, as pieces of a block and back.
 
 Word processors split sentences into many runs. Adjacent runs with the same look are merged here. The most
-frequent look of a paragraph (or of a link in it) is not an element; text with another look is enclosed in an
+frequent look of a paragraph (or of a link in it) is not an element. Text with another look is enclosed in an
 element. A subclass of `Dialect` describes the nodes of a format.
 """
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from lxml import etree
 
 
-# Names of points that end a line or a column. Text also stays on its side of the marks of a field that begins
-# or ends in another paragraph: within a table of contents, Word would replace it.
+# Names of points that end a line or a column. If a field begins or ends in another paragraph, text stays on
+# its side of the field's marks: within a table of contents, Word would replace it.
 _BREAKS: Final = frozenset({"br", "cr", "tab", "ptab", "fldChar", "instrText"})
 
 

@@ -258,10 +258,10 @@ def _space(before: str, after: str) -> str:
 
 # --- Division of a translation among cues and into lines.
 #
-# The aim for a border between cues is the mean of two positions: the position of its marker in the
-# translation, and the share of time, which gives all cues the same reading speed. The border is placed
-# between the two words nearest to the aim. Places after a comma, and the place of the marker, are preferred.
-# Each cue has at least one word if there are enough.
+# The aim for a border between cues is the mean of two positions: that of its marker in the translation, and
+# that of its time, which gives all cues the same reading speed. The border is placed between the two words
+# nearest to the aim. Places after a comma, and the place of the marker, are preferred. Each cue has at least
+# one word if there are enough.
 
 _WORD = re.compile(r"(?<=\s)\S")
 # Thai, Lao, Burmese and Khmer, without characters that are combined with the one before.

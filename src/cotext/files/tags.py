@@ -162,8 +162,8 @@ def copied_spans(
     """Return the spans of copied texts in a translation, by key; missing ones are omitted.
 
     Longer texts are searched first, and occurrences without adjacent letters or digits are preferred. If a
-    text occurs more or less often than in the source, the alignment selects the pairs; if there are too many
-    pairs, their order does.
+    text occurs more or less often than in the source, the alignment selects the pairs. Their order does, if
+    there are too many.
     """
     spans: dict[int, Span] = {}
     taken: list[Span] = []  # sorted

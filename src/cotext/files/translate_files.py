@@ -1,7 +1,7 @@
 """Translation of files: blocks are translated, everything else is unchanged.
 
 A job translates one file. All jobs are checked before the first one starts. Journals of finished jobs stay
-until all jobs are complete, so that the same command resumes where it was interrupted.
+until all jobs are complete, so the same command resumes where it was interrupted.
 """
 
 import hashlib

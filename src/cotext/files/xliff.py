@@ -5,10 +5,10 @@ notes, proposed translations (alt-trans, matches) and elements of other tools ar
 targets get the state `needs-review-translation`, and are marked as machine translation. In 2.x, they get the
 state `translated`.
 
-XML elements that enclose text (g, pc, mrk) become inline elements of a block. So do pairs of empty elements
-(bx and ex, bpt and ept, sc and ec, sm and em) if both are in the segment and properly nested. All others
-become *points*, elements without text, as do elements that represent something (x, ph, it, cp). Content
-marked as not translatable is copied.
+XML elements that enclose text (g, pc, mrk) become inline elements of a block. So do properly nested pairs of
+empty elements in a segment (bx and ex, bpt and ept, sc and ec, sm and em). All others become *points*,
+elements without text, as do elements that represent something (x, ph, it, cp). Content marked as not
+translatable is copied.
 """
 
 import re

@@ -49,8 +49,8 @@ def export_hub(
     empty, the recipe of the paper's table row is used.
 
     Raises:
-        CotextError: the run needs another run, a file has no scores, or `out` is not empty or cannot be
-            written; also the errors of `load_run`.
+        CotextError: the run needs another run; a file has no scores; `out` is not empty or not writable.
+            Also the errors of `load_run`.
     """
     if licence and not _LICENCE.fullmatch(licence):
         raise CotextError(

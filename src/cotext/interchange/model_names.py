@@ -5,7 +5,7 @@
     `owner/name`                       its copy in the cache, downloaded from the hub if it is missing
 
 The first rule that applies is used. The cache is `$XDG_CACHE_HOME/cotext/models/owner/name`. A downloaded
-model is kept there, so that later uses need no network. The hub is the Hugging Face hub.
+model is kept there, so later uses need no network. The hub is the Hugging Face hub.
 """
 
 import os

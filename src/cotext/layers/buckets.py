@@ -52,7 +52,7 @@ class ExtraTokens:
         real_GL = at_GL >= 0
         self.mask = None if bool(real_GL.all()) else real_GL[:, None, None, :]
         self.sentences, self.tokens = at_GL.shape
-        # On padding, any row is fetched; `mask` hides it, so that it gets a gradient of zero.
+        # On padding, any row is fetched; `mask` hides it, so it gets a gradient of zero.
         self.index = at_GL.clamp(min=0).flatten()
         self.token_indices = token_GL
 
@@ -124,7 +124,7 @@ class _Rows:
         longest = int((stop - start).max())
         if longest == 0:
             return None
-        # Padded on the left, so that a memory ends where its sentence begins, and distances are the same.
+        # Padded on the left, so a memory ends where its sentence begins, and distances are the same.
         at_GM = stop + torch.arange(-longest, 0, device=stop.device)
         real, at_GM = at_GM >= start, at_GM.clamp(min=0)
         return ExtraTokens(torch.where(real, moved_N[at_GM], -1), torch.where(real, self.index_N[at_GM], -1))

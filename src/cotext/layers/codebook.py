@@ -5,10 +5,9 @@ average of the embeddings that it was nearest to (van den Oord et al. 2017, appe
 
 Vectors start near zero, for the following reason. Embeddings are long and almost orthogonal. The mean of many
 embeddings is short, and a short vector is nearer to any word than another long vector. If vectors started as
-long as words (N(0, 1)), the first mean of many words would attract all words, and the other vectors would
-never be used. Among short vectors, the nearest vector depends on the direction. Each vector grows only
-towards its own words. A vector without words stays short, available for words that are far from all other
-vectors.
+long as words (N(0, 1)), the first mean of many words would attract all words. The other vectors would never
+be used. Among short vectors, the nearest vector depends on the direction. Each vector grows only towards its
+own words. A vector without words stays short, available for words that are far from all other vectors.
 
 Shapes: N words, K codes, D model.
 """

@@ -41,9 +41,9 @@ class EmbeddingKind:
     """Settings of the embeddings of both sides.
 
     `max_segments`: number of learned segments; later sentences share the last. `bracketed`: every sentence
-    begins with its own symbol; otherwise a separator has the position and segment of the sentence that it
+    begins with its own symbol. If not, a separator has the position and segment of the sentence that it
     closes, on both sides (Lupo et al. 2022, section 3.2). `from_first`: the shift and sinusoidal segments
-    also apply to the first sentence of a row, as published; otherwise rows of one sentence stay as they are.
+    also apply to the first sentence of a row, as published. If not, rows of one sentence do not change.
     `learned`: number of learned positions, instead of sinusoids of the given `wavelengths`. `first_position`:
     the number of position 0. `offset`: training moves the positions of a row by up to this number. `norm`: a
     layer norm on the sum. `source_vocabulary`: size of a separate source embedding. `from_current`: learned
@@ -175,7 +175,7 @@ class SentenceEmbedding(nn.Module, Blended):
             assert self.segment is not None
             x = x + self.segment[k.clamp(max=self.max_segments - 1)]
         else:  # sinusoidal
-            # Segment 0 is not a zero vector, so that it has to be left out where it must have no effect.
+            # Segment 0 is not a zero vector, so it has to be left out where it must have no effect.
             encoded = sinusoidal(k + 1 if self.made.from_current else k, x.size(-1)).to(x.dtype)
             if not self.made.from_first:
                 encoded = encoded * (k > 0)[:, :, None]

@@ -167,7 +167,7 @@ class FlatLayout:
         self.own = self.seen = Sequences(group, seen_order.begin, groups)
         if extra is not None:
             self.own = Sequences(group[: len(row_N)], order.begin, groups)
-        # Without shared sentences, rows follow each other, so that all tokens before a query are allowed.
+        # Without shared sentences, rows follow each other, so all tokens before a query are allowed.
         self.in_order = causal and extra is None and rows.apart
         self.mask: Tensor | None = None
         if causal and not self.in_order:
@@ -347,7 +347,7 @@ class ActiveGroups:
         entries = torch.arange(count, device=group.device)
         self.entry = members.numbers(entries, 0).flatten()
         self.in_order = torch.equal(self.entry, entries)
-        # Places without an entry begin before and end after everything, so that no mask is True for them.
+        # Places without an entry begin before and end after everything, so no mask is True for them.
         never = torch.iinfo(group.dtype).max
         begin_Gm1 = members.numbers(rows.begin, -1)[:, :, None]
         self.before_Gmm = members.numbers(rows.end, never)[:, None] <= begin_Gm1

@@ -31,7 +31,7 @@ class Int8Linear(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """[..., D] -> [..., V], in the type of x."""
-        # A scale per row, so that a row does not depend on the others in its batch.
+        # A scale per row, so a row does not depend on the others in its batch.
         rows, scale = quantised_rows(x.reshape(-1, self.in_features).float())
         product = self.product(rows).mul_(scale)
         if self.bias is not None:
@@ -98,7 +98,7 @@ def outputs(layer: nn.Module, x: Tensor, start: int, stop: int | None = None) ->
 def joint(projection: nn.Module, a: Tensor, b: Tensor) -> Tensor:
     """Compute W [a; b] + bias of two [..., D] without concatenating them: [..., V]."""
     if isinstance(projection, Int8Linear):
-        # A matrix in int8 can be divided by outputs, which have scales of their own, but not by inputs.
+        # A matrix in int8 can be divided by outputs, which have separate scales, but not by inputs.
         whole: Tensor = projection(torch.cat((a, b), dim=-1))
         return whole
     assert isinstance(projection, nn.Linear)

@@ -88,10 +88,10 @@ class SegmentDistanceScore(Score):
         logit of j      q_i . (k_j + gammaK[k_i - k_j]) / sqrt(K)
         output          sum over j of a_ij (v_j + gammaV[k_i - k_j])
 
-    All tokens of a sentence have the same distance from a query, so that no vector or number per pair of
-    tokens is needed. Keys and values get one additional number per sentence: 1 for their own sentence, 0 for
-    others. In these columns, the query contains its products with gammaK, and the output the total weight of
-    each sentence:
+    All tokens of a sentence have the same distance from a query, so no vector or number per pair of tokens is
+    needed. Keys and values get one additional number per sentence: 1 for their own sentence, 0 for others. In
+    these columns, the query contains its products with gammaK, and the output the total weight of each
+    sentence:
 
         query           q_i    q_i . gammaK[k_i - 0]    q_i . gammaK[k_i - 1]    ...
         key, value      k_j    0    ...    1    ...

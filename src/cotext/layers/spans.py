@@ -1,8 +1,8 @@
 """Spans: which tokens a token attends to, other than the whole row (`RowSpan` in `layers/multi_head.py`).
 
-`SentenceSpan` and `NodeSpan` compute sentences as short rows of one product (`layers/buckets.py`), so that
-the cost is the sum of their squared lengths, without a mask between all tokens. Target sentence k attends to
-source sentence k. The nodes of sentences are those of `layers/context_nodes.py`.
+`SentenceSpan` and `NodeSpan` compute sentences as short rows of one product (`layers/buckets.py`). The cost
+is the sum of their squared lengths, without a mask between all tokens. Target sentence k attends to source
+sentence k. The nodes of sentences are those of `layers/context_nodes.py`.
 
 The other spans weigh the own sentence and the other sentences of the row.
 
@@ -13,17 +13,17 @@ For a query i of sentence s, with the same queries, keys and values in both term
     out_i =             sum over j in s     of softmax over s      (q_i k_j / sqrt(K)) v_j
           + tanh(a_h) * sum over j not in s of softmax over others (q_i k_j / sqrt(K) + b_hd) v_j
 
-There is one number a_h per head and attention. It starts at 0, so that the output at the start of training is
-the output of the sentence model. In cross-attention, s is the source sentence that the query translates.
-The second term gives queries and keys no gradient before the gates open. Gates therefore need a higher
-learning rate than other weights (`model.attention.gate_rate`).
+There is one number a_h per head and attention. It starts at 0, so the output at the start of training is the
+output of the sentence model. In cross-attention, s is the source sentence that the query translates. The
+second term gives queries and keys no gradient before the gates open. Gates therefore need a higher learning
+rate than other weights (`model.attention.gate_rate`).
 
-Positions restart in every sentence, so that contents do not show where another sentence is. The bias b_hd
-does, a number per head for each distance d in sentences, back and ahead. From `FAR` sentences on they share
-it. It starts at 0.
+Positions restart in every sentence, so contents do not show where another sentence is. The bias b_hd does, a
+number per head for each distance d in sentences, back and ahead. From `FAR` sentences on they share it. It
+starts at 0.
 
-**Biased.** One softmax over the row, with the same bias. The global attention of G-Transformer has a gate of
-its own (`models/g_transformer.py`). Without the bias, it hardly learns to which sentence a pronoun refers.
+**Biased.** One softmax over the row, with the same bias. The global attention of G-Transformer has a separate
+gate (`models/g_transformer.py`). Without the bias, it hardly learns to which sentence a pronoun refers.
 
 **Projected** (long-short term masking; P. Zhang et al. 2020). Attention is computed twice, with the same
 queries, keys and values. With the long mask, a token attends to the whole row; with the short mask, to its
@@ -129,9 +129,9 @@ def aligned_of(tokens: Callable[[], TokenIndices], layout: Layout) -> tuple[Tens
 class NodeSpan(RowSpan):
     """Attention to a token's sentence (in cross-attention, its source) and the nodes of all other sentences.
 
-    This span supports only complete rows. Normally, the sentences of a row share its nodes as keys. Nodes
-    are copied to every sentence only for `dropout` of attention weights and for recording, which need the
-    weights of all keys of a query in one tensor.
+    This span supports only complete rows. Normally, the sentences of a row share its nodes as keys. Only
+    `dropout` of attention weights and recording copy nodes to every sentence: they need the weights of all
+    keys of a query in one tensor.
     """
 
     by_sentence = True
@@ -397,7 +397,7 @@ class ProjectedOthersSpan(nn.Module, RowSpan, StartsFromOthers):
 
     @staticmethod
     def _both(attend: Callable[[Keys], Tensor], keys: Keys, apart: Apart | None) -> Tensor:
-        if apart is None:  # every row is one sentence, so that the two masks are equal
+        if apart is None:  # every row is one sentence, so the two masks are equal
             return attend(keys).repeat(1, 2, 1, 1)
         one = torch.ones(1, device=apart.seen.device)
         with show_together(one, one):  # recorded as one attention, the mean of the two

@@ -6,7 +6,7 @@ slots that belong to its past, and re-ordering changes only this mask. Slots tha
 freed from time to time.
 
     slot       0  1  2  3  4  5  6        two beams after `bos` and three steps; at the second step, both
-    beam 0     x  x     x     x           continued beam 0 (slot 1), so that no beam needs slot 2
+    beam 0     x  x     x     x           continued beam 0 (slot 1), so no beam needs slot 2
     beam 1     x  x        x     x
 
 Shapes: B entries (sentences or documents being decoded), W beams, R rows (R = B * W), T tokens, M slots of a
@@ -227,9 +227,9 @@ class DecoderState:
     Search code widens, re-orders and selects the state, and never reads its content. `attentions`: number of
     self-attentions with a cache. `sees`: slots of each beam's past, or None as long as every row uses all
     slots (one beam, no padding). `sentence` and `rank` describe the last token of each row, from which
-    positions continue; `slot_sentence` and `slot_position` describe the tokens in the slots, `new` the last
-    ones, which are recorded there only when they are read. `kept`: tensors that layers compute once
-    for all steps, by names that the layers choose.
+    positions continue. `slot_sentence` and `slot_position` describe the tokens in the slots. `new` describes
+    the last ones, which are recorded in the slots only when they are read. `kept`: tensors that layers
+    compute once for all steps, by names that the layers choose.
     """
 
     source: SourceSide
@@ -334,7 +334,7 @@ class DecoderState:
         """Return the slots of `row` in the sentences [R, T] of the next inputs and in their memories.
 
         The memory of a sentence: the `memory_sentences` sentences before it. Sentence indices never decrease
-        within a row, so that slots before `near` need not be compared again.
+        within a row, so slots before `near` need not be compared again.
         """
         own = sentence.reshape(self.entries, -1)
         keys = torch.cat((self.slot_sentence[:, self.near : self.used], own), dim=1)
@@ -416,7 +416,7 @@ class DecoderState:
         unseen = (~seen).any(dim=0).nonzero()
         if unseen.numel() == 0:
             return
-        # Beams share most of their past, so that only the most recent slots move.
+        # Beams share most of their past, so only the most recent slots move.
         first = int(unseen[0])
         self.near = min(self.near, first)
         # Entries keep different numbers of slots; all get the largest of these numbers.

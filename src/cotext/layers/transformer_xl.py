@@ -2,8 +2,8 @@
 
 This is Transformer-XL (Dai et al. 2019, section 3) with sentences as segments (Zheng et al. 2020, section
 4.2). In every layer, sentence k also attends to the inputs of that layer for sentences k - m ... k - 1,
-without gradients. With teacher forcing, one pass over all sentences computes these inputs, so that all
-sentences are processed in parallel: each fetches the keys and values of its memory.
+without gradients. With teacher forcing, one pass processes all sentences in parallel: each fetches the keys
+and values of its memory.
 
     score of query i and key j     ((q_i + u) . k_j + (q_i + w) . r[i - j]) / sqrt(K)
 
@@ -38,8 +38,8 @@ from cotext.layers.state import KeysValues
 class _SharedProjection(TensorFunction):
     """A projection of detached states, with gradients to the states added.
 
-    No gradient flows from the keys and values of a memory to the states, but it flows from the keys and
-    values of a token's own sentence. The product is computed once for both.
+    Keys and values of a memory give no gradient to the states; those of a token's own sentence do. The
+    product is computed once for both.
     """
 
     @staticmethod

@@ -59,7 +59,7 @@ class OutputProducts:
             logits = logits_NV[rows]
             p = self._block[: len(logits)].copy_(logits)
             torch.log_softmax(p, dim=1, out=p)
-            # A log-probability is a logit minus the log-sum, so that one column gives the log-sum.
+            # A log-probability is a logit minus the log-sum, so one column gives the log-sum.
             log_sums_N[rows] = first_N[rows] - p[:, 0]
             p.exp_()
             if label_N is not None:
@@ -146,8 +146,8 @@ class _OutputLoss(Function):
             # Read before `normalise` overwrites the logits.
             label_logit = logits.gather(1, label[:, None])[:, 0].to(precise)
             hidden = hidden.to(precise)
-            # The part of the gradient that is the same for all V, -smoothing / V, is added separately: it is
-            # a multiple of the mean row for the hidden state, and one vector for all rows of the weight.
+            # The part of the gradient that is the same for all V, -smoothing / V, is added separately. For
+            # the hidden state it is a multiple of the mean row, for the weight one vector for all rows.
             log_sum = products.normalise(logits, label, 1 - smoothing)
             nll[rows], uniform[rows] = log_sum - label_logit, log_sum - hidden @ mean_D
             if grad_hidden is None or grad_weight is None:
@@ -213,12 +213,11 @@ class CrossEntropy:
     """loss = context_discount * (context labels) + (current labels), Lupo et al. 2022, equation 2.
 
     The separator that closes a context sentence is a context label. The count is the number of all labels,
-    without discount, so that a discount of 1 gives exactly the plain loss. The paper does not specify the
-    count.
+    without discount, so a discount of 1 gives exactly the plain loss. The paper does not specify the count.
 
-    With `foreign_weight`, a hinge loss on true against foreign context is added for each sentence that a
-    batch also has in foreign context (as in contrastive context regularisation, Hwang et al. 2021). It is per
-    sentence: few words depend on context; the others need not lose probability in foreign context.
+    `foreign_weight` adds a hinge loss on true against foreign context, for each sentence that a batch also
+    has in foreign context (contrastive context regularisation, Hwang et al. 2021). It is per sentence: few
+    words depend on context; the others need not lose probability in foreign context.
     """
 
     def __init__(self, label_smoothing: float, context_discount: float, foreign_weight: float = 0.0) -> None:
@@ -291,7 +290,7 @@ def _foreign_loss(
     counts_C = (label_C == labels.token[labels.current]) & has_context[row_C]
     gain_B = true_nll_C.new_zeros(len(has_context)).index_add(0, row_C, counts_C * (nll_C - true_nll_C))
     is_active = has_context & (gain_B < MARGIN)
-    # The hinge is linear where it is not 0, so that signed weights of the labels give it and its gradient.
+    # The hinge is linear where it is not 0, so signed weights of the labels give it and its gradient.
     sign_C = (counts_C & is_active[row_C]).to(nll_C.dtype)
     both = torch.cat((true_CD, foreign_CD)), weight, label_C.repeat(2), torch.cat((sign_C, -sign_C))
     total, _, _ = output_loss(*both, 0, bias_V=bias)

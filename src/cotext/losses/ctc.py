@@ -2,8 +2,8 @@
 
 A unit is the text of one CTC loss: a sentence (sentence-aligned CTC: Yu et al. 2024, equations 7 to 11) or a
 sequence. A path assigns a token or blank to every position of a unit. Without repetitions and then without
-blanks, the path is the target. If the first and last position of every sentence of a document are fixed to
-the brackets of that sentence, the CTC loss of the document is the sum of the losses of its sentences.
+blanks, the path is the target. Fix the first and last position of every sentence to its brackets: then the
+CTC loss of the document is the sum of the losses of its sentences.
 
     positions   B  B  -  y  y  E        forced: the first is B and the last is E, with probability 1
     target      B        y     E        which costs nothing there
@@ -68,7 +68,7 @@ def fits(units: Units, blank: int) -> Tensor:
 
 @dataclass(frozen=True, slots=True)
 class Lattices:
-    """The units that have a path and positions, with their labels as classes of their own.
+    """The units that have a path and positions, with their labels as classes.
 
     Class 0 is blank. Lattices depend on lengths and targets only, not on the predictions of a model.
     """

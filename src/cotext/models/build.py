@@ -128,7 +128,7 @@ def _source_symbols(config: Config, vocabulary: int, source_vocabulary: int | No
     if further:
         raise CotextError(
             f"view.separators = {config.view.separators}: the ids of its symbols are also source pieces, "
-            "where the source has a vocabulary of its own; choose plain or bracket"
+            "where the source has a separate vocabulary; choose plain or bracket"
         )
     return source_vocabulary
 

@@ -1,7 +1,7 @@
 """Models on disk: safetensors and YAML, never pickle, never half-written.
 
-`run_folder` describes run folders. Every model file contains its configuration and a checksum, so that it can
-be identified and verified by itself. The same training writes the same bytes.
+`run_folder` describes run folders. Every model file contains its configuration and a checksum, so it can be
+identified and verified by itself. The same training writes the same bytes.
 """
 
 import json

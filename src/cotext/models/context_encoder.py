@@ -4,7 +4,7 @@
                                        current x -> encoder <----------+
                                                        `-> decoder <---'      attention to the context
 
-Each of the two parts is a sequence of its own, with positions from its beginning. Blocks attend to the states
+Each of the two parts is a separate sequence, with positions from its beginning. Blocks attend to the states
 of the context by `ContextAttention`. Rows without context are translated as by the model without this slot.
 
 Shapes: B rows, S source tokens, C context tokens, D model.
@@ -50,7 +50,7 @@ class ContextEncoder(nn.Module, ABC):
     extra_tokens: ClassVar[int] = 0
 
     def __init__(self, size: Size, layers: Sequence[TransformerBlock], stacks: Stacks) -> None:
-        """`layers`: encoder blocks of its own, as many as `model.context_layers`; `stacks` are changed."""
+        """`layers`: separate encoder blocks, as many as `model.context_layers`; `stacks` are changed."""
         super().__init__()
         self.layers, self.norm = Stack(layers), size.norm()
 

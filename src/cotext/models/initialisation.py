@@ -12,7 +12,8 @@ and Bengio 2010, for each square part of a fused projection. `default` is the de
 1 / sqrt(fan-in), also for biases. `fairseq` is the initialisation of that toolkit since version 0.10, which
 the authors of G-Transformer used. `normal` is the initialisation of Marian models in Hugging Face's
 transformers. Learned positions are drawn like embeddings. Vectors that must have no effect at first are zero
-in all three: segment embeddings, relative positions, biases of relative attention and of the output layer.
+in all three. These are segment embeddings, relative positions, biases of relative attention and of the output
+layer.
 """
 
 import math

@@ -3,7 +3,7 @@
     score(y)  =  log p(y | x)  +  log p_LM(y | c)  -  log p_LM(y)
 
 x: the source sentence; c: target sentences before y. The difference is the pointwise mutual information of
-context and sentence. It is added token by token, so that it takes part in beam search:
+context and sentence. It is added token by token, so it takes part in beam search:
 
     rows of the language model      bos c1 sep c2 sep y1 y2       one row with context
                                     bos y1 y2                     one without

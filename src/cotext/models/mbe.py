@@ -1,7 +1,7 @@
 """Mini-batch embedding (MBE; Morishita et al. 2021, as Wu et al. 2023 compare with it).
 
-The mean of the embeddings of all source tokens of the batch is placed before every source and target row, as
-another token of its first sentence:
+Every source and target row begins with the mean embedding of all source tokens of the batch, as another token
+of its first sentence:
 
     mean a b c eos -> encoder -> keys and values        mean bos x y -> decoder
 

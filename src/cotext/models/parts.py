@@ -22,8 +22,8 @@ def document_layer(name: str) -> type[DocumentLayer]:
 def own_part(name: str, base: type[Kind]) -> type[Kind]:
     """Return the class of a user's file, such as `idea.py:MyScore@0123456789abcdef`.
 
-    Raises CotextError if its code is unavailable, is not trusted or fails; or the file has no such class, or
-    one of another kind or with missing methods.
+    Raises CotextError if its code is unavailable, not trusted or fails; or if the class is missing, of
+    another kind or incomplete.
     """
     match = OWN.fullmatch(name)
     if match is None or match["digest"] is None:

@@ -74,8 +74,8 @@ def output_of(model: Model, symbols_U: Tensor) -> Callable[[Tensor], Tensor]:
 def in_precision(loaded: LoadedModel, precision: Precision, device: torch.device) -> LoadedModel:
     """Convert a loaded model to `decode.precision`.
 
-    Raises CotextError for int8 on another device than a CPU, float16 on a CPU, any precision for an engine,
-    or a model that was not loaded in float32.
+    Raises CotextError for int8 without a CPU, float16 on a CPU, any precision for an engine, and a model that
+    was not loaded in float32.
     """
     if precision == loaded.precision:
         return loaded

@@ -12,7 +12,7 @@ A run folder:
     checkpoints/00001000/  a model, and the state to resume training (`training/resume.py`)
     import.json            the origin of its weights, if they were imported
     shortlist.safetensors  target tokens for each source token, for `decode.shortlist`, if made
-    seeds.json             the seeds of its training, if it is one of several
+    seeds.json             the seeds of its training, if it is one of several runs
     engines/               its weights for CTranslate2, made when they are first used; may be deleted
 
 A folder of several seeds contains only their runs:
@@ -125,7 +125,7 @@ def checkpoints(run: Path) -> list[int]:
 
 
 def seed_folder(folder: Path, seed: int) -> Path:
-    """Return the run of a seed in a folder of several."""
+    """Return the run of a seed in a folder of several runs."""
     return folder / f"seed-{seed}"
 
 

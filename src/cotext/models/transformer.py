@@ -6,7 +6,7 @@
                                             -> document layer -> hidden -> embedding.weight -> logits
 
 Without parts in its slots, and with one sentence per row, it is the sentence model. With windows of
-sentences, it is the concatenation model of Lupo et al. 2022, whose segment-shifted positions and segment
+sentences, it is the concatenation model of Lupo et al. 2022. Their segment-shifted positions and segment
 embeddings are settings of its embedding. Without encoder blocks and cross-attention, it is a language model,
 which ignores the source. `models/build.py` fills the slots.
 

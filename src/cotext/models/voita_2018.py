@@ -1,6 +1,6 @@
 """Context-aware encoder of Voita et al. 2018, which shares its lower layers with a context encoder.
 
-Context sentences pass all encoder layers but the last, and a last layer of their own. A trained vector stands
+Context sentences pass all encoder layers but the last, and a separate last layer. A trained vector stands
 before them, by which the shared layers know context from current sentences. In the last encoder layer, a gate
 mixes self-attention with attention to the context C (section 3, equations 2 and 3, for every token):
 
@@ -26,7 +26,8 @@ from cotext.models.row_embedder import RowEmbedder
 
 
 class SharedContext(ContextEncoder):
-    """The encoder's layers but the last, and a last layer of its own; only the last layer attends to it."""
+    """The encoder's layers except the last, and a separate last layer; only the encoder's last attends to
+    it."""
 
     extra_tokens = 1
 

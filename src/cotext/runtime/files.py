@@ -249,7 +249,7 @@ def sealed_lines(path: Path, max_bytes: int = MAX_SEALED_BYTES) -> list[str]:
     """Return the lines of a file of sealed lines and, as the last item, the text after the last line feed.
 
     The last item is empty, unless writing was interrupted. A missing file counts as empty. Invalid UTF-8 is
-    replaced, so that the checksum of its line is wrong. Raises the errors of `read_bytes`.
+    replaced, so the checksum of its line is wrong. Raises the errors of `read_bytes`.
     """
     if not os.path.lexists(path):
         return [""]

@@ -1,7 +1,7 @@
 """Parallel child processes with dependencies and progress display.
 
-A job is skipped if its result exists, so that a repeated list of jobs runs only the missing jobs. If a job
-fails or this process is interrupted, all other jobs are terminated; training then saves a checkpoint.
+A job is skipped if its result exists, so a repeated list of jobs runs only the missing jobs. If a job fails
+or this process is interrupted, all other jobs are terminated; training then saves a checkpoint.
 """
 
 import os

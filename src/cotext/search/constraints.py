@@ -53,9 +53,9 @@ class SearchRequest:
     of the first label of the prefix (see `cotext.data.batch`). `sentence_offset`: the index in the document
     of sentence 0 of the row, for numbered sentences. `max_tokens`: for every sentence to search, the limit of
     its new tokens, the closing symbol included; free search uses only the sum. If the prefix ends inside a
-    sentence, this sentence is the first of `max_tokens`. `goes_on`: the row has further sentences, so that
-    the last one is closed by its separator; not in free search. `barred`: sequences of tokens that must not
-    be written. `shortlist`: the tokens that are allowed, ascending; None: any. `seed`: numbers that determine
+    sentence, this sentence is the first of `max_tokens`. `goes_on`: the row has further sentences, so the
+    last one is closed by its separator; not in free search. `barred`: sequences of tokens that must not be
+    written. `shortlist`: the tokens that are allowed, ascending; None: any. `seed`: numbers that determine
     the random numbers of sampling.
     """
 
@@ -113,8 +113,8 @@ class SentenceProgress:
     """The sentence that each hypothesis is in, and the limits that remain.
 
     In free search, the first sentence counts as the last, no content token is needed, and one limit holds for
-    the whole output. `is_single`: one sentence is requested of every row, so that its closing symbol and its
-    limit are the same in all steps.
+    the whole output. `is_single`: one sentence is requested of every row, so its closing symbol and its limit
+    are the same in all steps.
     """
 
     first: Tensor  # [B], sentence index of the first new decoder input

@@ -28,7 +28,7 @@ from cotext.search.nbest_beam import Alternative
 from cotext.search.steps import Steps
 
 MODEL: Final = "model.bin"  # the engine's file with the weights
-STEP_SECONDS: Final = 0.5  # time between signs of progress; an engine reports no steps of its own
+STEP_SECONDS: Final = 0.5  # time between signs of progress, because an engine does not report its steps
 # Most probabilities that are computed at once in scoring: CTranslate2 keeps those of whole rows.
 PROBABILITIES: Final = 2**25
 # Attention to so many keys, padding included, is another computation (measured with AVX-512).
@@ -59,9 +59,9 @@ class CTranslate2Engine(Engine):
     `patience * beam` finished hypotheses; our own search continues as long as another can be better. With
     1, more outputs differ (docs/results/decoding-speed.md).
 
-    In int8 on a CPU, the rows of a call have prefixes of one length, and sources of one length or of `FEW` to
-    `MANY` tokens. Other padding would change the last digits of attention, which are then rounded to other
-    integers, so that a translation would depend on its batch.
+    In int8 on a CPU, the rows of a call have prefixes of one length. Their sources have one length, or `FEW`
+    to `MANY` tokens. Other padding would change the last digits of attention, which are then rounded to other
+    integers, so a translation would depend on its batch.
     """
 
     patience = 2.0

@@ -1,8 +1,8 @@
 """Output layer in search, over the full vocabulary or over the shortlists of its rows.
 
-The rows of a batch share the columns of all their shortlists, so that one product computes them. A token that
-is not in a row's own list gets probability 0 there. The translation of a document therefore depends only on
-its own lists, whatever the batch contains. Log-probabilities are normalised over the tokens of the list.
+The rows of a batch share the columns of all their shortlists, so one product computes them. A token that is
+not in a row's own list gets probability 0 there. The translation of a document therefore depends only on its
+own lists, whatever the batch contains. Log-probabilities are normalised over the tokens of the list.
 
 With a language model (`models/language_model.py`), the value of a token is a sum over several rows.
 
@@ -67,7 +67,7 @@ class OutputLayer:
 
     @property
     def may_rise(self) -> bool:
-        """Whether values of tokens may be above 0, so that a hypothesis may become better as it grows."""
+        """Whether values of tokens may be above 0, so a hypothesis may become better as it grows."""
         return bool(self._terms)
 
     @property

@@ -1,8 +1,8 @@
 """Recovery of sentences from labels, by the separators that the model wrote in free search.
 
 No other code uses separators to find sentences. A chunk is the text up to a closing symbol; n sentences were
-requested. Every label is assigned to one sentence, so that the log-probabilities of the sentences add up to
-that of the row.
+requested. Every label is assigned to one sentence, so the log-probabilities of the sentences add up to that
+of the row.
 
     plain     a sep b sep c eos     Chunk i is sentence i. Missing chunks are those of the last sentences;
                                     surplus chunks belong to the last sentence.

@@ -41,7 +41,7 @@ async def received_file(request: Request, client: str) -> AsyncIterator[tuple[Up
     declared size, or else the largest.
 
     Raises:
-        RequestError: 400, the form is invalid, or does not have exactly one file; 413, the form is too large;
+        RequestError: 400, the form is invalid, or does not have exactly one file. 413, the form is too large.
             429 and 503, there is no space.
     """
     jobs, settings = service_of(request).jobs, service_of(request).settings

@@ -63,8 +63,8 @@ class GlossaryStore:
         """Store a new glossary.
 
         Raises:
-            RequestError: 400, the name or an entry is invalid; 456, the client has MAX_GLOSSARIES, or has
-                used its share of MAX_BYTES; 503, all clients together have used MAX_BYTES.
+            RequestError: 400, the name or an entry is invalid. 456, the client has MAX_GLOSSARIES, or has
+                used its share of MAX_BYTES. 503, all clients together have used MAX_BYTES.
         """
         if not is_line(name):
             raise RequestError(400, f"the name of a glossary is one line of {MAX_TERM:,} characters at most")

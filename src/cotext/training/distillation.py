@@ -186,8 +186,8 @@ class DistillationJob(Job[Outcome]):
 
     `placed` replaces the translator of the teacher, for example by one on a cluster. `on_stage` is called
     while the corpus is written, with the arguments of `Meter.next_task`. Raises CotextError if the teacher or
-    the data do not exist, or have different languages; settings are unknown, or differ from the settings of a
-    finished folder `out`; or `out` is not empty or lies in the data.
+    the data do not exist, or have different languages. Also if settings are unknown or differ from those of a
+    finished folder `out`, or if `out` is not empty or lies in the data.
     """
 
     command, unit = "distill", "documents"

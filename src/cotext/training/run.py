@@ -70,9 +70,9 @@ def make_accelerator(
                 "and select devices by CUDA_VISIBLE_DEVICES"
             )
         torch.get_device_module(requested).set_device(requested)
-    # Buffers are not synchronised: they are tables whose size depends on the batches of each process, and
-    # the processes make different numbers of forward passes in validation.
-    # The search for unused parameters takes time, and DDP warns if there are none.
+    # Buffers are not synchronised: they are tables whose size depends on the batches of each process. In
+    # validation, the processes make different numbers of forward passes. The search for unused parameters
+    # takes time, and DDP warns if there are none.
     wrapping = DistributedDataParallelKwargs(
         broadcast_buffers=False, find_unused_parameters=spares_parameters
     )
@@ -180,7 +180,7 @@ def set_up(config: Config, data_folder: Path, run: Path, recipe: str, device: st
         if not new:
             raise CotextError(
                 "train.freeze = init: all parameters come from the run that training starts from "
-                "(train.init), so that nothing is left to train; remove the setting"
+                "(train.init), so nothing is left to train; remove the setting"
             )
     model.recomputes = config.train.checkpoint_activations
     return TrainingSetup(config, data, corpus_of(config, data), model, accelerator, start, new)
@@ -305,8 +305,8 @@ def train(
 
     `recipe` is the name of the configuration in messages. For `device`, see `make_accelerator`. `seeds`: the
     seeds of all runs that are trained together, if there are several. Raises CotextError if settings
-    contradict each other, the data or this machine (before the run folder is created), or the folder contains
-    another run; also the errors of `Trainer.train`.
+    contradict each other, the data or this machine (before the run folder is created). Also if the folder
+    contains another run, and the errors of `Trainer.train`.
     """
     setup = set_up(config, data_folder, run, recipe, device)
     config, data, start, accelerator = setup.config, setup.data, setup.start, setup.accelerator

@@ -10,7 +10,7 @@ al. 2020, section 3). In the models measured here, every layer attends to the to
 
 If attention is not enough, it is averaged with the effect that each source word has on the probability of the
 token (`differences`). This is done for non-autoregressive models, whose positions attend to the source before
-any token is decided. It is done if positions are part of every cross-attention (`model.cross.score`), so that
+any token is decided. It is done if positions are part of every cross-attention (`model.cross.score`), so
 attention is on positions as well as on words. Engines have only this effect; models without token
 probabilities have only attention.
 

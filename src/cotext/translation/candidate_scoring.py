@@ -181,7 +181,7 @@ def _packed(groups: Sequence[_Group], symbols: SpecialSymbols, max_tokens: int) 
     A batch has at most `max_tokens` tokens, with padding, or a single group. With more than MANY_ROWS rows,
     padding is limited by MOST_PADDED.
     """
-    # Similar groups are next to each other, so that batches have little padding.
+    # Similar groups are next to each other, so batches have little padding.
     ordered = sorted(
         groups, key=lambda g: (len(g.rows), g.longest // 4, g.shared, g.first.source_tokens(symbols))
     )

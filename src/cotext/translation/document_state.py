@@ -28,8 +28,8 @@ def cut_document(
 ) -> tuple[list[int], list[Window]]:
     """Return the indices of the non-empty sentences of a document, and its windows, which count only these.
 
-    Empty means without tokens on both sides. As in translation, the cut depends only on the source, so that
-    scores of an output equal its scores in search.
+    Empty means without tokens on both sides. As in translation, the cut depends only on the source, so scores
+    of an output equal its scores in search.
     """
     kept = [j for j, tokens in enumerate(source) if tokens or (target is not None and target[j])]
     return kept, view.split([len(source[j]) for j in kept], [])
@@ -285,9 +285,9 @@ def _sentence(
 #     decode.group_windows = 3     window   0 1 2 | 3 4 5 | 6
 #                               group      0   |   1   | 2
 #
-# Groups never overlap, and the output of a group depends only on that group, so that several groups can share
-# a batch. The model treats every group as a separate document: its rows have the number of the group instead
-# of that of the document.
+# Groups never overlap, and the output of a group depends only on that group, so several groups can share a
+# batch. The model treats every group as a separate document: its rows have the number of the group instead of
+# that of the document.
 
 
 def group_of(number: int, windows: int, group_windows: int) -> range:
@@ -325,7 +325,7 @@ def source_of(
     others: list[Instance] = []
     for opened, number in windows:
         group = group_of(number, len(opened.windows), group_windows)
-        # Windows of a group share a number, so that their rows attend to each other.
+        # Windows of a group share a number, so their rows attend to each other.
         ordinal = ordinals.setdefault((opened, group.start), len(ordinals))
         rows.append(replace(opened.instance(number), document=ordinal))
         for n in group:

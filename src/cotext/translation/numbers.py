@@ -1,10 +1,10 @@
 """Numbers that a translation lacks, compared with its source.
 
-A number is missing if the translation has it in no notation. Notations of a number use other
-separators (1,000.5 as 1.000,5 or 1 000,5), other digits, or words for thousands and more (1,500,000 as 1.5
-million or 150万). Years may have two digits, and the parts of a date may be in another order. Numbers that
-are often written as words (up to 20, and round numbers) count only if the source contains nothing but numbers
-and the translation contains none.
+A number is missing if the translation has it in no notation. Notations differ in separators (1,000.5 as
+1.000,5 or 1 000,5), digits, or words for thousands and more (1,500,000 as 1.5 million or 150万). Years may
+have two digits, and the parts of a date may be in another order. Numbers up to 20 and round numbers are often
+written as words. They count only if the source contains nothing but numbers and the translation contains
+none.
 """
 
 import re

@@ -43,10 +43,10 @@ class ModelKind:
 
     `sentence_nll` returns the negative log-likelihoods of the current sentences of a batch, row after row.
     `token_nll` returns the negative log-likelihood of every label given the previous labels; None if the
-    model has no probabilities of single tokens. `forced_pass` runs the model on a batch with a given target;
-    None for engines, which do not expose their states, and for a model combined with a language model, which
-    reads other rows. `path`: whether a non-autoregressive model has a CTC path for each sentence or each row,
-    or none; None: the model is autoregressive.
+    model has no probabilities of single tokens. `forced_pass` runs the model on a batch with a given target.
+    It is None for engines, which do not expose their states. It is also None for a model combined with a
+    language model, which reads other rows. `path`: whether a non-autoregressive model has a CTC path for each
+    sentence or each row, or none; None: the model is autoregressive.
     """
 
     search: Search
@@ -207,8 +207,8 @@ class DecodingPlan:
         """Check that the schedule and the first pass can be combined; scoring does not need this check.
 
         Raises:
-            CotextError: the system is a language model; a required first pass is missing or was not opened;
-                a first pass would not be used; or the first pass itself has a first pass.
+            CotextError: the system is a language model; a required first pass is missing or was not opened.
+                Also if a first pass would not be used, or itself has a first pass.
         """
         decode, first = self.decode, self.first_pass
         if not self.config.model.reads_source:

@@ -1,8 +1,8 @@
 """Translation on a Ray cluster: opened runs whose documents are translated by workers of the cluster.
 
 Each worker is a process with its own copy of the run. Ray restarts lost workers and reassigns their
-documents. Every document appears in the result exactly once. Every machine needs the extra `ray`,
-the same Cotext and the same run under the same path.
+documents. Every document appears in the result exactly once. Every machine needs the extra `ray`, the same
+Cotext and the same run under the same path.
 """
 
 import hashlib
@@ -83,15 +83,15 @@ def placed(opened: OpenedRun, request: ClusterOptions, decode: Mapping[str, Any]
     is called.
 
     Raises:
-        CotextError: Ray is not installed, the cluster does not exist, or it has too few resources; or n-best
-            lists, which are not available on clusters.
+        CotextError: Ray is not installed, the cluster does not exist, or it has too few resources. Also for
+            n-best lists, which are not available on clusters.
     """
     if request.on is None:
         return opened
     require_no_lists(opened, f"--on {request.on}")
     ray = _connected(request.on)
     workers, device = workers_of(request, ray.cluster_resources())
-    # Further runs are under the same path on every machine; workers search with what was chosen here.
+    # Further runs are under the same path on every machine; workers search with the settings chosen here.
     further = {name: str(run.folder.resolve()) for name, run in opened.further_runs().items()}
     decode = {**decode, **further, "engine": opened.config.decode.engine}
     given = WorkerSettings(opened.folder.resolve(), decode, device, request.checkpoint, files_of(opened))

@@ -31,9 +31,9 @@ def score_file(
     (for their scores, see `translate_file(scores=...)`). `columns`: document ids must fit into a table.
 
     Raises:
-        CotextError: files named for the languages of the run in reverse, files of unequal length, a sentence
-            over the limit on either side, an id that does not fit. Raised before any work, or, for a pipe,
-            when the document is reached.
+        CotextError: file names that show swapped sides, files of unequal length, a sentence over the limit on
+            either side, an id that does not fit. Raised before any work, or, for a pipe, when the document is
+            reached.
     """
     translator = opened.translator
     check_sides(opened.languages, source, target, f"{opened.folder} translates")

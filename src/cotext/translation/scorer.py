@@ -285,7 +285,7 @@ class DocumentScorer:
             target = self.encoded_target(document.id, document.target)
             _, document_groups = document_rows(self.plan, source, target, frozenset(chosen))
             for group in document_groups:
-                # A number of its own for every group, in place of the document index.
+                # A separate number for every group, in place of the document index.
                 ordinal = len(groups)
                 groups.append(range(len(rows), len(rows) + len(group)))
                 rows += [

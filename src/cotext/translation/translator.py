@@ -170,7 +170,7 @@ class Translation:
         resegmented   the tokenizer splits the text into subwords that differ from those of the output: scores
                       of the text differ for these sentences, and for sentences that have them as context
 
-    `pieces`: for every window (in the document view, every sub-document), whether it was recovered: no
+    `pieces`: for every window (in the document view, every sub-document), whether it was recovered. Then no
     current sentence is missing, and the output had exactly the requested sentences, in order. `lists`: with
     `decode.nbest`, the best translations of every sentence, the first of which is used in the document.
     """

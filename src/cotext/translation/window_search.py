@@ -114,7 +114,7 @@ def further(first: str, others: Iterable[Alternative], tokenizer: Tokenizer, mos
 class RowGroup:
     """Rows of a document that share a batch: one row, or all of a group of windows that is searched together.
 
-    `cost`: its size in a batch of its own, in tokens, beams and padding included; `longest`: of its rows.
+    `cost`: its size in a separate batch, in tokens, beams and padding included; `longest`: of its rows.
     """
 
     document: OpenDocument

@@ -1,9 +1,9 @@
 """Splits of the controlled corpus, and contrastive suites that cannot be solved without context.
 
 Examples are in groups. A group is one planned document in which a clue determines exactly one choice. The
-members of a group differ only in the clue, so that in each member a different candidate is correct. All
-members have the same candidates for the current sentence in the same order. So a model without context is
-right for exactly one member of each group, which is chance accuracy.
+members of a group differ only in the clue, so in each member a different candidate is correct. All members
+have the same candidates for the current sentence in the same order. So a model without context is right for
+exactly one member of each group, which is chance accuracy.
 """
 
 import zlib
@@ -98,7 +98,7 @@ Alternative = tuple[object, object, str]
 def contrastive_suites(seed: int, examples: int, order: WordOrder = "verb-second") -> list[ContrastiveSuite]:
     """Return one suite per phenomenon with at least ``examples`` examples.
 
-    The number is rounded up, so that every distance has the same number of complete groups. Ids consist of
+    The number is rounded up, so every distance has the same number of complete groups. Ids consist of
     phenomenon, group and member.
     """
     suites = []

@@ -193,7 +193,7 @@ def _sentences(where: str, document_id: str, key: str, value: object) -> tuple[s
 
 
 def encode_jsonl(record: Record) -> str:
-    """Write a line with a JSON object; raises CotextError for an empty id or a sentence of several lines."""
+    """Write a line with a JSON object; raises CotextError for an empty id or a sentence with line breaks."""
     if not record.id:
         raise CotextError("a document has an empty id, which cannot be written")
     value: dict[str, object] = {"id": record.id}

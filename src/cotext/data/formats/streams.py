@@ -1,7 +1,7 @@
 """Reading and writing of corpus files as streams: decompression, lines, limits, atomic writing.
 
-Lines and documents, which must fit into memory, have a maximum size, so that a small compressed file cannot
-fill the memory. Files themselves may have any size. Only a line feed ends a line.
+Lines and documents, which must fit into memory, have a maximum size, so a small compressed file cannot fill
+the memory. Files themselves may have any size. Only a line feed ends a line.
 """
 
 import gzip

@@ -38,8 +38,8 @@ class Format:
     """One corpus format: its reader, its writer and its properties.
 
     `encode` returns the text of one document, or is None for a format that is only read. `header`, `between`
-    and `footer` surround the documents. `holds_empty_sentences`: anywhere in documents. `languages` reads
-    the codes of source and target from a file; a missing code is empty.
+    and `footer` surround the documents. `holds_empty_sentences`: anywhere in documents. `languages` reads the
+    codes of source and target from a file; a missing code is empty.
     """
 
     name: str

@@ -384,7 +384,7 @@ def read_wmt_xml(path: Path) -> Iterator[Record]:
     """Read documents; a line break inside a segment becomes a space.
 
     Raises CotextError for malformed XML, for segments, markup or documents that are too large, and for any
-    DOCTYPE, which could declare entities that expand without end.
+    DOCTYPE (its entities could expand without end).
     """
     stream = _wmt_xml(path)
     for number, (line, document) in enumerate(stream.read(), 1):

@@ -36,7 +36,7 @@ END, PADDING, UNKNOWN = "</s>", "<pad>", "<unk>"
 class PieceTable:
     """The vocabulary of one side: names, rows of the imported matrix, and symbols.
 
-    `ids` contains only subwords of text, so that no text is encoded as a symbol.
+    `ids` contains only subwords of text, so no text is encoded as a symbol.
     """
 
     names: tuple[str, ...]

@@ -102,8 +102,8 @@ def load_tokenizer(folder: Path) -> Tokenizer:
     files = {name: read_bytes(folder / name, MAX_MODEL_BYTES) for name in names}
     if fingerprint_of(kind, files) != fingerprint:
         raise CotextError(
-            f"{folder / names[0]}: not the model that tokenizer.json beside it describes (cut off, or copied "
-            "from elsewhere); copy the whole folder again"
+            f"{folder / names[0]}: not the model that tokenizer.json next to it describes (cut off, or "
+            "copied from elsewhere); copy the whole folder again"
         )
     tokenizer: Tokenizer
     with naming(folder):

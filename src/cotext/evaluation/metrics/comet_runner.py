@@ -175,7 +175,7 @@ def _load(checkpoint: Path) -> Any:
         return load_from_checkpoint(str(checkpoint))
     except OSError as error:
         raise RefusalError(
-            "the checkpoint is there, but not the tokenizer and configuration of its encoder "
+            "the checkpoint exists, but not the tokenizer and configuration of its encoder "
             f"({_first_line(error)}). Fetch them where there is a network, and set HF_HOME to that cache"
         ) from None
 

@@ -96,9 +96,9 @@ def choice_of(example: ContrastiveExample) -> Choice:
 def balanced_weights(choices: Sequence[Choice]) -> list[float]:
     """Return the weights of examples in balanced accuracy; they add up to 1.
 
-    Balanced accuracy is the mean of the recalls of the right forms (Brodersen et al. 2010), among examples
-    with the same forms to choose from (er, sie, es; or ihn, sie, es), then the mean over these choices by
-    their examples. A system that always prefers one form has chance accuracy.
+    Examples with the same forms to choose from (er, sie, es; or ihn, sie, es) are a group. Balanced accuracy
+    is the mean recall of the right forms in a group (Brodersen et al. 2010), averaged over examples of all
+    groups. A system that always prefers one form has chance accuracy.
     """
     of_choice, of_form = Counter(forms for forms, _ in choices), Counter(choices)
     kinds = Counter(forms for forms, _ in of_form)
@@ -380,9 +380,9 @@ def distance_bucket(distance: int | None) -> str:
 def distance_aggregates(buckets: Mapping[str, tuple[float, int]]) -> dict[str, float]:
     """Aggregate accuracies by distance as in Lupo et al. (2022), appendix B.1.
 
-    `buckets`: accuracy and number of examples. `disc` weights the buckets 1, 2, 3, >3 by their size;
-    `disc_all_d` also includes 0; `disc_avg` is the plain mean of the four, and only given if all four exist.
-    Clues ahead are ignored. If any distance is unknown, so are the sizes, and there are no aggregates.
+    `buckets`: accuracy and number of examples. `disc` weights the buckets 1, 2, 3, >3 by their size.
+    `disc_all_d` also includes 0. `disc_avg` is the plain mean of the four, if all four exist. Clues ahead are
+    ignored. If any distance is unknown, so are the sizes, and there are no aggregates.
     """
     if "unknown" in buckets:
         return {}

@@ -1,16 +1,16 @@
 """Segmentation of a text at the segments of a reference, by minimum error (Matusov et al., 2005).
 
-The tokens of a hypothesis are divided into as many pieces as the reference has segments, so that the total
-number of edits (insertions, deletions, substitutions) that turn each piece into its segment is minimal. With
-several references, each segment counts the fewest edits of any. This is one dynamic programme over [reference
-tokens, hypothesis tokens], one row at a time:
+The tokens of a hypothesis are divided into as many pieces as the reference has segments. The division
+minimises the total number of edits (insertions, deletions, substitutions) that turn pieces into segments.
+With several references, each segment counts the fewest edits of any. This is one dynamic programme over
+[reference tokens, hypothesis tokens], one row at a time:
 
     row[i]  fewest edits of the segments so far and hypothesis tokens 0..i, then (among equals) fewest cuts
             at positions that are not preferred, then the latest beginning of the present segment
 
-All three are stored in one integer, so that a minimum of integers selects among them. Each reference token
-costs a few operations on a row (10,000 tokens on both sides: about a second). Memory is bounded by
-recomputing blocks of segments from the row in which they begin.
+All three are stored in one integer, so a minimum of integers selects among them. Each reference token costs a
+few operations on a row (10,000 tokens on both sides: about a second). Memory is bounded by recomputing blocks
+of segments from the row in which they begin.
 """
 
 import math

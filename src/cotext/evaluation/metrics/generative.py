@@ -2,11 +2,12 @@
 
 In a sentence in which the right candidate and a wrong one differ, words are counted, ignoring case. Right
 (wrong) forms are those that the right (wrong) candidate has more often. The translation *has the right form*
-if one of the right forms is more frequent in it than in the wrong candidate, and *has the wrong form* in the
-same way. If there are no right forms, having no wrong form counts as having the right one. A translation is
-right if it has the right form and not the wrong one, in all these sentences and against all wrong candidates:
+if one of the right forms is more frequent in it than in the wrong candidate. *Has the wrong form* is defined
+in the same way. If there are no right forms, having no wrong form counts as having the right one. A
+translation is right if it has the right form and not the wrong one, in all these sentences and against all
+wrong candidates:
 
-    right     Er ist alt, sagt sie.        sie: once in the right candidate, so that one `sie` is not wrong
+    right     Er ist alt, sagt sie.        sie: once in the right candidate, so one `sie` is not wrong
     wrong     Sie ist alt, sagt sie.
     output    Er sei alt, sagt sie.        er: 1 > 0, sie: 1 is not > 1          -> right
 

@@ -1,8 +1,8 @@
 """Realignment of translations whose numbers of sentences differ from the reference, within documents.
 
 The text of a system is divided again at the sentences of the reference, with the fewest edits over tokens
-(`error_alignment.py`). No word is lost, added or moved, so that scores of documents do not change. Among
-equally good cuts, the ends of the system's own lines are preferred, then the later cut.
+(`error_alignment.py`). No word is lost, added or moved, so scores of documents do not change. Among equally
+good cuts, the ends of the system's own lines are preferred, then the later cut.
 
 Omissions and additions are found by the words shared with a reference:
 

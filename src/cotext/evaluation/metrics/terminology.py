@@ -1,10 +1,10 @@
 """Glossary terms in translations, after the document track of WMT's terminology task of 2025.
 
     success       The mean over the terms of each document that have a translation in its reference. The
-                  value of a term is the number of occurrences of its translations in the hypothesis, divided
-                  by the number of its occurrences in the source, at most 1.
-    consistency   Computed for terms that occur in several sentences of a document: the share of these
-                  sentences with the translation of the term that is most frequent in the document.
+                  value of a term is the count of its translations in the hypothesis, divided by its count in
+                  the source, at most 1.
+    consistency   For terms that occur in several sentences of a document: the share of these sentences with
+                  the most frequent translation of the term.
 
 Success is that of the task's scorer (https://github.com/wmt-conference/wmt25-terminology): text is
 lower-cased, and matches inside words count. For consistency, it finds translations with a language model, a

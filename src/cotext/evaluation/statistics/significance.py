@@ -2,10 +2,10 @@
 
 Sentences of a document are not independent of each other. The unit that is drawn or swapped is therefore the
 document; sentences are supported for comparison with other tools. All systems and scores use the same draws.
-Every p-value is two-sided and counts the observed corpus among the samples, so that it is never 0.
+Every p-value is two-sided and counts the observed corpus among the samples, so it is never 0.
 
 Tests that flip the signs of documents: if two systems are equally good, the difference of a document could as
-well have the opposite sign. p is the share of all 2^n patterns of signs of n documents whose sum is at least
+well have the opposite sign. Of all 2^n patterns of signs of n documents, p is the share whose sum is at least
 the observed sum in absolute value (Fisher's randomisation test; Riezler and Maxwell, 2005). With one example
 per document this is McNemar's test.
 

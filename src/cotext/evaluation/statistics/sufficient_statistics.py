@@ -78,7 +78,7 @@ def bleu_from_sums(sums: Floats, exponential_smoothing: bool) -> Floats:
     """Return BLEU of R corpora from hypothesis length, reference length, matches and totals by n-gram order.
 
     For an order without a match, exponential smoothing (NIST) counts half a match, for the next a quarter,
-    and so on; otherwise the score is 0, as for orders that are longer than the hypothesis.
+    and so on. Without smoothing the score is 0, as for orders that are longer than the hypothesis.
     """
     orders = (sums.shape[1] - 2) // 2
     length, reference = sums[:, 0], sums[:, 1]

@@ -1,9 +1,9 @@
 """Decoding time of several runs on the same documents, side by side (Yu et al. 2024, table 3).
 
-Every run is timed greedily and with its own beam, in two settings: `one`, a document at a time, and `many`,
-all documents in batches of `decode.max_tokens`. A sentence system is also timed one sentence at a time. All
-decode with caches, so that the speed-up of non-autoregressive decoding is relative to fair alternatives.
-Ratios are computed within a round, whose methods meet the same noise; the median is reported.
+Every run is timed greedily and with its own beam, in two settings. `one`: a document at a time. `many`: all
+documents in batches of `decode.max_tokens`. A sentence system is also timed one sentence at a time. All
+decode with caches, so the speed-up of non-autoregressive decoding is relative to fair alternatives. Ratios
+are computed within a round, whose methods meet the same noise; the median is reported.
 """
 
 import statistics

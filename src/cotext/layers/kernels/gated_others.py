@@ -2,12 +2,12 @@
 
     weights = softmax over own keys + gate * softmax over keys of others        out = weights @ values
 
-Scores of others have a bias by the distance in sentences. The queries of a sentence share it, so that it is
-looked up once for each sentence.
+Scores of others have a bias by the distance in sentences. The queries of a sentence share it, so it is looked
+up once for each sentence.
 
-On a CPU, scores are computed for a few queries at a time, so that they fit into the cache, and again in the
-backward pass. Torch's kernel would have to run twice and, with a mask, cannot skip the keys after a query. On
-other devices, torch's kernel is run twice.
+On a CPU, scores are computed for a few queries at a time, to fit into the cache, and again in the backward
+pass. Torch's kernel would have to run twice and, with a mask, cannot skip the keys after a query. On other
+devices, torch's kernel is run twice.
 
 Shapes: B rows, H heads, T queries, S keys, K per head. Of a chunk: b rows, t queries, s keys, n sentences of
 its queries.
@@ -59,9 +59,9 @@ class Apart:
     """Masks of the keys in the sentence of a query, and of the keys in other sentences.
 
     `own` and `others` [B, 1, T, S], True = may attend. `seen` [B, 1, T, 1] is False for queries without keys
-    in other sentences; their first key is True in `others`, so that the softmax is defined. The same holds
-    for padding in `own`. `query` [B, T] and `key` [B, S] are their sentences. `causal`: the numbers of
-    queries and keys are equal, and query t attends to no key after t.
+    in other sentences; their first key is True in `others`, so the softmax is defined. The same holds for
+    padding in `own`. `query` [B, T] and `key` [B, S] are their sentences. `causal`: the numbers of queries
+    and keys are equal, and query t attends to no key after t.
     """
 
     own: Tensor

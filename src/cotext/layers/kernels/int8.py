@@ -4,10 +4,10 @@
     s[n] = max |x[n]| / 127,  q[n] = round(x[n] / s[n]);  t and w are made from the weights in the same way
 
 With one scale per tensor, as in torch's dynamic operator, a row would depend on the other rows of its batch.
-Here sums are over integers, so that a row has the same bits in any batch.
+Here sums are over integers, so a row has the same bits in any batch.
 
-The scale of a row of weights has 16 bits of fraction, so that a weight w * t is an exact float32. Quantising
-a dequantised matrix therefore gives the same integers and scales.
+The scale of a row of weights has 16 bits of fraction, so a weight w * t is an exact float32. Quantising a
+dequantised matrix therefore gives the same integers and scales.
 
 Rows are stored as uint8, with OFFSET added.
 

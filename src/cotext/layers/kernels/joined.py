@@ -53,7 +53,7 @@ def mix_apart(q_BHTK: Tensor, k_BHSK: Tensor, v_BHSK: Tensor, mask: Tensor | Non
 def joined(first: Mixed, second: Mixed) -> Mixed:
     """Join the values mixed over two sets of keys; every query attends to at least one set."""
     total = torch.logaddexp(first[1], second[1])
-    # The total is at least as large as each part, so that no exponential overflows.
+    # The total is at least as large as each part, so no exponential overflows.
     shares = ((out, (part - total).exp()) for out, part in (first, second))
     (out_1, share_1), (out_2, share_2) = shares
     return out_1 * share_1[..., None] + out_2 * share_2[..., None], total
@@ -64,8 +64,8 @@ def with_gradients(
 ) -> Tensor:
     """Return the contribution of one set of keys to the whole, [B, T, H, K], with gradients.
 
-    `apart` are the values mixed over only this set, and `whole` the values mixed over both sets: [B, T, H, K]
-    and [B, T, H] each, in the order of these queries.
+    `apart`: values mixed over only this set. `whole`: values mixed over both sets. Each: [B, T, H, K] and [B,
+    T, H], in the order of these queries.
     """
     return _Place.apply(q_BHTK, k_BHSK, v_BHSK, mask, *apart, *whole)
 

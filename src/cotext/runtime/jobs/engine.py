@@ -246,9 +246,9 @@ NOBODY: Final = -1  # no shard is open
 def joining(out: Path, overwrite: bool = False) -> Iterator[Joined]:
     """Lock an output and yield the results of its shards; the journals are deleted at the end.
 
-    `overwrite`: an output file may be replaced. Raises CotextError if there are no shards; a shard is
-    missing, duplicated, unfinished or of another job; a process works on a shard or on the output; the output
-    exists; or files cannot be written.
+    `overwrite`: an output file may be replaced. Raises CotextError if there are no shards, or one is missing,
+    duplicated, unfinished or of another job. Also if a process works on a shard or on the output, the output
+    exists, or files cannot be written.
     """
     folder = folder_of(out)
     with storage(folder), writing(out):

@@ -49,7 +49,7 @@ class Shard:
         first = stop = end = 0
         for size in sizes:
             end += size
-            # Middles ascend, so that the units of lower shards come first.
+            # Middles ascend, so the units of lower shards come first.
             shard = 1 + min((2 * end - size) * self.of // (2 * total) if total else 0, self.of - 1)
             if shard > self.number:
                 break

@@ -144,7 +144,7 @@ class Jobs:
         `reservation`: of at least the size of the file, which ends.
 
         Raises:
-            RequestError: 400, the format is unknown or terms are not supported; 413, the file is too large;
+            RequestError: 400, the format is unknown or terms are not supported. 413, the file is too large.
                 429 and 503, too many files wait, or there is no space.
         """
         CURRENT.get().system = system.name

@@ -199,7 +199,7 @@ def sharpened(weights_UV: Tensor) -> Tensor:
 def _parts(text: str, tokens: Sequence[Span], spans: Sequence[Span]) -> tuple[Tensor, Tensor, Tensor]:
     """Return tokens, the spans that they overlap, and the shares of their characters in these: [parts] each.
 
-    Spans are in order and disjoint, so that there are few more parts than tokens and spans.
+    Spans are in order and disjoint, so there are few more parts than tokens and spans.
     """
     edges_N2, spans_M2 = _edges(text, tokens), _edges(text, spans)
     first_N = torch.searchsorted(spans_M2[:, 1].contiguous(), edges_N2[:, 0].contiguous(), right=True)

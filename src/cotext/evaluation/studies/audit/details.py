@@ -1,8 +1,8 @@
 """Changed numbers, names and terms, and inconsistencies within a document.
 
-Translations of terms are learned from the text itself: a source word of several sentences has the target word
-that nearly all of their translations contain, and few other sentences. Address, pronouns and tense are found
-by the words below, only in these languages.
+Translations of terms are learned from the text itself. The term of a source word in several sentences is the
+target word that occurs in nearly all of their translations, and in few others. Address, pronouns and tense
+are found by the words below, only in these languages.
 """
 
 import re

@@ -35,9 +35,8 @@ def compare_folders(
 ) -> RunComparison:
     """Measure all runs and write the files; results that a run folder contains are not measured again.
 
-    `notes`: further paragraphs for the page. Raises CotextError if there is nothing to measure; runs or files
-    are missing, damaged, given twice or in different languages; or seeds are missing, unfinished or
-    different.
+    `notes`: further paragraphs for the page. Raises CotextError if there is nothing to measure; for missing,
+    damaged, repeated runs or files, or different languages; and for missing, unfinished or different seeds.
     """
     drawing = Resampling(samples=request.samples)
     folders = find_systems(request.runs)

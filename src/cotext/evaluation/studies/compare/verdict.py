@@ -40,7 +40,7 @@ def context_words(run: MeasuredSystem) -> str:
 def uses_context(result: RunComparison, run: int) -> bool | None:
     """Return whether context use is significant for a run; None if the required measurements are missing.
 
-    All conditions must hold for a group of examples; and on a test set, if any, true context must help
+    All conditions must hold for a group of examples. On a test set, if any, true context must help
     significantly more than context from other documents.
     """
     tested = [evidence.used for evidence in result.evidence[run] if evidence.used is not None]

@@ -138,8 +138,8 @@ def _corpus_use(
 class CorpusUseJob(Job[None]):
     """The scoring of the documents of a shard under every condition; see `measure_corpus`.
 
-    Documents that share batches are never divided, so that results stay equal. All documents are read,
-    because random context is drawn from them. Raises CotextError for an input that is not a regular file.
+    Documents that share batches are never divided, so results stay equal. All documents are read, because
+    random context is drawn from them. Raises CotextError for an input that is not a regular file.
     """
 
     command, unit = "cxmi", "groups of documents"

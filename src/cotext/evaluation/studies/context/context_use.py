@@ -225,7 +225,7 @@ def influences(scorer: DocumentTranslator, document: ParallelDocument) -> list[S
 
 
 def counterfactuals(original: Excerpt) -> list[Excerpt]:
-    """Return what is scored for a sentence: its excerpt, it alone, and without each context sentence."""
+    """Return the variants of a sentence to score: in its excerpt, alone, without each context sentence."""
     return [original, alone(original), *(without(original, place) for place in original.context)]
 
 
@@ -253,6 +253,6 @@ def word_lengths(decode: Callable[[Sequence[int]], str], tokens: Sequence[int]) 
     ends = [max(1, len(decode(tokens[: i + 1]).split())) for i in range(len(tokens))]
     if ends and ends[-1] == 1:
         return [1] * len(tokens)
-    # Decoding more tokens may merge words, so that the number of words decreases.
+    # Decoding more tokens may merge words, so the number of words decreases.
     word = [max(ends[: i + 1]) for i in range(len(ends))]
     return [word.count(n) for n in sorted(set(word))]

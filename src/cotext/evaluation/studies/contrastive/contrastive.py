@@ -1,8 +1,8 @@
 """Contrastive suites with a run: the preferred candidates, and the generated forms.
 
 Controls score each sentence in which the candidates differ twice: alone, and in its excerpt of the document
-(see `cotext.data.context_edits`), where sentences of the suite's other documents replace the context.
-Examples with the same sentence and candidates have the same context: one choice, which is scored once.
+(see `cotext.data.context_edits`) with context from other documents of the suite. Examples with the same
+sentence and candidates have the same context: one choice, which is scored once.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -180,9 +180,8 @@ def run_suite(
     """Score every candidate of a suite in its context and count how often the right one wins.
 
     The sentences in which the candidates differ are scored, each as current sentence of its window. Raises
-    CotextError for a sentence that is too long, before any work; for other context if all examples are from
-    one document; and for `global` if rows do not attend to each other, or examples are no longer than a
-    window.
+    CotextError for a sentence that is too long, before any work; and for other context if all examples are
+    from one document. `global` also needs rows that attend to each other, and examples longer than a window.
     """
     rules = rules or SuiteRules()
     scorer = suite_scorer(translator, suite, rules)

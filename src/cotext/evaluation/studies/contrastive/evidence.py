@@ -212,7 +212,7 @@ def weigh(group: Group, readings: Readings) -> Evidence:
 
 
 def least_sure(seeds: Sequence[Evidence]) -> Evidence:
-    """Return the evidence of a system of several seeds: a condition holds if it holds for every seed.
+    """Return the evidence of a system with several seeds: a condition holds if it holds for every seed.
 
     Values are means over seeds; p is the largest p of any seed (Berger, 1982).
     """
