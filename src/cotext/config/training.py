@@ -22,7 +22,7 @@ class LossConfig(Closed):
     """Weight of context sentences in the loss; 1 is the weight of current sentences."""
     foreign_weight: NonNegativeFloat = 0.0
     """Weight of a term that rewards true over foreign context, for `cross_entropy`. For one current sentence
-    of each row, it is max(0, 1 + log p(foreign) - log p(true)), in nats; p is the probability of the sentence
+    of each row, it is max(0, 1 + log p(foreign) - log p(true)), in nats. p is the probability of the sentence
     after true or foreign context. Foreign context comes from another document. Training takes about twice as
     long."""
     glancing: tuple[Fraction, Fraction] = (0.5, 0.3)

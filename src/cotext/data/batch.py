@@ -104,7 +104,7 @@ class ExtraRows:
     """Additional rows of the documents in a batch, which a batch-level model attends to but does not decode.
 
     In training, all rows of a document are in one batch. If rows are decoded one after the other, this object
-    contains the source of all other rows, and the target of the rows before the decoded row.
+    contains the other rows: all their sources, and the targets before the decoded row.
     """
 
     source: "Source"  # C rows; its `extra_rows` is None

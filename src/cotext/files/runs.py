@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from lxml import etree
 
 
-# Names of points that end a line or a column. If a field begins or ends in another paragraph, text stays on
-# its side of the field's marks: within a table of contents, Word would replace it.
+# Names of points that end a line or a column. Text also stays on its side of the marks of a field that begins
+# or ends in another paragraph. Within a table of contents, Word would replace it.
 _BREAKS: Final = frozenset({"br", "cr", "tab", "ptab", "fldChar", "instrText"})
 
 

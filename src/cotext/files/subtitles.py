@@ -259,9 +259,9 @@ def _space(before: str, after: str) -> str:
 # --- Division of a translation among cues and into lines.
 #
 # The aim for a border between cues is the mean of two positions: that of its marker in the translation, and
-# that of its time, which gives all cues the same reading speed. The border is placed between the two words
-# nearest to the aim. Places after a comma, and the place of the marker, are preferred. Each cue has at least
-# one word if there are enough.
+# that of its time. The latter gives all cues the same reading speed. The border is placed between the two
+# words nearest to the aim. Places after a comma, and the place of the marker, are preferred. Each cue has at
+# least one word if there are enough.
 
 _WORD = re.compile(r"(?<=\s)\S")
 # Thai, Lao, Burmese and Khmer, without characters that are combined with the one before.

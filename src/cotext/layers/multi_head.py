@@ -8,8 +8,8 @@ possible combinations, see `models/build.py`. This file contains the plain span 
 contents.
 
 Shapes: B entries, W beams, R rows (R = B * W while decoding, else R = B), T queries, S keys, D model, H
-heads, K per head, N real tokens of all rows. x is packed [N, D] or padded [B, T, D]; while decoding [B, W *
-T, D]: the beams of an entry are additional queries of the entry, so its keys are not copied.
+heads, K per head, N real tokens of all rows. x is packed [N, D] or padded [B, T, D]. While decoding it is [B,
+W * T, D]: the beams of an entry are additional queries of the entry, so its keys are not copied.
 """
 
 from collections.abc import Callable, Mapping

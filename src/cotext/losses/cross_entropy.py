@@ -215,9 +215,9 @@ class CrossEntropy:
     The separator that closes a context sentence is a context label. The count is the number of all labels,
     without discount, so a discount of 1 gives exactly the plain loss. The paper does not specify the count.
 
-    `foreign_weight` adds a hinge loss on true against foreign context, for each sentence that a batch also
-    has in foreign context (contrastive context regularisation, Hwang et al. 2021). It is per sentence: few
-    words depend on context; the others need not lose probability in foreign context.
+    `foreign_weight` adds a hinge loss on true against foreign context (contrastive context regularisation,
+    Hwang et al. 2021), for sentences that a batch also has in foreign context. It is per sentence: few words
+    depend on context; the others need not lose probability in foreign context.
     """
 
     def __init__(self, label_smoothing: float, context_discount: float, foreign_weight: float = 0.0) -> None:

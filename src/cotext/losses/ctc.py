@@ -2,7 +2,7 @@
 
 A unit is the text of one CTC loss: a sentence (sentence-aligned CTC: Yu et al. 2024, equations 7 to 11) or a
 sequence. A path assigns a token or blank to every position of a unit. Without repetitions and then without
-blanks, the path is the target. Fix the first and last position of every sentence to its brackets: then the
+blanks, the path is the target. Fix the first and last position of every sentence to its brackets. Then the
 CTC loss of the document is the sum of the losses of its sentences.
 
     positions   B  B  -  y  y  E        forced: the first is B and the last is E, with probability 1

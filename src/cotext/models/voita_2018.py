@@ -26,8 +26,7 @@ from cotext.models.row_embedder import RowEmbedder
 
 
 class SharedContext(ContextEncoder):
-    """The encoder's layers except the last, and a separate last layer; only the encoder's last attends to
-    it."""
+    """The encoder's layers except the last, and a separate one; the encoder's last layer attends to it."""
 
     extra_tokens = 1
 

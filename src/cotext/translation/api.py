@@ -64,10 +64,8 @@ class Translator:
         context.
 
         Raises:
-            CotextError: a string instead of a sequence of sentences, unequal numbers of sentences, or a
-            sentence
-                that is too long: a source over `decode.max_source_tokens`, or a target over the length limit
-                of any output.
+            CotextError: a string instead of a sequence of sentences, or unequal numbers of sentences.
+                Also a source over `decode.max_source_tokens`, or a target over the length limit of outputs.
         """
         document = ParallelDocument("1", _several(source, "score"), _several(target, "score"))
         return [s.log_probability for s in self.documents.score([document])[0]] if document.source else []

@@ -44,8 +44,8 @@ _UNKNOWN: Final = 0.35  # share of words known from elsewhere in the output; bel
 _SPELT: Final = 20.0
 _UNFIT: Final = -4.0  # `fit` below which a translation does not belong to its source
 _FOREIGN: Final = 0.3  # share of the output's words below which a script may be foreign
-# A sentence is foreign if its share of words in another script is above a limit: `_RARE` times the share of
-# that script in the whole output, within these bounds.
+# A sentence is foreign if its share of words in another script exceeds `_RARE` times the share in the whole
+# output, within these bounds.
 _LEAST_FOREIGN: Final = 0.25
 _MOST_FOREIGN: Final = 0.8
 _RARE: Final = 7.0

@@ -7,9 +7,9 @@ Attention of tokens is summed by sentence:
     share           the attention of a query of sentence i to sentence j; a row sums to one, except for the
                     share of keys that are not tokens of a sentence (`beside`)
 
-A sentence counts as query only in the sequence in which it is current, so the maps of overlapping windows
-form one map of their document. The cross-attention of a Doc2Doc model that fails to train has an entropy near
-that of a uniform distribution (Bao et al. 2021; Li et al. 2022).
+Overlapping windows form one map of their document: a sentence counts as query only in the sequence in which
+it is current. The cross-attention of a Doc2Doc model that fails to train has an entropy near that of a
+uniform distribution (Bao et al. 2021; Li et al. 2022).
 
 The openness of a DocFlat gate is the mean of its values over the hidden dimension (Wu et al. 2023, section
 3.3). With 1, the complete output of the attention across the batch passes; with 0, nothing. A gate to other
@@ -91,9 +91,8 @@ class GateOpenness:
 class HeadGates:
     """The gates of one attention to other sentences: how far they are open, and what passes, by head.
 
-    `open` holds their factors [H]. The share that passes from a sentence at a distance is the attention
-    weight of its tokens among those of other sentences, times the absolute factor. It is the mean over
-    queries that attend to it.
+    `open` holds their factors [H]. The share that passes from a sentence at a distance is its attention
+    weight among other sentences, times the absolute factor. It is the mean over queries that attend to it.
     """
 
     def __init__(self, kind: str, open_H: Tensor, sentences: int) -> None:

@@ -5,18 +5,18 @@ document; sentences are supported for comparison with other tools. All systems a
 Every p-value is two-sided and counts the observed corpus among the samples, so it is never 0.
 
 Tests that flip the signs of documents: if two systems are equally good, the difference of a document could as
-well have the opposite sign. Of all 2^n patterns of signs of n documents, p is the share whose sum is at least
-the observed sum in absolute value (Fisher's randomisation test; Riezler and Maxwell, 2005). With one example
-per document this is McNemar's test.
+well have the opposite sign. A pattern gives each of n documents a sign. p is the share of the 2^n patterns
+whose absolute sum reaches the observed one (Fisher's randomisation test; Riezler and Maxwell, 2005). With one
+example per document this is McNemar's test.
 
 Systems with several seeds:
 
     documents   Would these models differ on other documents? A paired test over documents, in which a
                 document counts by its mean over the seeds of a system
     seeds       Would models of other seeds differ, on other documents? Student's t. The squared standard
-                error of the difference has two parts: that of drawing documents, and s^2 / n for each system,
-                where s is the standard deviation over its n seeds (Welch 1947). Degrees of freedom are those
-                of Satterthwaite (1946)
+                error of the difference has two parts (Welch 1947): that of drawing documents, and s^2 / n for
+                each system. s is the standard deviation over its n seeds. Degrees of freedom are those of
+                Satterthwaite (1946)
 
 p is the larger of the two p-values. The first test alone would find that a system differs from itself under
 other seeds, since its models do differ. Variance that seeds and documents share is in both parts of the

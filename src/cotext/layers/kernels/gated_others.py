@@ -59,7 +59,7 @@ class Apart:
     """Masks of the keys in the sentence of a query, and of the keys in other sentences.
 
     `own` and `others` [B, 1, T, S], True = may attend. `seen` [B, 1, T, 1] is False for queries without keys
-    in other sentences; their first key is True in `others`, so the softmax is defined. The same holds for
+    in other sentences. Their first key is True in `others`, so the softmax is defined. The same holds for
     padding in `own`. `query` [B, T] and `key` [B, S] are their sentences. `causal`: the numbers of queries
     and keys are equal, and query t attends to no key after t.
     """

@@ -1,8 +1,8 @@
 """Contrastive suites with a run: the preferred candidates, and the generated forms.
 
-Controls score each sentence in which the candidates differ twice: alone, and in its excerpt of the document
-(see `cotext.data.context_edits`) with context from other documents of the suite. Examples with the same
-sentence and candidates have the same context: one choice, which is scored once.
+Controls score each sentence in which the candidates differ twice: alone, and in context from other documents
+of the suite (see `cotext.data.context_edits`). Examples with the same sentence and candidates have the same
+context: one choice, which is scored once.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
