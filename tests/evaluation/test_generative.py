@@ -80,7 +80,7 @@ def test_a_report_by_groups() -> None:
     assert report.by_distance["1"] == report.by_phenomenon["pronoun"] == report.overall
     assert (report.by_tag["tag"]["x"].right, report.by_tag["tag"]["y"].total) == (1, 2)
     assert report.signature.startswith("suite:s|n:3|reading:generative|case:folded|model:m|version:cotext-")
-    assert "1 example(s) have a wrong candidate with the same words as the right one" in render_forms(report)
+    assert "undecidable: 1 (a wrong candidate has the same words as the right one)" in render_forms(report)
 
 
 def test_bad_input() -> None:

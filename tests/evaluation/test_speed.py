@@ -9,7 +9,7 @@ import pytest
 from cotext.config.recipe import load_config
 from cotext.data.documents import Document
 from cotext.data.tokenizer import load_tokenizer
-from cotext.evaluation.studies.speed import Way, _timed
+from cotext.evaluation.studies.speed import Way, _time_ways
 from tests.command_line import World, documents_file, must_refuse, succeed
 from tests.tiny import WordTokenizer
 from tests.tiny_runs import write_run
@@ -81,7 +81,7 @@ def test_ratios_are_those_of_a_round() -> None:
     ways = [way("slow", True), way("parallel", False)]
     documents = [Document("a", ("x y", "z")), Document("b", ("x",))]
     calls: list[int] = []
-    slow, parallel = _timed("many", ways, documents, 3, lambda: now, calls.append)
+    slow, parallel = _time_ways("many", ways, documents, 3, lambda: now, calls.append)
     assert slow.seconds == (2.0, 3.0, 10.0)  # a document; what warms up does not count
     assert parallel.faster == (4.0, 3.0, 5.0)
     assert parallel.than_rival == (4.0, 3.0, 5.0)

@@ -139,8 +139,8 @@ def test_inline_elements_and_segments_of_1_2() -> None:
 
 def test_what_is_translated_and_what_is_said_not_to_be() -> None:
     said = FORMAT.open(FIRST.encode(), "file").contents.messages
-    states = ("2 translated", "1 segment(s) waiting for review", "1 segment(s) marked as final")
-    for word in (*states, "translate=no", "bin-unit", "length limit"):
+    states = ("used as context: 2", "waiting for review, kept (--entries unfinished translates them): 1")
+    for word in (*states, "as final, kept: 1", "translate=no", "bin-unit", "length limit"):
         assert any(word in line for line in said), word
     again = upper(FORMAT.for_job(Job(entries="unfinished")).open(FIRST.encode(), "file"))
     assert target(again, "6").text == "GUESS"

@@ -55,7 +55,7 @@ def excerpt(document: ParallelDocument, sees: range, number: int, whole: bool = 
     kept = range(len(document)) if whole else sees
     pairs = [(document.source[j], document.target[j]) for j in kept]
     context = tuple(i for i, j in enumerate(kept) if j in sees and j != number and "".join(pairs[i]).strip())
-    return _made(document.id, pairs, number - kept.start, context, tuple(kept))
+    return _excerpt(document.id, pairs, number - kept.start, context, tuple(kept))
 
 
 def outside(original: Excerpt, near: range) -> Excerpt:
@@ -84,7 +84,7 @@ def shuffled(original: Excerpt, random: Random) -> Excerpt:
     pairs, numbers = original.pairs(), list(original.numbers)
     for to, origin in zip(original.context, order, strict=True):
         pairs[to], numbers[to] = original.pairs()[origin], original.numbers[origin]
-    return _made(original.document.id, pairs, original.sentence, original.context, tuple(numbers))
+    return _excerpt(original.document.id, pairs, original.sentence, original.context, tuple(numbers))
 
 
 def replaced(original: Excerpt, others: Sequence[Pair], random: Random) -> Excerpt:
@@ -97,12 +97,12 @@ def replaced(original: Excerpt, others: Sequence[Pair], random: Random) -> Excer
     pairs, numbers = original.pairs(), list(original.numbers)
     for index in original.context:
         pairs[index], numbers[index] = random.choice(others), None
-    return _made(original.document.id, pairs, original.sentence, original.context, tuple(numbers))
+    return _excerpt(original.document.id, pairs, original.sentence, original.context, tuple(numbers))
 
 
 def _kept(original: Excerpt, indices: Sequence[int]) -> Excerpt:
     pairs = original.pairs()
-    return _made(
+    return _excerpt(
         original.document.id,
         [pairs[i] for i in indices],
         indices.index(original.sentence),
@@ -111,7 +111,7 @@ def _kept(original: Excerpt, indices: Sequence[int]) -> Excerpt:
     )
 
 
-def _made(
+def _excerpt(
     id: str, pairs: Sequence[Pair], sentence: int, context: tuple[int, ...], numbers: tuple[int | None, ...]
 ) -> Excerpt:
     source, target = zip(*pairs, strict=True)

@@ -47,7 +47,7 @@ class ContrastiveExample:
         if not self.source:
             raise CotextError(f"{where}: the source has no sentence; it needs at least one")
         if len(self.candidates) < 2:
-            raise CotextError(f"{where}: {len(self.candidates)} candidate(s); a choice needs at least two")
+            raise CotextError(f"{where}: a choice needs at least two candidates")
         for number, candidate in enumerate(self.candidates):
             if len(candidate) != len(self.source):
                 raise CotextError(

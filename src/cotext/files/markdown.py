@@ -84,7 +84,7 @@ class Scanner:
                 self._element(token.content, mates[number] > number, "html")
             elif token.type == "link_open" and token.info == "auto":
                 content, _ = next(waiting)[1].content, next(waiting)
-                self._add(Copied(self._key(), content), [self._taken(f"<{content}>")])
+                self._add(Copied(self._key(), content), [self._take(f"<{content}>")])
             else:
                 self._token(token)
         if self.at != len(self.source) or self._open:
@@ -95,9 +95,9 @@ class Scanner:
     def _token(self, token: Any) -> None:
         kind = token.type
         if kind == "text":
-            self.found.pieces.append(self._taken(token.content))
+            self.found.pieces.append(self._take(token.content))
         elif kind == "text_special":
-            self.found.spelled[token.content] = self._taken(token.markup)
+            self.found.spelled[token.content] = self._take(token.markup)
             self.found.pieces.append(token.content)
         elif kind == "softbreak":
             self._matched(re.compile(r" *\n[ \t]*"))
@@ -110,7 +110,7 @@ class Scanner:
             self._add(Copied(self._key(), token.content), [whole])
         elif kind in ("footnote", "html_inline"):
             breaks = token.content[:3].lower() == "<br"
-            self._add(Point(self._key(), breaks), [self._taken(token.content)])
+            self._add(Point(self._key(), breaks), [self._take(token.content)])
         elif kind == "image":
             self._add(Point(self._key()), self._image(token))
         elif kind == "link_open":
@@ -123,7 +123,7 @@ class Scanner:
         else:
             raise NotFoundError
 
-    def _taken(self, text: str) -> str:
+    def _take(self, text: str) -> str:
         if not self.source.startswith(text, self.at):
             raise NotFoundError
         self.at += len(text)
@@ -141,7 +141,7 @@ class Scanner:
         self.found.sources[piece] = template
 
     def _element(self, source: str | Template, begins: bool, kind: str) -> None:
-        template: Template = source if isinstance(source, list) else [self._taken(source)]
+        template: Template = source if isinstance(source, list) else [self._take(source)]
         if begins:
             self._open.append((kind, self._key(), self.at))
             self._add(Open(self._open[-1][1], kind == "link"), template)
@@ -169,7 +169,7 @@ class Scanner:
 
     def _image(self, token: Any) -> Template:
         alt = token.content
-        start = self._taken(f"![{alt}")[:2]
+        start = self._take(f"![{alt}")[:2]
         return [start, self._inside("text of an image", alt), *self._target(alt)]
 
     def _inside(self, what: str, text: str) -> str | int:

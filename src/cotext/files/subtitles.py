@@ -447,7 +447,7 @@ def _milliseconds(numbers: Sequence[str | None]) -> int:
     return ((int(hours) * 60 + int(minutes)) * 60 + int(seconds)) * 1000 + int(parts.ljust(3, "0"))
 
 
-def _timed(match: re.Match[str]) -> tuple[int, int]:
+def _times_of(match: re.Match[str]) -> tuple[int, int]:
     groups = match.groups()
     return _milliseconds(groups[:4]), _milliseconds(groups[4:])
 
@@ -463,7 +463,7 @@ def _srt_cues(lines: list[re.Match[str]]) -> Iterator[Cue]:
         if filled and not is_last and text[filled[-1]][1].strip().isdigit():
             filled = filled if filled[-1] - 1 in filled[-2:] else filled[:-1]
         if filled:
-            yield Cue(count, *_timed(match), text[0].start(1), text[filled[-1]].end(1))
+            yield Cue(count, *_times_of(match), text[0].start(1), text[filled[-1]].end(1))
 
 
 def _vtt_cues(lines: list[re.Match[str]]) -> Iterator[Cue]:
@@ -479,7 +479,7 @@ def _vtt_cues(lines: list[re.Match[str]]) -> Iterator[Cue]:
         while number < len(lines) and lines[number][1] and not _VTT_TIME.match(lines[number][1]):
             number += 1
         if number > first:
-            yield Cue(count, *_timed(match), lines[first].start(1), lines[number - 1].end(1))
+            yield Cue(count, *_times_of(match), lines[first].start(1), lines[number - 1].end(1))
 
 
 def _syntax_of(text: str) -> tuple[Syntax, Callable[[list[re.Match[str]]], Iterator[Cue]]] | None:

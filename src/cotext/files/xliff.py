@@ -199,13 +199,13 @@ def _open(content: bytes, name: str, job: Job = ANY) -> SplicedFile:
 # A segment of a source, its contents, and the target that is kept.
 _Target = tuple[Element, list[Segment], Element | None]
 # Messages about units that are not translated.
-_KEPT: Final = "translated segment(s) kept, and used as context"
-_IN_REVIEW: Final = "segment(s) waiting for review, kept; use --entries unfinished to translate them"
-_IS_FINAL: Final = "segment(s) marked as final, kept"
-_LOCKED: Final = "unit(s) marked translate=no, kept"
-_BINARY: Final = "unit(s) without text (bin-unit), kept"
-_FOREIGN: Final = "file(s) in other languages, kept unchanged"
-_SIZED: Final = "unit(s) with a length limit for the target, which is not checked"
+_KEPT: Final = "translated segments kept, and used as context"
+_IN_REVIEW: Final = "segments waiting for review, kept (--entries unfinished translates them)"
+_IS_FINAL: Final = "segments marked as final, kept"
+_LOCKED: Final = "units marked translate=no, kept"
+_BINARY: Final = "units without text (bin-unit), kept"
+_FOREIGN: Final = "files in other languages, kept unchanged"
+_SIZED: Final = "units with a length limit for the target, which is not checked"
 
 
 class _Reader:
@@ -352,7 +352,7 @@ class _Reader:
         compared = "the languages of the run are unknown, and not compared with the languages of the file"
         languages_known = self._job.source_language and self._job.target_language
         messages = [] if languages_known else [f"{compared} ({', '.join(sorted(self._languages))})"]
-        return messages + [f"{count} {what}" for what, count in self._counts.items() if count]
+        return messages + [f"{what}: {count}" for what, count in self._counts.items() if count]
 
 
 def _marked(tag: str) -> str:

@@ -175,7 +175,7 @@ def read_scores(path: Path, required: bool = True) -> list[Figure]:
     try:
         content = read_json(path)
         evaluated = content.get("format") == "cotext-evaluation"
-        figures = list(_evaluated(content) if evaluated else _judged(content))
+        figures = list(_evaluation_figures(content) if evaluated else _contrastive_figures(content))
     except (KeyError, TypeError, ValueError, AttributeError):
         pass
     except CotextError:
@@ -188,7 +188,7 @@ def read_scores(path: Path, required: bool = True) -> list[Figure]:
     return figures
 
 
-def _evaluated(content: Mapping[str, Any]) -> Iterator[Figure]:
+def _evaluation_figures(content: Mapping[str, Any]) -> Iterator[Figure]:
     for system, entry in content["systems"].items():
         for protocol, score in entry["scores"].items():
             names = (name for name in ("comet", "chrf", "ter", "bleu") if name in protocol.lower())
@@ -196,7 +196,7 @@ def _evaluated(content: Mapping[str, Any]) -> Iterator[Figure]:
             yield Figure(next(names, protocol), title, value, _cell(system), str(score["signature"]))
 
 
-def _judged(content: Mapping[str, Any]) -> Iterator[Figure]:
+def _contrastive_figures(content: Mapping[str, Any]) -> Iterator[Figure]:
     for suite, report in content.items():
         if not isinstance(report, dict) or "overall" not in report:
             continue

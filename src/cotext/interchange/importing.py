@@ -75,7 +75,7 @@ def run_self_test(folder: Path, foreign: ForeignModel, model: Model) -> SelfTest
     try:
         with torch.no_grad():
             other = _theirs(folder, foreign.kind, dtype=torch.float32).eval()
-            result = _compared(foreign, own, other, _theirs(folder, "AutoTokenizer"))
+            result = _compare(foreign, own, other, _theirs(folder, "AutoTokenizer"))
     except Exception as error:  # another program, which may fail in any way
         reason = str(error).partition("\n")[0]
         return SelfTest(f"transformers {version('transformers')} fails on this folder: {reason}")
@@ -98,7 +98,7 @@ def _theirs(folder: Path, kind: str, **options: Any) -> Any:
     return getattr(transformers, kind).from_pretrained(folder, **given)
 
 
-def _compared(foreign: ForeignModel, model: TranslationModel, other: Any, other_tokenizer: Any) -> SelfTest:
+def _compare(foreign: ForeignModel, model: TranslationModel, other: Any, other_tokenizer: Any) -> SelfTest:
     own, rows = foreign.tokenizer, foreign.symbol_rows
     source = foreign.parts.get("embedding.source_weight")
     source_rows = rows if source is None or source.rows is None else source.rows

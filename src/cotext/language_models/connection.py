@@ -154,7 +154,7 @@ class Connections:
         """
         answer: Future[Received]
         try:
-            answer = self._portal.start_task_soon(self._received, address, dict(payload), seconds)
+            answer = self._portal.start_task_soon(self._receive, address, dict(payload), seconds)
         except RuntimeError:  # the loop has ended
             raise StoppedError from None
         self._waiting.add(answer)
@@ -172,7 +172,7 @@ class Connections:
             self._waiting.discard(answer)
             answer.cancel()  # on an interrupt
 
-    async def _received(self, address: str, payload: dict[str, Any], seconds: float) -> Received:
+    async def _receive(self, address: str, payload: dict[str, Any], seconds: float) -> Received:
         from anyio import fail_after
 
         body = bytearray()

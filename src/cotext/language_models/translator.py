@@ -214,7 +214,7 @@ class EndpointTranslator:
                 translation.translate(sentences, self.endpoint.context_sentences, self.endpoint.repeats)
             on_sentences(len(span))
 
-    def answered(
+    def translate_piece(
         self, prompt: Prompt, piece: Piece, repeat: int, problem: str
     ) -> tuple[list[str], list[str]]:
         """Translate a piece by one request; also return the kinds of text removed from the answer.
@@ -271,7 +271,7 @@ class _ChainTranslation:
         first = problem = ""
         for repeat in range(repeats + 1):
             try:
-                translations, left_out = self._translator.answered(prompt, piece, repeat, problem)
+                translations, left_out = self._translator.translate_piece(prompt, piece, repeat, problem)
                 wrong = self._wrong(sentences, translations, insisted=repeat == repeats)
             except UnusableError as error:
                 problem = str(error)

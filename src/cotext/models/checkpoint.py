@@ -51,7 +51,7 @@ CHECKSUM = "cotext.crc32"
 def save_model(
     path: Path, weights: dict[str, Tensor], config: Config, fingerprint: str, updates: list[int]
 ) -> None:
-    """Write weights with their configuration, tokenizer fingerprint and update(s)."""
+    """Write weights with their configuration, tokenizer fingerprint and updates."""
     metadata = {
         "cotext.format": FORMAT,
         "cotext.version": __version__,

@@ -316,7 +316,7 @@ class _EngineSearch:
     def whole(self, rows: Sequence[_Row]) -> None:
         """Search complete rows; finish those with a hypothesis that has exactly the requested sentences."""
         eos = self.symbols.special.eos
-        for row, hypotheses in self._searched(rows, eos, lambda row: sum(row.request.max_tokens)):
+        for row, hypotheses in self._search(rows, eos, lambda row: sum(row.request.max_tokens)):
             if best := next((h for h in hypotheses if self._fits(row, h)), None):
                 row.end(best.tokens, None)
 
@@ -325,7 +325,7 @@ class _EngineSearch:
         for group in _grouped(rows, self._end):
             end = self._end(group[0])
             rejected: list[_Row] = []
-            for row, hypotheses in self._searched(group, end, _limit):
+            for row, hypotheses in self._search(group, end, _limit):
                 best = hypotheses[0]
                 if row.limit == 1:  # the prefix contains the sentence
                     self._close(row, end, (), None)
@@ -363,7 +363,7 @@ class _EngineSearch:
             if self._can_be(row, row.closed, tokens)
         ]
 
-    def _searched(
+    def _search(
         self,
         rows: Sequence[_Row],
         end: int,
@@ -395,7 +395,7 @@ class _EngineSearch:
             candidates_by_row: list[tuple[_Row, list[tuple[int, ...]]]] = []
             for group in _grouped(rows, lambda row: (len(row.prefix), row.limit, self._least(row))):
                 least = self._least(group[0])
-                for row, hypotheses in self._searched(group, end, _limit, tuple(sorted(forbidden)), least):
+                for row, hypotheses in self._search(group, end, _limit, tuple(sorted(forbidden)), least):
                     possible = [h.tokens for h in hypotheses if self._can_be(row, row.closed, h.tokens)]
                     candidates_by_row.append((row, possible))
             rows = [row for row, candidates in candidates_by_row if not candidates]

@@ -190,7 +190,7 @@ class Admission:
         Raises:
             RequestError: 403, the key is missing or unknown; 429, too many requests; 503, the server is full.
         """
-        name, per_minute = self._identified(key)
+        name, per_minute = self._identify(key)
         if record.client:
             return record.client
         record.client = name
@@ -205,7 +205,7 @@ class Admission:
         record.has_slot = True
         return name
 
-    def _identified(self, key: str | None) -> tuple[str, int]:
+    def _identify(self, key: str | None) -> tuple[str, int]:
         per_minute = self._settings.requests_per_minute
         if self._keys is None:
             return f"key-{hashed(key)[:12]}" if key else "anybody", per_minute

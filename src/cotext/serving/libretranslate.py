@@ -18,7 +18,14 @@ from cotext.serving.fragments import TagHandling
 from cotext.serving.requests import client_of, read_fields, service_of, whole_number
 from cotext.serving.service import Service
 from cotext.serving.sessions import also_in_sessions
-from cotext.serving.translation import Detected, TranslationRequest, code_of, detect, extension_of, translated
+from cotext.serving.translation import (
+    Detected,
+    TranslationRequest,
+    code_of,
+    detect,
+    extension_of,
+    translate_texts,
+)
 
 AUTO: Final = "auto"
 
@@ -59,7 +66,7 @@ async def translate(request: Request) -> Response:
         detects=source == AUTO,
         alternatives=alternatives,
     )
-    results = await translated(request, client, translation)
+    results = await translate_texts(request, client, translation)
     answers = [result.text for result in results]
     answer: dict[str, Any] = {"translatedText": answers if is_list else answers[0]}
     if source == AUTO:

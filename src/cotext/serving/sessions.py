@@ -129,7 +129,7 @@ class _InSession:
         after = (context, self._request.terminology.settings)
         if segment is not None and same and segment.after == after:
             return segment.answer
-        answer, sentences = await self._translated(context)
+        answer, sentences = await self._translate(context)
         if sentences:
             own = tuple(i for i, block in enumerate(self._blocks) if block.translate)
             as_context = Context(
@@ -140,7 +140,7 @@ class _InSession:
             memory.keep(at, kept, replaced=segment is not None)
         return answer
 
-    async def _translated(self, context: Context) -> tuple[TextAnswer, list[Spoken]]:
+    async def _translate(self, context: Context) -> tuple[TextAnswer, list[Spoken]]:
         """Translate the segment in a context; also return its sentences."""
         before, system = context.sentences, self._request.system
         plan = system.opened.translator.plan

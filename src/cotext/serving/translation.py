@@ -138,7 +138,7 @@ def code_of(text: str, message: str = "give a language code, such as en, de or z
         raise RequestError(400, message) from None
 
 
-async def translated(request: Request, client: str, wanted: TranslationRequest) -> list[TranslatedText]:
+async def translate_texts(request: Request, client: str, wanted: TranslationRequest) -> list[TranslatedText]:
     """Return the translations of texts, in order; the work is cancelled if the client disconnects.
 
     Raises:

@@ -522,13 +522,13 @@ class Trainer:
         progress, main = self.progress, self.accelerator.is_main_process
         self.accelerator.wait_for_everyone()  # until the last checkpoint is in place
         chosen = ckpt.averaged(self.checkpoints.candidates(progress), progress.best_update, self.config.train)
-        figures = self._validated(chosen)
+        figures = self._validate_mean(chosen)
         made_of = f"mean of the checkpoints {', '.join(map(str, chosen))}"
         mean, best = self._quality(figures), -math.inf if progress.best is None else progress.best
         if mean < best:
             made_of = f"the best checkpoint; the {made_of} is worse ({abs(mean):.4g} against {abs(best):.4g})"
             chosen = [progress.best_update]
-            figures = self._validated(chosen)
+            figures = self._validate_mean(chosen)
         progress.finished = True
         self.checkpoints.save_final_model(chosen)
         if main:
@@ -543,7 +543,7 @@ class Trainer:
             # Last, so that a process killed before this repeats all of it.
             self.checkpoints.save_progress(progress)
 
-    def _validated(self, updates: list[int]) -> dict[str, float]:
+    def _validate_mean(self, updates: list[int]) -> dict[str, float]:
         """Load the mean of some checkpoints into the model, and validate it."""
         self.checkpoints.fill(updates)
         return self.validate(updates)

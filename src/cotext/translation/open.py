@@ -138,7 +138,7 @@ class OpenedRun:
 
     def with_decode(self, decode: dict[str, Any]) -> "OpenedRun":
         """Return the same model with other decoding settings; raise the same errors as `open_run`."""
-        return _opened(self.folder, self.weights, self.loaded, self.translator.device, decode)
+        return _open(self.folder, self.weights, self.loaded, self.translator.device, decode)
 
     def listing(self) -> "OpenedRun":
         """Return this run with nbest = beam; raise CotextError if its model or search has no n-best lists."""
@@ -185,13 +185,13 @@ def open_run(
             "setting, or export the run (--to ctranslate2) and give the engine"
         )
     chosen = choose_device(device)
-    loaded, weights = _loaded(run, chosen, update, threads)
+    loaded, weights = _load(run, chosen, update, threads)
     config = loaded.config
     torch.set_num_threads(threads or choose_threads(config.model.dimension, config.train.threads))
-    return _opened(run, weights, loaded, chosen, decode or {})
+    return _open(run, weights, loaded, chosen, decode or {})
 
 
-def _loaded(
+def _load(
     run: Path, device: torch.device, update: int | None = None, threads: int | None = None
 ) -> tuple[LoadedModel, Path]:
     """Load the model of a run or engine to a device; return it and the file with its weights."""
@@ -210,7 +210,7 @@ def open_scorer(
     return open_run(run, device, {**(decode or {}), "first_pass": "", "shortlist": 0}, update)
 
 
-def _opened(
+def _open(
     folder: Path, weights: Path, loaded: LoadedModel, device: torch.device, decode: dict[str, Any]
 ) -> OpenedRun:
     config = _with_decode(loaded.config, decode)
@@ -245,7 +245,7 @@ def _shortlist(run: Path, tokenizer: Tokenizer, config: Config) -> Shortlist | N
 def _open_first_pass(run: Path, device: torch.device) -> OpenedRun:
     """Load the first-pass run with its own configuration."""
     with naming(f"decode.first_pass = {run}"):
-        loaded, weights = _loaded(run, device)
+        loaded, weights = _load(run, device)
     loaded = in_precision(loaded, loaded.config.decode.precision, device)
     # Only the best translation of a first pass is used.
     loaded = replace(loaded, config=_with_decode(loaded.config, {"nbest": 1}))
@@ -264,7 +264,7 @@ def _open_first_pass(run: Path, device: torch.device) -> OpenedRun:
 def _open_language_model(run: Path, config: Config, device: torch.device) -> OpenedRun:
     """Load a language model in the precision of the sentence model."""
     with naming(f"decode.language_model = {run}"):
-        loaded, weights = _loaded(run, device)
+        loaded, weights = _load(run, device)
     loaded = in_precision(loaded, config.decode.precision, device)
     name = f"{run.resolve().name}-{checksum(weights)[:8]}"
     translator = DocumentTranslator(loaded.model, loaded.config, loaded.tokenizer, device, name=name)

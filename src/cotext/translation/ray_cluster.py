@@ -89,7 +89,7 @@ def placed(opened: OpenedRun, request: ClusterOptions, decode: Mapping[str, Any]
     if request.on is None:
         return opened
     require_no_lists(opened, f"--on {request.on}")
-    ray = _connected(request.on)
+    ray = _connect(request.on)
     workers, device = workers_of(request, ray.cluster_resources())
     # Further runs are under the same path on every machine; workers search with the settings chosen here.
     further = {name: str(run.folder.resolve()) for name, run in opened.further_runs().items()}
@@ -195,7 +195,7 @@ def _ray() -> Any:
     return ray
 
 
-def _connected(address: str) -> Any:
+def _connect(address: str) -> Any:
     """Return Ray, connected by the caller or now."""
     ray = _ray()
     if not ray.is_initialized():

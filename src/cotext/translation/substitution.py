@@ -173,7 +173,7 @@ class Substitution:
             # A word has many segmentations; most have the same first token.
             draft.barred += (tokens if len(draft.barred) < MOST_BARRED // 2 else tokens[:1],)
         rows = [(draft, self._request(_Proposal(draft, ()))) for draft in drafts]
-        for draft, [sentence] in zip(drafts, self._searched(rows), strict=True):
+        for draft, [sentence] in zip(drafts, self._search(rows), strict=True):
             draft.found[draft.at], draft.is_changed = sentence, True
 
     def _insert(self, drafts: Sequence[Draft]) -> None:
@@ -333,7 +333,7 @@ class Substitution:
 
     def _complete(self, proposals: Sequence[_Proposal]) -> list[SentenceHypothesis]:
         """Return the proposed sentences; search the rest of those that are not whole."""
-        rests = iter(self._searched([(p.draft, self._request(p)) for p in proposals if not p.whole]))
+        rests = iter(self._search([(p.draft, self._request(p)) for p in proposals if not p.whole]))
         sentences = []
         for proposal in proposals:
             tokens, truncated = proposal.tokens, proposal.draft.found[proposal.draft.at].truncated
@@ -367,10 +367,10 @@ class Substitution:
             request, following = draft.row.request, draft.at + 1
             prefix, limits = self._closed(draft, following), request.max_tokens[following:]
             rows.append((draft, replace(request, prefix=prefix, max_tokens=limits)))
-        for draft, sentences in zip(drafts, self._searched(rows), strict=True):
+        for draft, sentences in zip(drafts, self._search(rows), strict=True):
             draft.found[draft.at + 1 :] = sentences
 
-    def _searched(self, rows: Sequence[tuple[Draft, SearchRequest]]) -> list[list[SentenceHypothesis]]:
+    def _search(self, rows: Sequence[tuple[Draft, SearchRequest]]) -> list[list[SentenceHypothesis]]:
         """Search requests of drafts; return the sentences of each."""
         hypotheses = self._scorer.search([replace(d.row, request=r) for d, r in rows], self._symbols)
         found = partial(found_sentences, symbols=self._symbols, tokenizer=self._scorer.tokenizer)

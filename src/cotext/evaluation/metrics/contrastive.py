@@ -413,7 +413,7 @@ def render_table(report: ContrastiveReport) -> str:
     rows += [(name, f"{value:.2f}", *[""] * 5) for name, value in report.aggregates.items()]
     lines = [render_rows(rows, left=1)]
     if report.undecidable:
-        lines.append(f"{report.undecidable} example(s) have a wrong candidate spelled like the right one")
+        lines.append(f"undecidable: {report.undecidable} (a wrong candidate is spelled like the right one)")
     return "\n".join([*lines, report.signature])
 
 

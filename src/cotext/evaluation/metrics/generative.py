@@ -126,6 +126,6 @@ def render_forms(report: GenerativeReport) -> str:
     lines = [render_rows(rows, left=1)]
     if report.undecidable:
         lines.append(
-            f"{report.undecidable} example(s) have a wrong candidate with the same words as the right one"
+            f"undecidable: {report.undecidable} (a wrong candidate has the same words as the right one)"
         )
     return "\n".join([*lines, report.signature])

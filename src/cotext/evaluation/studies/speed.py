@@ -146,7 +146,9 @@ def measure_speed(
     settings = [name for name in selected if name == "one" or len(documents) > 1] or ["one"]
     ways = list(_ways(opened, decode))
     on_start(len(settings) * len(ways) * (rounds + 1))
-    timed = {name: _timed(name, ways, documents, rounds, _clock(clock, device), on_way) for name in settings}
+    timed = {
+        name: _time_ways(name, ways, documents, rounds, _clock(clock, device), on_way) for name in settings
+    }
     return Speed(
         documents=len(documents),
         sentences=sum(map(len, documents)),
@@ -187,7 +189,7 @@ def _ways(runs: Sequence[OpenedRun], decode: dict[str, Any]) -> Iterator[Way]:
             yield Way(f"{title}, {what}", changed.signature, left_to_right, work, encode)
 
 
-def _timed(
+def _time_ways(
     setting: str,
     ways: Sequence[Way],
     documents: Sequence[Document],

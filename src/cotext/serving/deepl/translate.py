@@ -18,7 +18,7 @@ from cotext.serving.fragments import SplitSentences, TagHandling
 from cotext.serving.requests import Fields, client_of, read_fields, service_of
 from cotext.serving.systems import System
 from cotext.serving.terms import terminology_of
-from cotext.serving.translation import TranslationRequest, code_of, extension_of, translated
+from cotext.serving.translation import TranslationRequest, code_of, extension_of, translate_texts
 
 # --- Fields that several requests of the DeepL API have: key, languages, glossaries, unsupported options.
 
@@ -133,7 +133,7 @@ async def translate(request: Request) -> Response:
     )
     if not translation.texts:
         raise RequestError(400, "Parameter 'text' not specified.")
-    results = await translated(request, client, translation)
+    results = await translate_texts(request, client, translation)
     shared: dict[str, Any] = {}
     if model_type:
         shared["model_type_used"] = BEST

@@ -266,7 +266,7 @@ class Jobs:
     def _work(self) -> None:
         while not self._stopping.is_set():
             try:
-                claimed = self._claimed()
+                claimed = self._claim()
             except OSError:
                 _log.exception("the table of jobs cannot be used")
                 self._stopping.wait(REFUSED_SECONDS)
@@ -285,7 +285,7 @@ class Jobs:
                     self._measure(row.id)
                     self._changed.notify()
 
-    def _claimed(self) -> tuple[Row, Running] | None:
+    def _claim(self) -> tuple[Row, Running] | None:
         """Claim the next job for this thread; None if there was none for a while."""
         table = self.table
         with self._changed:
@@ -318,7 +318,7 @@ class Jobs:
         state: State = "error"
         table, message, messages = self.table, "", list[str]()
         try:
-            messages = self._translated(row, running)
+            messages = self._translate(row, running)
             state = "done"
         except CancelledError:
             if self._stopping.is_set():
@@ -338,7 +338,7 @@ class Jobs:
         elif state == "done":
             table.delete_except(row, table.result(row))
 
-    def _translated(self, row: Row, running: Running) -> list[str]:
+    def _translate(self, row: Row, running: Running) -> list[str]:
         system = self._systems.get(row.status.system)
         if system is None:
             message = f"the system {row.status.system!r} is no longer served"
