@@ -87,7 +87,7 @@ def test_a_worker_takes_a_run_that_was_opened_to_translate(
     run: Path, decode: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The main process has chosen between PyTorch and CTranslate2."""
-    monkeypatch.setattr(ray_cluster, "_connected", lambda address: Here())
+    monkeypatch.setattr(ray_cluster, "_connect", lambda address: Here())
     for opened in (open_to_translate(run, "cpu", decode, without="--on"), open_run(run, "cpu", decode)):
         on_ray: Any = placed(opened, ClusterOptions(device="cpu", on="ray"), decode).translator
         assert len(on_ray._make().translate(DOCUMENTS)) == len(DOCUMENTS)

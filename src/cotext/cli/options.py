@@ -169,7 +169,7 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
     def run(**given: Any) -> None:
         values = {name: _value(given.pop(name), each) for name, each in declared.items()}
         request = kind(**{name: value for name, value in values.items() if value is not None})
-        # Only now, because the model may have to be downloaded.
+        # Resolved only now, because the model may have to be downloaded.
         runs = [name for name, each in declared.items() if each.is_run and each.type is not str]
         folders = {name: _folders(value) for name in runs if (value := getattr(request, name))}
         function(replace(cast(Any, request), **folders), **given)

@@ -204,7 +204,7 @@ class Sampler:
     def _shuffled(self, instances: list[Instance], random: np.random.Generator) -> list[list[Instance]]:
         """Group instances of similar length from any documents."""
         length = partial(Instance.row_tokens, symbols=self.symbols)
-        # Shuffled before the stable sort, so that rows of equal length are grouped differently in each epoch.
+        # Rows are shuffled before the stable sort, to group rows of equal length differently in each epoch.
         shuffled = [instances[i] for i in random.permutation(len(instances))]
         shuffled.sort(key=lambda i: (length(i), i.target_tokens))
         groups = pack([[length(i)] for i in shuffled], self.arrangement.max_tokens)

@@ -299,7 +299,7 @@ class Selection:
 
     def counts(self) -> dict[str, object]:
         cleaned = None if self.cleaned is None else asdict(self.cleaned)
-        # Without the text of the first line, which may be long; the notes contain its location.
+        # The text of the first line is omitted, as it may be long; the notes contain its location.
         prose = asdict(replace(self.prose, first=None))
         return {"alignment": {"unequal": len(self.skipped)}, "prose": prose, "cleaned": cleaned}
 

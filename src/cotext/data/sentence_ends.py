@@ -64,7 +64,7 @@ def read_abbreviations(path: Path) -> frozenset[str]:
 UNSPACED_CHARACTER: Final = re.compile("[\u2e80-\u303f\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\uff00-\uffef]")
 _STRONG: Final = frozenset("!?！？؟፧;\u037e")
 _BRACKETS: Final = {")": "(", "）": "（", "]": "[", "】": "【", "〕": "〔"}
-# Possessive quantifiers, and a match only at the beginning of a run of punctuation, so that time is linear.
+# Time is linear: quantifiers are possessive, and a match begins only where a run of punctuation begins.
 _WIDE = r"[。！？｡][。！？｡…!?]*+[\"'”’」』）】〕》〉)\]]*+"
 _OTHER = r"[{marks}]++(?:[\"'”’“‘»«›)\]」』）】]++|[\s\u202f]++»(?=[\s,.;:!?)]|\Z))*+"
 _MARKS: Final = ".!?…۔؟։።፧။।॥\u037e"

@@ -274,7 +274,7 @@ _MAY_BE_READ: Final = re.compile(
 )
 _MAY_BE_KEPT: Final = re.compile("translate", re.IGNORECASE)
 _HALVES: Final = re.compile("[\ud800-\udfff]+")  # bytes that are invalid in the encoding of the page
-# Tried only at the start of a run of spaces, so that the time is linear.
+# The pattern is tried only at the start of a run of spaces, so the time is linear.
 _LINE_BREAK: Final = re.compile(r"(?<![ \t])[ \t]*+[\r\n]\s*")
 _MARK: Final = re.compile(r"\{\d+\}")
 MAX_READ: Final = 80  # maximum characters of an ignored element that the model reads

@@ -82,7 +82,7 @@ class PartsFile:
         self, archive: Archive, documents: Sequence[Sequence[PartReader]], messages: Sequence[str]
     ) -> None:
         self._archive = archive
-        # For each document: the readers of its parts, each with the number of blocks.
+        # The readers of each document's parts, with their numbers of blocks.
         self._parts: list[list[tuple[PartReader, int]]] = []
         self.contents = Contents([], list(messages))
         for readers in documents:

@@ -300,7 +300,7 @@ def _cuts(text: str, marked: Sequence[int], durations: Sequence[int]) -> list[in
         aims.append((mark + len(text) * at / sum(durations)) / 2)
     places = _places(text, len(aims))
     if len(places) <= len(aims):
-        # Not more than one word per cue; the last cues may be empty.
+        # Each cue gets at most one word; the last cues may be empty.
         return [*places, *[len(text)] * (len(aims) - len(places))]
     return _near(len(text), _gains(text, places, marks), places, aims)
 
@@ -403,7 +403,7 @@ def breaks(text: str, part: Part) -> list[int]:
         return []
     places = _places(text, len(lengths) - 1)
     gains = _gains(text, places)
-    # With fewer lines, at least one would be longer.
+    # With fewer lines, at least one line would be too long.
     lines = min(len(lengths), max(2, -(-len(text) // (max(lengths) + 1))))
     while True:
         aims = [len(text) * number / lines for number in range(1, lines)]

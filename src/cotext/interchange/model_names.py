@@ -189,7 +189,7 @@ def fetch(name: str, folder: Path) -> None:
     except ImportError:
         raise CotextError(f"{name}: no such run folder; to load it from the hub: {INSTALL}") from None
     hub = HfApi(endpoint=os.environ.get("HF_ENDPOINT"))
-    # With the name of the model, because an import records the name of its folder.
+    # The folder has the name of the model, because an import records it.
     download = folder.parent / ".download" / folder.name
     download.parent.mkdir(parents=True, exist_ok=True)
     with writing(folder), replacing(folder) as temporary:

@@ -187,7 +187,7 @@ def _explained(error: ValidationError, path: Path) -> Iterator[str]:
             near = nearest_known(key, known) or f"; known keys are {', '.join(known)}"
             yield f"{path}: unknown key {shown(key)}{near}"
         elif key == "key":
-            # Not shown: it may be a key.
+            # The value is not shown, because it may be a key.
             yield (
                 f"{path}: key: give the name of an environment variable, such as OPENAI_API_KEY, not a key. "
                 "If this is a key, delete it here and export it in a variable"

@@ -124,7 +124,7 @@ class _Rows:
         longest = int((stop - start).max())
         if longest == 0:
             return None
-        # Padded on the left, so a memory ends where its sentence begins, and distances are the same.
+        # A memory is padded on the left: it ends where its sentence begins, and distances are the same.
         at_GM = stop + torch.arange(-longest, 0, device=stop.device)
         real, at_GM = at_GM >= start, at_GM.clamp(min=0)
         return ExtraTokens(torch.where(real, moved_N[at_GM], -1), torch.where(real, self.index_N[at_GM], -1))
@@ -213,7 +213,7 @@ class BucketMemory:
             real = torch.ones(bucket.sentences, 1, 1, keys, dtype=torch.bool, device=device)
             real[..., :remembered] = self.memory.mask
             self.mask = self.mask & real
-        # By key - query, ascending. Later keys are masked; clamping keeps their index valid.
+        # The order is by key - query, ascending. Later keys are masked; clamping keeps their index valid.
         self.distance = torch.arange(keys - 1, -longest, -1, device=device).clamp(min=0)
 
     def fetch(self, own_ND: Tensor, detached: Tensor) -> Tensor:

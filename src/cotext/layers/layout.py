@@ -438,7 +438,7 @@ class Step:
         return self._keys(self.row)
 
     def keys(self, slots: SlotMask) -> Keys:
-        # Those of whole rows are the same in all layers.
+        # Tables of whole rows are the same in all layers.
         return self._row_keys if slots is self.row else self._keys(slots)
 
     def _keys(self, slots: SlotMask) -> Keys:

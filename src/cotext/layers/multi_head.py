@@ -181,7 +181,7 @@ class SelfAttention(nn.Module):
         """Attend to the cache, whose slots are shared by the beams of an entry: -> [B, W * T, D]."""
         score = self.score
         qkv = score.project(self.qkv, x, step, 2 * x.size(-1))
-        # As `split`, in fewer operators.
+        # This is `split` in fewer operators.
         if x.size(1) == 1:
             q, k, v = qkv.view(len(qkv), 3, self.heads, 1, -1).unbind(1)
         else:

@@ -41,7 +41,7 @@ class AlibiScore(Score, Blended):
     def _bias(self, keys: Keys, like: Tensor) -> Tensor:
         """[B, H, T, S]."""
         head = torch.arange(1, self.size.heads + 1, device=like.device, dtype=torch.float32)
-        # In float32: bfloat16 has no numbers for neighbouring distances above 256.
+        # Computed in float32: bfloat16 has no numbers for neighbouring distances above 256.
         slope = self.in_force * 2 ** (-8 * head / self.size.heads)
         lower = (-slope[:, None, None] * keys.distance.abs()[:, None]).to(like.dtype)
         return lower if keys.bias is None else lower + keys.bias
@@ -71,7 +71,7 @@ class RotaryScore(Score, Blended):
 
 def rotated(x: Tensor, position: Tensor, size: int) -> Tensor:
     """Rotate heads of `size` K: [..., n * K] at positions [...]."""
-    # In float32: half precision would round the angles of far positions.
+    # Computed in float32: half precision would round the angles of far positions.
     half = torch.arange(size // 2, device=x.device, dtype=torch.float32)
     angle = position[..., None].float() * BASE ** (-2 * half / size)
     cos, sin = (values.to(x.dtype)[..., None, :] for values in (angle.cos(), angle.sin()))
@@ -113,7 +113,7 @@ class SegmentDistanceScore(Score):
     def attend(self, q_BHTK: Tensor, kv: KeysValues, keys: Keys, layout: AnyLayout) -> Tensor:
         assert isinstance(layout, Layout)
         sentence, size, heads = layout.segments.sentence, q_BHTK.size(-1), q_BHTK.size(1)
-        # From each query to the sentence of each column, counted from 0: [B, H, T, C].
+        # Distances from each query to the sentence of each column, counted from 0: [B, H, T, C].
         apart = sentence[:, :, None] - torch.arange(layout.segments.count, device=sentence.device)
         distance = (apart.clamp(-CLIP, CLIP) + CLIP)[:, None].expand(-1, heads, -1, -1)
         column = one_hot(sentence, layout.segments.count).to(q_BHTK.dtype)[:, None].expand(-1, heads, -1, -1)

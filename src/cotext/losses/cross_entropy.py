@@ -76,7 +76,7 @@ class OutputProducts:
         if raised_NV.dtype == self.precise:
             total_VD.addmm_(raised_NV.T, other_ND)
         elif raised_NV.dtype == torch.float16:
-            # Scaled so that the sums of products fit into float16; undone in single precision.
+            # Values are scaled so that the sums of products fit into float16; single precision undoes this.
             bound = other_ND.abs().max().clamp(min=torch.finfo(self.precise).tiny) * len(other_ND)
             lowered = other_ND * (LARGEST / self.raised / bound)
             product = (raised_NV.T @ lowered.to(raised_NV.dtype)).to(self.precise)

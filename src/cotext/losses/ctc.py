@@ -214,7 +214,7 @@ def class_log_probabilities(hidden_MD: Tensor, logits: Logits, lattices: Lattice
     """Return log-probabilities of the classes, [M, C], without gradients."""
     precise = precise_dtype(hidden_MD)
     log_p_MC = hidden_MD.new_empty(len(hidden_MD), lattices.token.size(1), dtype=precise)
-    # In chunks, so that the logits of all positions never exist at once.
+    # Chunks prevent that the logits of all positions exist at once.
     for start in range(0, len(hidden_MD), chunk):
         rows = slice(start, start + chunk)
         logits_NV = logits(hidden_MD[rows])

@@ -15,7 +15,7 @@ SIDES: tuple[Side, ...] = ("encoder", "decoder", "cross")
 
 NODES = ("content", "absolute", "rotary")
 SELF = ("content", "absolute", "relative", "positions", "rotary", "alibi")
-# By kind of attention: span -> scores with which there is a kernel.
+# Kind of attention -> span -> scores that have a kernel.
 KERNELS: dict[Side, dict[str, tuple[str, ...]]] = {
     "encoder": {
         "row": (*SELF, "segment_distance"),

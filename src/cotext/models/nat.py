@@ -133,7 +133,7 @@ class NonAutoregressiveTransformer(NonAutoregressiveModel):
             tokens = (sentence >= 0).sum(dim=1)
             logits = self.length(x_BSD.sum(dim=1) / tokens[:, None])
             if target is None:
-                # At least the two brackets of each sentence and a word.
+                # A sentence has at least its two brackets and a word.
                 shortest = 3 * (sentence.max(dim=1).values + 1)
                 lengths = (tokens + logits.argmax(dim=1) - self.settings.length_offsets).maximum(shortest)
                 target = self._positions(stretched(sentence, lengths), layouts.side)

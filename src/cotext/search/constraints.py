@@ -257,7 +257,7 @@ class Rules:
             # A sentence still needs its closing symbol, and a content token if it has no content token yet.
             at_limit = progress.stop.flatten() - written <= 2 - has_content_token.long()
             if bool(at_limit.any()):
-                # With a content token, only closing remains; without one, only a content token.
+                # After a content token, only the closing symbol is allowed; before it, only a content token.
                 next_RU.masked_fill_((at_limit & has_content_token)[:, None], -torch.inf)
                 next_RU[:, self.blank] = next_RU[:, self.blank].masked_fill(at_limit[:, None], -torch.inf)
         next_RU.scatter_(1, closer, closing)

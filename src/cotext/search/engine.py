@@ -206,7 +206,7 @@ def search_engine(
 def engine_label_nll(model: Engine, batch: Batch) -> Tensor:
     """Return negative log-likelihoods of the labels of current sentences, like `likelihood.label_nll`."""
     sources = _rows(batch.source.tokens, batch.source.sentence)
-    # After `bos`: language symbols, then all labels except the last.
+    # Language symbols follow `bos`, then all labels except the last.
     inputs = _rows(batch.target_input, batch.input_sentence)
     _require_room(model, [*sources, *inputs])
     nll = torch.zeros(batch.target_label.shape)

@@ -121,7 +121,7 @@ class RequestCache:
     def __init__(self, most: int, most_of_client: int) -> None:
         self._most, self._most_of_client = most, most_of_client
         self._pending: dict[str, PendingRequest] = {}
-        # Without the request and its work, which are larger than the answer; the oldest first.
+        # The oldest answers come first. The request and its work are larger than the answer, and not stored.
         self._cached: dict[str, tuple[float, Events, TextAnswer]] = {}
         self._bytes = 0
 

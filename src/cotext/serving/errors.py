@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final
 
 STOPPED_SECONDS: Final = 10.0
-# At least two parts: "and/or" and "/v2" are not paths of this machine.
+# A path has at least two parts: "and/or" and "/v2" are not paths of this machine.
 _ABSOLUTE_PATH: Final = re.compile(r"(?<![\w/:<.])/(?:[^\s/:'\"(),;<>]+/)+([^\s/:'\"(),;<>]*)")
 
 

@@ -18,7 +18,7 @@ TYPES: Final = {
     "js": "text/javascript; charset=utf-8",
     "svg": "image/svg+xml",
 }
-# Only content from this server, no inline scripts or styles, no frames.
+# Pages load only content from this server: no inline scripts or styles, no frames.
 POLICY: Final = (
     "default-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'; object-src 'none'"
 )

@@ -106,7 +106,7 @@ class _InSession:
     def __init__(self, service: Service, request: TextRequest, client: str, memory: SessionMemory) -> None:
         self._service, self._request, self._client, self._memory = service, request, client, memory
         [blocks] = request.documents
-        # Without `place`, which differs between requests: stored blocks are compared with new ones.
+        # `place` is removed: it differs between requests, and stored blocks are compared with new ones.
         self._blocks = tuple(replace(block, place="") for block in blocks)
 
     async def answer(self, number: int | None, confirmed: str | None) -> TextAnswer:
@@ -145,12 +145,12 @@ class _InSession:
         before, system = context.sentences, self._request.system
         plan = system.opened.translator.plan
         whole = system.opened.config.view.kind == "document" and plan.searched_view is plan.view
-        # Whether no translation depends on following sentences, and all known windows are those of a search.
+        # True if no translation depends on following sentences, and all known windows are those of a search.
         exact = plan.group_windows == 1 and not whole and all(spoken.exact for spoken in before)
         [blocks] = self._request.documents
         log = _Replay(before if exact else ())
-        # With a first pass, its translations are the context, not the known windows. So that confirmed
-        # translations are context, they are `given`.
+        # With a first pass, its translations are the context, not the known windows. Confirmed translations
+        # are therefore `given`, to be context.
         over_first_pass = system.opened.first_pass is not None
         given = {
             i: spoken.hypothesis.text

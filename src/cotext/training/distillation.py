@@ -113,7 +113,7 @@ class DistilledCorpus:
         for path in paths:
             copy = folder / path.relative_to(self.data.folder)
             copy.parent.mkdir(exist_ok=True)
-            # Without file permissions, so that a read-only source does not make the copy read-only.
+            # File permissions are not copied: a read-only source would make the copy read-only.
             shutil.copyfile(path, copy)
 
     def _write_train(

@@ -472,7 +472,7 @@ class Trainer:
         improved = progress.best is None or value > progress.best
         if improved:
             progress.best, progress.best_update = value, progress.update
-        # Without the parts that are blended in, the start is another model, and no measure of progress.
+        # Without the parts that are blended in, the start is another model, and does not measure progress.
         is_other = progress.update == 0 and self.config.train.blended(0) < 1
         if not is_other:
             if progress.best_trained is None or value > progress.best_trained:
@@ -483,7 +483,7 @@ class Trainer:
             self.checkpoints.require_run()
             self.journal.write("validation", figures)
             self.callbacks.on_validation({**figures, "best": float(improved)})
-        # Before the checkpoint, so that a process killed in between repeats both.
+        # This precedes the checkpoint, so a process killed in between repeats both.
         if improved:
             self.checkpoints.save_final_model([progress.update])
         self._save_checkpoint()
@@ -540,7 +540,7 @@ class Trainer:
                 )
             self.journal.write("final", figures)
             self.callbacks.on_validation({**figures, "final": 1.0})
-            # Last, so that a process killed before this repeats all of it.
+            # This comes last, so a process killed before repeats all of it.
             self.checkpoints.save_progress(progress)
 
     def _validate_mean(self, updates: list[int]) -> dict[str, float]:

@@ -99,7 +99,7 @@ def means(sums: Sums) -> dict[str, float]:
 def add_over_processes(sums: Sums) -> Sums:
     """Return sums and counts over all processes; every process must call this."""
     total: Sums = {}
-    # Added in the order of the processes, so that rounding is the same on all of them.
+    # Sums are added in the order of the processes, so rounding is the same on all of them.
     for part in gather_object([sums]):
         for name, (value, count) in part.items():
             before = total.get(name, (0.0, 0.0))

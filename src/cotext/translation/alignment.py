@@ -421,7 +421,7 @@ def _gather(
     """Add the weights of one attention, averaged over heads, to the weights of the sentences."""
     places = places or token_indices(weights_BHTS, real_BT, *sides)
     mean_BTS = weights_BHTS.mean(dim=1)
-    # Where each query of the batch is in the recorded weights.
+    # The place of each query of the batch in the recorded weights.
     shown_N = mean_BTS.new_full(sides[0].sentence.shape, NOWHERE, dtype=torch.long).flatten()
     shown = places.query >= 0
     shown_N[places.query[shown]] = torch.arange(shown.numel(), device=shown.device).view_as(shown)[shown]

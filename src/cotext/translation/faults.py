@@ -53,7 +53,7 @@ _QUOTED: Final = 60  # characters of a sentence that a message quotes
 _SAMPLE: Final = 1000  # sentences from which the script of the output is determined
 _SURE: Final = 0.95  # minimum probability of an identified language
 _QUOTES: Final = re.compile("[\"“”„«»「」『』《》〈〉]|(?<!\\w)['‘‚‹›](?=\\w)")
-# Never translated: placeholders, and tags that close or have attributes.
+# Placeholders, and tags that close or have attributes, are never translated.
 _STRICT: Final = re.compile(r"[{}$%_]|</|<.*[=/]>?$")
 _SMALL: Final = re.compile(r"(?<![\w.,:/%$-])\d{1,2}(?![\w%]|[.,:/-]\w)")
 _DOUBLE: Final = re.compile('["“”„«»「」『』]')
@@ -93,7 +93,7 @@ class Checks:
         self._in_source: Counter[str] = Counter()  # source words: number of sentences that are translated
         self._in_target: Counter[str] = Counter()
         self._kept: Counter[str] = Counter()  # source words: number of translations that contain them
-        # For each translation, the sources that have it, each with the number of the pair that fits best.
+        # The sources of each translation, each with the number of the pair that fits best.
         self._repeated: dict[str, dict[tuple[str, ...], int]] = {}
         # Words that occur without a capital letter; others may be names.
         self._lower = {

@@ -150,7 +150,7 @@ class OpenedRun:
 
     def _with_search_settings(self, decode: dict[str, Any], engine: Engine | None = None) -> "OpenedRun":
         """Return the same model with other search settings."""
-        # The program that is used, so that a job continues only with the same.
+        # The program in use: a job continues only with the same one.
         decode = {**decode, "engine": "torch" if engine is None else "ctranslate2"}
         config, own = _with_decode(self.config, decode), self.translator
         translator = DocumentTranslator(

@@ -219,7 +219,7 @@ class Substitution:
             # If a token extends across an edge, the text without the copy is tokenised again.
             yield from proposals or self._retokenised(draft, text[:start] + text[start + len(copy) :])
         missing = {phrases for phrases, _ in defects.missing}
-        # Of equal terms, those whose translation is a term already are not the missing ones.
+        # If equal terms occur, those that are already translated as required are not missing.
         places = [
             (spans, phrases)
             for phrases, span in draft.constraints.wanted
@@ -405,7 +405,7 @@ def _likely_tokens(model: Any, batch: Batch) -> list[list[int]]:
     forced_pass = kind_of(model).forced_pass
     assert forced_pass is not None
     hidden_ND = forced_pass(model, batch).decode()[batch.is_current]
-    # In chunks, as there are many logits.
+    # Logits are computed in chunks, as there are many.
     best = [output_logits(model, part).topk(_WORDS_BEFORE).indices for part in torch.split(hidden_ND, CHUNK)]
     tokens: list[list[int]] = torch.cat(best).tolist()
     return tokens

@@ -249,7 +249,7 @@ class WindowSearch:
             # A window may be finished already, if its group failed in the middle and is searched again.
             finished = opened.is_finished(row.number)
             if group in replaced and not finished:
-                # It was found beside other sentences than those that its document has now.
+                # When it was found, its document had other sentences.
                 [hypothesis] = self._search([row], plan.search_symbols)
             sentences, exact = self._recovered(row, hypothesis)
             if plan.options.align == "constrained" and not self._shows(row, sentences):

@@ -18,7 +18,7 @@ from cotext.data.documents import ParallelDocument
 
 # --- Disjoint splits: the text of a source determines the only split to which it can belong.
 
-# Must be increased if the text generated for a seed changes.
+# Increase this version if the text generated for a seed changes.
 VERSION: Final = 3
 # Training documents.
 SIZES: Final = {"small": 10_000, "medium": 100_000, "large": 1_000_000}

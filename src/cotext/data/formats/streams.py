@@ -273,7 +273,7 @@ def _compressed(file: IO[bytes], path: Path, streams: ExitStack) -> IO[bytes]:
     if path.suffix == ".xz":
         return streams.enter_context(lzma.LZMAFile(file, "wb"))
     if path.suffix == ".gz":
-        # Without a time stamp, so that equal content gives equal files.
+        # There is no time stamp, so equal content gives equal files.
         return cast(IO[bytes], streams.enter_context(gzip.GzipFile("", "wb", fileobj=file, mtime=0)))
     return file
 

@@ -43,7 +43,7 @@ _PARAGRAPH_TAG: Final = re.compile(r"</?p(?:\s[^<>]*)?>", re.IGNORECASE)
 _STRING: Final = re.compile(
     r'("[^"\\]*+(?:\\.[^"\\]*+)*+")(\s*:)?'
 )  # of valid JSON; a key has a colon behind it
-# From a character to the last before an empty line.
+# Matches from a character to the last one before an empty line.
 _TEXT_PARAGRAPH: Final = re.compile(r"[^ \t\r\n](?:[^\n]*\n[ \t\r]*(?=[^ \t\r\n]))*[^\n]*")
 
 

@@ -166,7 +166,7 @@ def printable(text: str) -> str:
     return _NOT_XML.sub(lambda match: match[0] if match[0] == "\n" else " ", text)
 
 
-# Names in files written by this package.
+# These names occur in files written by this package.
 DOCUMENT: Final = "x-document"
 POSITION: Final = "x-position"
 UNKNOWN_LANGUAGES: Final = ("x-source", "x-target")

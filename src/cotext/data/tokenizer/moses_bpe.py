@@ -67,7 +67,7 @@ class WordSplitter:
             words = self._moses.tokenize(sentence, escape=False)
         if self._truecaser is None:
             return words
-        # As text, so that words that look like tags are kept.
+        # Words that look like tags are text, and kept.
         text: str = self._truecaser.truecase(" ".join(words), return_str=True, use_known=True)
         return text.split()
 
@@ -169,7 +169,7 @@ class MosesBPETokenizer(Tokenizer):
         for word, count in words.items():
             for piece in segmenter.segment_tokens([word]):
                 frequencies[piece] += count
-        # Every character, with and without continuation, so that unseen words can be encoded.
+        # Every character is added, with and without continuation, so that unseen words can be encoded.
         for character in {character for word in words for character in word}:
             frequencies[character] += 0
             frequencies[character + "@@"] += 0

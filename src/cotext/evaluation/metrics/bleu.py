@@ -134,7 +134,7 @@ def _joined(documents: Sequence[Document], sizes: list[list[int]]) -> list[str]:
 def _measure(
     protocol: Protocol, metric: CorpusMetric, hypothesis: Sequence[Document], sizes: list[list[int]]
 ) -> Measurement:
-    # Not public, but sacrebleu computes its own corpus scores and paired tests with these two.
+    # These two are not public, but sacrebleu computes its own corpus scores and paired tests with them.
     counts = metric._extract_corpus_statistics(_joined(hypothesis, sizes), None)
     result = metric._aggregate_and_compute(counts)
     piece = f"|piece:at-most-{protocol.max_tokens}-reference-tokens" if protocol.unit == "piece" else ""

@@ -322,7 +322,7 @@ def summarise(
         for example, decision in zip(examples, decisions, strict=True)
     ]
     overall, by_phenomenon, by_distance, by_tag = grouped(judged, _accuracy)
-    # Not balanced: a tag may be the form itself.
+    # Tags are not balanced, because a tag may be the form itself.
     by_tag = {
         tag: {value: replace(item, balanced=None) for value, item in values.items()}
         for tag, values in by_tag.items()

@@ -59,7 +59,7 @@ def align_by_error(
     table = _Table(hypothesis, references, may_cut, preferred)
     if not segments:
         return (0,)
-    # Stored are one row for each segment of a block, and the row in which each block begins.
+    # One row is stored for each segment of a block, and the row in which each block begins.
     size = max(math.isqrt(2 * segments), _BLOCK_BYTES // (4 * (len(hypothesis) + 1)))
     blocks = [range(first, min(first + size, segments)) for first in range(0, segments, size)]
     begins = [table.first()]

@@ -107,7 +107,7 @@ class Apart:
 
     def _cut(self, heads: int) -> list[Chunk]:
         (entries, _, tokens, keys), chunks = self.own.shape, list[Chunk]()
-        # As many rows as fit into a chunk or, if a row is too large for a chunk, some of its queries.
+        # A chunk has as many rows as fit or, if a row is too large, some of its queries.
         rows = max(CHUNK_NUMBERS // (heads * tokens * keys), 1)
         queries = min(max(CHUNK_NUMBERS // (heads * keys), 1), tokens)
         for row in range(0, entries, rows):

@@ -26,7 +26,8 @@ OFFSET = 128  # added to rows: processors without AMX have no fast product of si
 SCALE_BITS = 16
 MOST_OF_ONE = 2**22  # largest matrix that is kept in a second format, for products with one row
 SMALLEST = 1e-30  # lower bound of the maximum of a row, so that rows of zeros have a scale
-# As tensors, because torch converts a number in every call, which takes longer than the operation on a row.
+# Constants are tensors, because torch converts a number in every call, which takes longer than the operation
+# on a row.
 _LEVELS, _MIDDLE = torch.tensor(float(LEVELS)), torch.tensor(OFFSET + 0.5)
 
 
@@ -68,7 +69,7 @@ def onednn(weight_VD: Tensor, scale_V: Tensor) -> Product:
     """
     packed = torch.ops.onednn.qlinear_prepack(weight_VD.contiguous(), None)
     weight = packed, scale_V, torch.zeros_like(scale_V, dtype=torch.long)
-    # Of the output: bias, scale, zero point and type, then the operation that follows.
+    # Arguments of the output: bias, scale, zero point and type, then the operation that follows.
     output = None, 1.0, 0, torch.float32
     nothing: tuple[str, list[float], str] = ("none", [], "")
     of_one = int_mm(weight_VD, scale_V) if weight_VD.numel() <= MOST_OF_ONE else None

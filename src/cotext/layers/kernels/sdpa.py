@@ -131,7 +131,7 @@ def show_weights(
         mask = causal_mask(q_BHTK.size(2), k_BHSK.size(2), q_BHTK.device)
     if mask is not None:
         scores = scores.masked_fill(~mask, -math.inf)
-    # In double precision, so that no key that may be attended to gets a weight of zero.
+    # Double precision prevents a weight of zero for a key that may be attended to.
     show_these(scores.double().softmax(dim=-1), q_BHTK, tokens)
 
 

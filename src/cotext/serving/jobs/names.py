@@ -16,7 +16,7 @@ _UNNAMED: Final = "file"
 def clean_name(name: str) -> str:
     """Return the last part of a path as a name that is valid on all systems; never empty, `.` or `..`."""
     last = re.split(r"[/\\]", unicodedata.normalize("NFC", name.encode("utf-8", "replace").decode()))[-1]
-    # Without control characters, among them those of the writing direction.
+    # Names contain no control characters, such as those of the writing direction.
     kinds = {c: unicodedata.category(c) for c in last}
     shown = "".join(" " if kinds[c] in ("Zl", "Zp") else c for c in last if kinds[c][0] != "C")
     stem, suffix = _divided(_UNSAFE.sub("_", shown).strip(" ."))

@@ -327,7 +327,7 @@ class Jobs:
         except CotextError as error:
             message = str(error)
         except Exception as error:
-            # Only the location, because the message of an exception may contain text of a client.
+            # Only the location is logged, because the message of an exception may contain text of a client.
             where = "".join(traceback.format_tb(error.__traceback__))
             _log.error("a file was not translated: %s\n%s", type(error).__name__, where)
             message = f"{row.source_name}: an internal server error occurred while translating this file"

@@ -145,7 +145,7 @@ def _score(service: Service, system: System, work: Work, found: Sequence[Excerpt
     shared = service.shared(system)
     scores: list[tuple[float, ...]] = []
     while rest := found[len(scores) :]:
-        # At least one excerpt, and several of at most STEP_CHARACTERS.
+        # A step has at least one excerpt; several have at most STEP_CHARACTERS.
         characters = accumulate(sum(map(len, (*e.document.source, *e.document.target))) for e in rest)
         fitting = sum(1 for _ in takewhile(lambda count: count <= STEP_CHARACTERS, characters))
         with shared.exclusively(work):

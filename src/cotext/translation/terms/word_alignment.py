@@ -186,7 +186,7 @@ def sharpened(weights_UV: Tensor) -> Tensor:
     place_U, place_V = ((torch.arange(n) + 0.5) / max(n, 1) for n in weights_UV.shape)
     weights = weights_UV * torch.exp(-DIAGONAL * (place_U[:, None] - place_V).abs())
     silent = weights_UV.sum(dim=1) == 0
-    # No zeros, or a column could not be normalised.
+    # Zeros are replaced, as a column of zeros could not be normalised.
     weights = weights.clamp(min=LEAST_WEIGHT)
     for _ in range(ROUNDS):
         weights = weights / weights.sum(dim=0)
