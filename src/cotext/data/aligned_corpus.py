@@ -84,7 +84,7 @@ class AlignedCorpus:
             ("stretches where the document was cut", cut),
             ("documents left out", left_out),
             (
-                "documents too short for a lexicon, aligned by lengths alone: look through them",
+                "documents too short for a lexicon, aligned only by lengths: check them",
                 self.by_lengths,
             ),
         ):

@@ -341,7 +341,7 @@ class Lexicon:
         return replace(source, words=self._forward.likeliest[source.words])
 
     def scores(self, source: Side, target: Side) -> Floats:
-        """As `Lengths.scores`."""
+        """See `Lengths.scores`."""
         one, two_sources = self._forward.scores(source, target)
         back, two_targets = self._backward.scores(target, source)
         back, two_targets = back.T, two_targets.T
@@ -356,7 +356,7 @@ class Lexicon:
 def bead_scores(
     source: Side, target: Side, path: Sequence[Bead], scores: Callable[[Side, Side], Floats]
 ) -> Floats:
-    """Return the score of every bead; 0 for unaligned sentences. `scores`: as `Lexicon.scores`."""
+    """Return the score of every bead; 0 for unaligned sentences. `scores`: as in `Lexicon.scores`."""
     sides = source.joined([bead[0] for bead in path]), target.joined([bead[1] for bead in path])
     blocks = [range(at, min(at + BLOCK, len(path))) for at in range(0, len(path), BLOCK)]
     found = [np.diagonal(scores(*(side.part(block) for side in sides))[0]) for block in blocks]
@@ -394,7 +394,7 @@ class SharedWords:
         )
 
     def scores(self, sources: range, targets: range) -> Floats:
-        """As `Lengths.scores`, for ranges of sentences."""
+        """See `Lengths.scores`; this is for ranges of sentences."""
         first, last = np.searchsorted(self.pairs[0], [sources.start, sources.stop])
         i, j = self.pairs[:, first:last]
         inside = (j >= targets.start) & (j < targets.stop)
@@ -406,7 +406,7 @@ class SharedWords:
         return scores
 
 
-Scores = Callable[[range, range], Floats]  # as `Lengths.scores`, for ranges of source and target sentences
+Scores = Callable[[range, range], Floats]  # like `Lengths.scores`, for ranges of source and target sentences
 # Returns log p(target | source) of each pair of texts, according to a translation system.
 Probabilities = Callable[[Sequence[tuple[str, str]]], Sequence[float]]
 

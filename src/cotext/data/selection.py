@@ -371,7 +371,7 @@ def render(split: str, files: Sequence[Path], selection: Selection) -> list[str]
         elif split == "train":
             hint = "; --split splits them"
         lines.append(
-            f"{split}: {several_warning(prose.several, prose.pairs, 'pairs')} (by punctuation alone), the "
+            f"{split}: {several_warning(prose.several, prose.pairs, 'pairs')} (by punctuation only), the "
             f"first at {location_of(files, *prose.first).removesuffix(': ')}{hint}"
         )
     if selection.cleaned is not None:

@@ -257,7 +257,7 @@ def _suite(path: Path, text: str, context: SubtitleContext | None) -> Contrastiv
     if isinstance(first, dict) and {"src segment", "errors"} <= first.keys():
         if context is None:
             raise CotextError(
-                f"{path}: ContraPro as published, which has the tested sentences alone; make a suite with "
+                f"{path}: ContraPro as published, which has only the tested sentences; make a suite with "
                 "their context: cotext convert-suite contrapro.json --documents FOLDER --out FILE"
             )
         name = f"contrapro-original-ctx{context.sentences}"

@@ -81,7 +81,7 @@ class Endpoint(Closed):
     source_language: Language
     """A code such as `en`, or a name in English."""
     target_language: Language
-    """As `source_language`."""
+    """See `source_language`."""
     mode: Mode = "document"
     """What a request translates: a sentence, a sentence with preceding context, a chunk of consecutive
     sentences with preceding context, or a document."""

@@ -296,7 +296,7 @@ class DecoderState:
         if self.length is None or self.sentence is None or self.rank is None:
             t = torch.arange(sentence.size(1), device=sentence.device)
             return t.expand_as(sentence), ranks(sentence)
-        # The next tokens may go on with the sentence of the last token.
+        # The next tokens may continue the sentence of the last token.
         if sentence is self.sentence:  # as in the step before
             return self.length, self.rank + 1
         after = (sentence == self.sentence) * (self.rank + 1)

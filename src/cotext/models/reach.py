@@ -22,7 +22,7 @@ def source_reach(config: Config) -> Reach:
     on_top = _document_layer(model) if model.document.target else OWN
     written = ALL if model.writes == "non_autoregressive" else _target_row(config)
     spans, reach = model.stack("encoder").spans | model.stack("cross").spans, OWN
-    # Otherwise, all target sentences of a row attend to the states of current source sentences alone.
+    # Otherwise, all target sentences of a row attend only to the states of current source sentences.
     if config.view.kind == "document" or "current" not in spans:
         for layer in layers:
             # Layers above widen the range in the target, on which this cross-attention depends.

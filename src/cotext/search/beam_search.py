@@ -435,7 +435,8 @@ def _advance(
 ) -> tuple[Tensor | None, Tensor, Tensor | None]:
     """Extend every hypothesis by one token, in place.
 
-    Returns the continued rows, [R] (None: the same); next inputs, [R, 1]; which go on, [B] (None: all).
+    Returns the continued rows, [R] (None: the same); next inputs, [R, 1]; entries that continue, [B] (None:
+    all).
     """
     entries, beam = frontier.log_probability.shape
     # At most one candidate of each hypothesis ends it. Therefore at least `beam` of the 2 * beam candidates
@@ -491,7 +492,7 @@ def _may_win(frontier: _Frontier, total_BW: Tensor, may_rise: bool) -> Tensor:
 
 
 def _unless_all(goes_on_BW: Tensor | None) -> Tensor | None:
-    """Return which entries go on, [B]; None if all do."""
+    """Return which entries continue, [B]; None if all do."""
     some_B = None if goes_on_BW is None else goes_on_BW.any(dim=1)
     return None if some_B is None or bool(some_B.all()) else some_B
 

@@ -90,7 +90,7 @@ class Prose:
         if self.first is None:
             return ""
         several = several_warning(self.several, self.lines, "lines")
-        start = f"{path}: {several} (by punctuation alone); the first is {first}. "
+        start = f"{path}: {several} (by punctuation only); the first is {first}. "
         if self._splitter is not None:
             return (
                 f"{start}{self.split_lines:,} are split into {self.split_sentences:,} sentences, translated "

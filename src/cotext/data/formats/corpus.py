@@ -64,7 +64,7 @@ def languages_of_files(source: Path, target: Path | None, format: str | None) ->
 def located_documents(
     path: Path, format: str | None = None, side: Side = "source"
 ) -> Iterator[tuple[Document, Callable[[int], str]]]:
-    """As `read_documents`, but each document has a function that returns the location of a sentence.
+    """Like `read_documents`, but each document has a function that returns the location of a sentence.
 
     The sentence is counted from 0. The location is file and line for messages, with the number of the
     sentence if several share a line.

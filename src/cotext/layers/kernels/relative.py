@@ -77,7 +77,7 @@ def attend_at_distances(
     distance_BTS: Tensor,
     further: Tensor | None = None,
 ) -> Tensor:
-    """As `attend_relative`, for keys in any order, none of them after its query: [B, H, T, K].
+    """Like `attend_relative`, for keys in any order, none of them after its query: [B, H, T, K].
 
     Positive distances must be masked.
     """

@@ -201,7 +201,7 @@ class _Judge:
         return alone, shifted
 
     def _scores(self, source: Side, output: Side) -> Floats:
-        """As `alignment.Lengths.scores`; unrelated sentences are expected to have `_UNRELATED` at least.
+        """Like `alignment.Lengths.scores`; unrelated sentences are expected to have at least `_UNRELATED`.
 
         Deviations from the expectation grow with the square root of the number of words.
         """

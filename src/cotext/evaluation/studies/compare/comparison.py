@@ -116,7 +116,7 @@ PHENOMENA: Final[Mapping[str, str]] = {
     "register": "“you” is du or Sie by who is spoken to, told once at the beginning",
     "ellipsis": "“she did too” repeats in German the verb of an earlier sentence",
     "cohesion": "a name or profession with two renderings keeps the one chosen first: "
-    "the clue is in the translation alone",
+    "the clue is only in the translation",
     "cataphora": "“it” announces a thing that only the next sentence names",
 }
 CHANCE_TOLERANCE_POINTS: Final = 3.0
