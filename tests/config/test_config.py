@@ -172,7 +172,7 @@ def test_sizes_are_laid_over_subsections() -> None:
         (["document_layer=segment_gate", "document.target=true"], "works only in the encoder"),
         (
             ["document_layer=segment_gate", "encoder.top={layers: 1, span: current}"],
-            "leaves the current ones alone; choose one of the two",
+            "leaves only the current ones; choose one of the two",
         ),
         (["attention.score=content", "decoder.span=nodes"], "takes model.writes = non_autoregressive"),
         (
@@ -181,7 +181,7 @@ def test_sizes_are_laid_over_subsections() -> None:
         ),
         (
             ["encoder.top={layers: 1, span: current}", "cross.span=sentence"],
-            "model.cross.span = sentence: where cross-attention sees current sentences alone",
+            "model.cross.span = sentence: where cross-attention sees only current sentences",
         ),
         (["document_layer=hierarchical", "document.source=false"], "neither model.document.source nor"),
         (["writes=non_autoregressive"], "takes loss.name = glancing"),

@@ -206,7 +206,7 @@ def test_no_store_is_a_pipe(world: World, tmp_path: Path) -> None:
     (tmp_path / "data").chmod(0o755)
     (tmp_path / "data" / "dev.arrow").unlink()
     os.mkfifo(tmp_path / "data" / "dev.arrow")
-    must_raise(r"dev\.arrow: can't be read: no regular file", open_data, tmp_path / "data")
+    must_raise(r"dev\.arrow: can't be read: not a regular file", open_data, tmp_path / "data")
 
 
 @loop_over(

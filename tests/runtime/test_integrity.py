@@ -77,7 +77,7 @@ def test_lines_of_a_file_that_grows(tmp_path: Path) -> None:
     assert sealed_lines(path) == [""]
     path.write_bytes(b"one\n\xfftwo\x0b\nthr")
     assert sealed_lines(path) == ["one", "\ufffdtwo\x0b", "thr"]
-    for target, reason in (("nowhere", ""), ("/dev/zero", "it is no regular file")):
+    for target, reason in (("nowhere", ""), ("/dev/zero", "it is not a regular file")):
         path.unlink()
         path.symlink_to(target)
         must_raise(f"lines: cannot be read: {reason}", sealed_lines, path)

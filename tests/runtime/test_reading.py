@@ -140,8 +140,8 @@ def test_only_regular_files_of_a_size(tmp_path: Path) -> None:
     (tmp_path / "list.json").write_text("[1]")
     (tmp_path / "whole.json").write_text(json.dumps({"a": 1}))
     for name, message in (
-        ("pipe", "no regular file"),
-        ("zero", "no regular file"),
+        ("pipe", "not a regular file"),
+        ("zero", "not a regular file"),
         ("folder", "a folder"),
         ("absent", "No such file"),
         ("large", "longer than the 100 bytes"),

@@ -291,7 +291,7 @@ class TestRefusals:
     def test_a_pipe(self, data: Path, run: Path, name: str) -> None:
         (run / name).unlink()
         os.mkfifo(run / name)
-        training_is_refused(run_config(), data, run, f"{name}: cannot be read: it is no regular file")
+        training_is_refused(run_config(), data, run, f"{name}: cannot be read: it is not a regular file")
 
     def test_damaged_progress(self, data: Path, run: Path) -> None:
         """And as another version may have written it, whole as it is."""

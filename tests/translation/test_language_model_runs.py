@@ -188,7 +188,7 @@ def test_of_equal_scores_the_first_wins(systems: Path) -> None:
 def test_runs_and_settings_that_do_not_fit(systems: Path, world: World, tmp_path: Path) -> None:
     lm = {"language_model": str(systems / "lm")}
     for decode, message in (
-        ({"language_model": str(systems / "sentence")}, "is no language model"),
+        ({"language_model": str(systems / "sentence")}, "is not a language model"),
         ({**lm, "align": "free"}, r"needs decode\.align = constrained"),
         ({**lm, "target_context": "regenerate"}, r"needs decode\.target_context = prefix"),
         ({"language_model": str(tmp_path / "gone")}, r"decode\.language_model = .*gone"),

@@ -167,7 +167,7 @@ class TokenStore:
         """Map the file; raises CotextError if it is missing, damaged, not a store, or of another version."""
         self.path = path
         if path.exists() and not path.is_file():
-            raise CotextError(f"{path}: can't be read: no regular file")
+            raise CotextError(f"{path}: can't be read: not a regular file")
         try:
             self._map = pa.memory_map(str(path), "r")
             self._reader = pa.ipc.open_file(self._map)

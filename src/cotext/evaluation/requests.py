@@ -107,7 +107,7 @@ class EvaluationRequest(Protocols, TargetLanguage, Words, DocumentComet, PairedT
     reference: Sequence[Path] = option("Reference translations; repeat for several references.")
     source: Path | None = option("Source, for COMET and to check the number of sentences.", default=None)
     realign: bool = option(
-        "Align documents with other numbers of sentences; report omissions and additions.", default=False
+        "Align documents with different numbers of sentences; report omissions and additions.", default=False
     )
     realign_all: bool = option("Like --realign, but realign all documents.", default=False)
     discourse: Path | None = option(
@@ -143,7 +143,7 @@ class LeaderboardRequest(Protocols, TargetLanguage, DocumentComet, CorpusFormat)
         "Metric to rank by, also comet or doc-comet. Default: the first --protocol.", default=None
     )
     realign_all: bool = option(
-        "Realign all documents, not only those with other numbers of sentences.", default=False
+        "Realign all documents, not only those with different numbers of sentences.", default=False
     )
     samples: int | None = option(
         "Samples of paired tests. Default: 10000, or 40 per pair if more.", default=None, least=100

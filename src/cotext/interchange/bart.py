@@ -145,7 +145,7 @@ FIXED = {
     "normalize_before": (False, "this class normalises after its layers"),
     "normalize_embedding": (False, "this class has no norm of embeddings"),
     "add_final_layer_norm": (False, "this class has no norm at the top"),
-    "static_position_embeddings": (True, "this class has sinusoids alone"),
+    "static_position_embeddings": (True, "this class has only sinusoids"),
     "tie_word_embeddings": (True, OUTPUT_IS_TIED),
     "scale_embedding": (True, IS_SCALED),
 }

@@ -63,7 +63,7 @@ class Tensors:
 def require_file(path: Path) -> Path:
     """Return the path of a regular file; raise CotextError if it is missing or something else."""
     if not path.is_file():
-        raise CotextError(f"{path}: {'no regular file' if path.exists() else 'missing'}")
+        raise CotextError(f"{path}: {'not a regular file' if path.exists() else 'missing'}")
     return path
 
 

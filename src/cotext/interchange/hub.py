@@ -253,7 +253,7 @@ translator = cotext.load({json.dumps(facts.name)})
 print(translator.translate(["The first sentence.", "The second sentence."]))
 ```
 
-Run it where this folder lies, or name the repository (`owner/{facts.name}`) once it is on the hub. Weights
+Run it next to this folder, or pass the repository (`owner/{facts.name}`) once it is on the hub. Weights
 are safetensors and the rest is text: loading runs no code of this folder.
 
 ## System

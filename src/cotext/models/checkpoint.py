@@ -123,7 +123,7 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
     """Read a safetensors file; raise CotextError if it is missing, damaged or truncated."""
     try:
         if path.exists() and not path.is_file():
-            raise CotextError(f"{path}: cannot be read: no regular file")
+            raise CotextError(f"{path}: cannot be read: not a regular file")
         return load_file(path)
     except (SafetensorError, OSError) as error:
         raise CotextError(f"{path}: missing, damaged or truncated: {error}") from None

@@ -263,7 +263,7 @@ def _check_parts(model: ModelConfig) -> None:
     if model.document_layer != "none" and "current" in model.stack("encoder").spans:
         raise CotextError(
             f"model.document_layer = {model.document_layer} sees the sentences of a row, of which "
-            "model.encoder.top.span = current leaves the current ones alone; choose one of the two"
+            "model.encoder.top.span = current leaves only the current ones; choose one of the two"
         )
 
 

@@ -39,7 +39,7 @@ def read_bytes(path: Path, max_bytes: int = MAX_DESCRIPTION_BYTES) -> bytes:
     """
     try:
         if path.exists() and not path.is_file():
-            what = "a folder" if path.is_dir() else "no regular file"
+            what = "a folder" if path.is_dir() else "not a regular file"
             raise CotextError(f"{path}: cannot be read: it is {what}")
         with path.open("rb") as file:
             content = file.read(max_bytes + 1)

@@ -282,7 +282,7 @@ def _combined(loaded: LoadedModel, config: Config, other: OpenedRun) -> tuple[Wi
     symbols = special_symbols(loaded.tokenizer, view)
     pairs = loaded.languages, other.languages
     problems = {
-        "is no language model: train one with d-lm/lm": other.config.model.reads_source,
+        "is not a language model: train one with d-lm/lm": other.config.model.reads_source,
         "needs a run that translates single sentences (view.kind = sentence)": (
             config.view.kind != "sentence" or model.sees_other_rows or not config.model.reads_source
         ),

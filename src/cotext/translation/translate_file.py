@@ -447,7 +447,7 @@ class RerankJob(Job[RerankReport]):
         self.sizes = [len(document) for document in self._documents]
         if self.sizes != [len(document.sentences) for document in self._lists]:
             raise CotextError(
-                f"{request.lists}: its documents have other numbers of sentences than those of "
+                f"{request.lists}: its documents differ in their numbers of sentences from those of "
                 f"{request.source}; give the source of the lists"
             )
         self.identity = {

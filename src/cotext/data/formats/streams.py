@@ -259,7 +259,7 @@ def atomic_sinks(paths: Sequence[Path]) -> Iterator[list[TextSink]]:
             if final.is_dir():
                 raise CotextError(f"{path}: is a directory; pass a file to write")
             if final.exists() and not final.is_file():
-                raise CotextError(f"{path}: is no regular file, and cannot be replaced by a file")
+                raise CotextError(f"{path}: is not a regular file, and cannot be replaced by a file")
             if not final.parent.is_dir():
                 raise CotextError(f"{path}: the folder {path.parent} does not exist; create it first")
         with ExitStack() as streams:  # all files are complete before the first one is replaced

@@ -113,7 +113,7 @@ class AccuracyRow:
 
 PHENOMENA: Final[Mapping[str, str]] = {
     "pronoun": "“it” is er, sie or es by the gender of the thing mentioned last",
-    "register": "“you” is du or Sie by who is spoken to, told once at the beginning",
+    "register": "“you” is du or Sie, depending on the listener, who is named once at the beginning",
     "ellipsis": "“she did too” repeats in German the verb of an earlier sentence",
     "cohesion": "a name or profession with two renderings keeps the one chosen first: "
     "the clue is only in the translation",

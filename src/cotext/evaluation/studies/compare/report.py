@@ -34,9 +34,9 @@ relative to the first run. Every sentence here is computed from the tables below
 USE = """CXMI: what context adds to the log-probability of the reference, compared with the sentence alone, in
 nats per token (0.69 doubles a probability); intervals by bootstrap over documents. Random context is
 sentences of other documents: what it adds or takes away is not use of this document."""
-SEEDS = """Every figure of a system that was trained with several seeds is a mean over them. A difference is
-said to be significant where it is over documents, for the models that were trained, and over seeds and
-documents together, for models of other seeds. Deviation: the standard deviation of single seeds."""
+SEEDS = """Every figure of a system that was trained with several seeds is a mean over them. A difference
+that is significant over documents concerns the trained models. A difference that is significant over seeds
+and documents together concerns models of other seeds. Deviation: the standard deviation of single seeds."""
 MAX_SENTENCES = 12  # number of sentences shown of the example document
 
 

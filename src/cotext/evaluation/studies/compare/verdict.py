@@ -97,7 +97,7 @@ def _missing(result: RunComparison, run: int) -> str:
         return shortfall(result.evidence[run])
     used = groups_in_words(evidence.group for evidence in result.evidence[run] if evidence.used)
     return (
-        f"contrastive accuracy is significantly higher with context in {used}, but the references of "
+        f"contrastive accuracy is significantly higher with context in {used}; but the references of "
         "the test set are not significantly more probable with their own context than with "
         f"context from other documents (p {render_p(against.p_foreign or 0.0)})"
     )
