@@ -89,7 +89,7 @@ def load(
 ) -> "Translator":
     """Open a run folder, an engine or a model by its name; `decode` overrides settings such as beam=1.
 
-    Names are those of installed models, as `en-de`, and of repositories of the Hugging Face hub, as
+    Names are those of installed models, such as `en-de`, and of repositories of the Hugging Face hub, such as
     `owner/name` (docs/models.md). `trust_code`: run Python code that the run brings (docs/slots.md), and
     remember that it may be run.
 

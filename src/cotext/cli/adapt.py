@@ -144,7 +144,7 @@ class Adaptation:
 
     @property
     def is_begun(self) -> bool:
-        """Return whether a run exists already, whose training will be resumed."""
+        """Return whether a run exists already; its training is then resumed."""
         return (self.request.out / "config.yaml").is_file()
 
     @cached_property

@@ -180,7 +180,7 @@ def empty_links(source: Sequence[Piece], target: Sequence[Piece]) -> int:
 
 
 def _enclosing(pieces: Iterable[Piece], keys: set[int]) -> set[int]:
-    """Return those of the `keys` whose elements enclose visible content."""
+    """Return the `keys` whose elements enclose visible content."""
     inside: set[int] = set()
     enclosing: set[int] = set()
     for piece in pieces:

@@ -30,7 +30,7 @@ _NOT_OF_FILES = frozenset(("punycode", "idna", "unicode-escape", "raw-unicode-es
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """The text of a file without byte order mark; `errors` is what encoding does with missing characters."""
+    """The text of a file without byte order mark; `errors`: see `str.encode`."""
 
     text: str
     name: str

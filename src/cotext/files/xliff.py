@@ -388,7 +388,7 @@ def _sides(unit: Element, is_second: bool) -> Iterator[tuple[Element, Element | 
 
 
 def _pairs(source: Element, target: Element | None) -> list[tuple[Element, Element | None]]:
-    """Return source and target; of a seg-source, its segments with those of the target."""
+    """Return source and target; or the segments of a seg-source, with the segments of the target."""
     if source.name != "seg-source":
         return [(source, target)]
     targets = {mark.attributes.get("mid"): mark for mark in _marks(target)} if target is not None else {}

@@ -74,7 +74,7 @@ def obstacles(config: Config) -> Iterator[str]:
 
 
 def further_parts(config: Config, names: Iterable[str]) -> Iterator[str]:
-    """Yield those of the names of parameters that a standard Transformer does not have."""
+    """Yield the names of parameters that a standard Transformer does not have."""
     model = config.model
     plain = {"embedding.weight", "embedding.source_weight", "output_bias", *mbart_parts()}
     plain |= layer_parts(model.encoder_layers, model.decoder_layers, model.pre_norm).keys()

@@ -102,7 +102,7 @@ def load(run: Path, device: str | None = None, *, trust_code: bool = False, **de
 
 
 def _objections(opened: OpenedRun) -> Iterator[str]:
-    """Yield what engines do not support of this machine, a run and its settings."""
+    """Yield the properties of this machine, a run and its settings that engines do not support."""
     decode, device = opened.config.decode, opened.translator.device
     if not installed():
         yield f"this installation, which has no CTranslate2 ({INSTALL})"

@@ -62,7 +62,7 @@ class BatchContext(nn.Module, ABC):
 class RowsTarget(TargetContext):
     """A target side on which rows attend to complete rows of their document.
 
-    `complete`: what they attend to. First come the extra rows, then rows that are finished.
+    `complete`: the keys that they attend to. First come the extra rows, then rows that are finished.
     """
 
     def __init__(self, parent: BatchContext, source: Source, embed: RowEmbedder) -> None:
@@ -77,7 +77,7 @@ class RowsTarget(TargetContext):
 
     @abstractmethod
     def keys_of(self, tokens: Tensor, sentence: Tensor, source: Source, order: RowOrder) -> ExtraKeys:
-        """Return what other rows attend to in complete rows [R, T]; `order` [R] is that of these rows."""
+        """Return keys of complete rows [R, T], to which other rows attend; `order` [R]: of complete rows."""
 
     def finish(self, entries: Tensor, tokens: Tensor, sentence: Tensor) -> None:
         """Add finished rows to the complete rows: decoder inputs [E, T], -1 on padding."""

@@ -220,8 +220,7 @@ def fill(model: nn.Module, weights: dict[str, Tensor], path: Path) -> None:
 def set_blend(model: Model, config: TrainConfig, updates: Sequence[int]) -> None:
     """Put blended parts (`train.blend`) in force, or leave them out for the weights of update 0.
 
-    These weights, with these parts, are neither trained nor those of the run that training started from:
-    without, they compute what that run does.
+    Without these parts, the weights of update 0 compute the outputs of the run from which training started.
     """
     share = config.blended(0) if list(updates) == [0] else 1.0
     model.blend(share, config.blend or (), everywhere=True)
@@ -291,7 +290,7 @@ def averaged(candidates: Sequence[int], best: int, config: TrainConfig) -> list[
 def worth_keeping(candidates: Sequence[int], best: int, config: TrainConfig) -> set[int]:
     """Return the updates that may still be averaged for the final model, and the `keep` last.
 
-    Among the last, as many as averaging takes: whichever becomes the best, those before it still exist.
+    The last `average` updates are kept: whichever becomes the best, its predecessors still exist.
     """
     recent = candidates[-max(config.keep, config.average) :]
     return {best, *averaged(candidates, best, config), *recent}

@@ -61,7 +61,7 @@ class System(nn.Module, ABC):
     def adopted_names(self) -> Mapping[str, str]:
         """Parameter name -> name of the parameter to copy if training starts from another system.
 
-        If the other system has a parameter with the same name, that is copied instead.
+        If the other system has a parameter with the same name, this one is copied instead.
         """
         return {prefix + own: prefix + other for prefix, own, other in self._of_modules("adopted_names")}
 

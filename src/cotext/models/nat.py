@@ -194,8 +194,8 @@ class NonAutoregressiveTransformer(NonAutoregressiveModel):
     def _code_loss(self, latent: LatentCodes, draft: Draft, tokens: Tensor, ratio: float) -> AuxiliaryLoss:
         """Return the mean loss of codes in each row; sets the codes that the decoder gets.
 
-        Codes are glanced at as tokens are: as many are revealed as were wrong before, times `ratio`. The
-        codes that the decoder gets are drawn independently.
+        Codes are revealed like tokens: their number is the number of wrong codes, times `ratio`. The codes
+        that the decoder gets are drawn independently.
         """
         memory: Memory = draft.memory
         before = memory.codes

@@ -1,8 +1,8 @@
 """Context-aware encoder of Voita et al. 2018, which shares its lower layers with a context encoder.
 
-Context sentences pass all encoder layers but the last, and a separate last layer. A trained vector stands
-before them, by which the shared layers know context from current sentences. In the last encoder layer, a gate
-mixes self-attention with attention to the context C (section 3, equations 2 and 3, for every token):
+Context sentences pass all encoder layers but the last, and a separate last layer. A trained vector before
+them marks them as context for the shared layers. In the last encoder layer, a gate mixes self-attention with
+attention to the context C (section 3, equations 2 and 3, for every token):
 
     s = SelfAttention(x)    c = MultiHead(x, C)    g = sigmoid(W [s; c] + b)    s' = g * s + (1 - g) * c
 

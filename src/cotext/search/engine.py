@@ -236,7 +236,7 @@ def _require_room(model: Engine, rows: Sequence[Sequence[int]]) -> None:
 
 
 def has_room(model: Engine, source_tokens: int, request: SearchRequest, special: SpecialSymbols) -> bool:
-    """Whether the engine has positions for a row of so many source tokens, and for its longest output."""
+    """Whether the engine has positions for this number of source tokens, and for the longest output."""
     target = 1 + len(special.target_prefix) + len(request.prefix) + sum(request.max_tokens)
     return max(source_tokens, target) <= model.positions
 

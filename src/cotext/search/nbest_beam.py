@@ -33,8 +33,8 @@ class Alternative(NamedTuple):
 class Candidates(NamedTuple):
     """Continuations of hypotheses by one token, [B, C] each.
 
-    `total` is the log-probability of the hypothesis, -inf if there is none; `own` is that of the token.
-    `origin` is the beam that is continued.
+    `total`: log-probability of the hypothesis, -inf if there is none. `own`: log-probability of the token.
+    `origin`: the continued beam.
     """
 
     total: Tensor

@@ -226,8 +226,8 @@ class RunCheckpoints:
     def save(self, progress: TrainingProgress, state: ProcessState) -> list[Path]:
         """Write a checkpoint, renaming its folder when it is complete, and prune older ones.
 
-        Every process must call this, each with its own state. Return what could not be deleted. Raises
-        CotextError if another process has taken over the run, or files cannot be written.
+        Every process must call this, each with its own state. Return the paths that could not be deleted.
+        Raises CotextError if another process has taken over the run, or files cannot be written.
         """
         self.require_run()
         undeleted: list[Path] = []

@@ -199,7 +199,7 @@ class RowTokens:
         their current sentences; the current sentences of all rows as one row.
 
         Raises:
-            CotextError: it is none of these.
+            CotextError: an attention that is not supported.
         """
         real = self.sentence >= 0
         place = torch.arange(real.numel(), device=real.device).view_as(real)

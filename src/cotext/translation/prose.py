@@ -86,7 +86,7 @@ class Prose:
         )
 
     def message(self, path: Path, first: str) -> str:
-        """Return a warning about the counted lines, of which `first` is the first; empty without any."""
+        """Return a warning about the counted lines (`first`: place of the first); empty if there are none."""
         if self.first is None:
             return ""
         several = several_warning(self.several, self.lines, "lines")

@@ -118,7 +118,7 @@ class HeadGates:
 
     @property
     def by_distance(self) -> dict[int, Tensor]:
-        """Return what passes [H] by sentences back; negative: ahead."""
+        """Return the share that passes, [H], by distance in sentences; negative: ahead."""
         # The recorded weights are normalised; before, their sum is 1 + |factor|.
         passed = (1 + self.open.abs())[:, None] * self._weight / self._queries
         places = (self._queries > 0).nonzero()[:, 0].tolist()

@@ -287,7 +287,7 @@ def check_output(out: Path, inputs: Iterable[Path]) -> None:
 
 
 def _language_warning(source: Path, format: str, opened: OpenedRun) -> str:
-    """Return a warning if a file states other languages than those of the run; otherwise an empty string."""
+    """Return a warning if the languages of a file and of the run differ; otherwise an empty string."""
     read, own, decode = find_format(format).languages, opened.languages, opened.config.decode
     if read is None or decode.source_language or decode.target_language:
         return ""
@@ -430,7 +430,7 @@ class RerankJob(Job[RerankReport]):
     """The re-ranking of a file of n-best lists.
 
     Raises:
-        CotextError: the lists are not those of the source, a file cannot be read, or `out` exists.
+        CotextError: the lists do not belong to the source, a file cannot be read, or `out` exists.
     """
 
     command, unit = "rerank", "documents"

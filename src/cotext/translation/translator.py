@@ -131,7 +131,7 @@ class DocumentPool:
             self._advance(batch, on_sentences)
 
     def _advance(self, batch: Sequence[RowGroup], on_sentences: Callable[[int], None]) -> None:
-        """Search a batch; report at the end what no step has reported (engines report no steps)."""
+        """Search a batch; report the rest at the end, because engines report no steps."""
         reported = 0
 
         def on_step(count: int) -> None:

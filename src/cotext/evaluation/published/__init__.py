@@ -67,7 +67,7 @@ class TableRow(Closed):
 
 
 class Table(Closed):
-    """A table, or those of its columns that hold results."""
+    """A table, or only its columns with results."""
 
     table: Annotated[str, Field(pattern=r"^([0-9]+|[IVX]+)$")]
     note: str = ""

@@ -75,7 +75,7 @@ class TimedWay:
 
 @dataclass(frozen=True, slots=True)
 class Speed:
-    """Decoding times by setting, and notes on what is missing."""
+    """Decoding times by setting, and notes on missing values."""
 
     documents: int
     sentences: int

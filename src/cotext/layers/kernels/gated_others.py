@@ -34,7 +34,7 @@ FAR = 4  # sentences at this distance or more share a bias
 def bias_column(query: Tensor, key: Tensor) -> Tensor:
     """Return the column of the bias for each pair of sentences: from FAR ahead to FAR back, without 0.
 
-    Own sentences have that of the sentence before: what all keys of a softmax share has no effect.
+    Own sentences have the bias of the sentence before: a bias that all keys of a softmax share has no effect.
     """
     back = (query - key).clamp(-FAR, FAR)
     return back + FAR - (back > 0).long()
@@ -42,7 +42,7 @@ def bias_column(query: Tensor, key: Tensor) -> Tensor:
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Some rows, queries and keys, and what their biases need.
+    """Some rows, queries and keys, and the tables of their biases.
 
     `of_query` [b, t, n] is 1 for the sentence of each query, else 0. `column` [b, s, n]: see `bias_column`.
     """

@@ -97,7 +97,7 @@ class DocumentAttention:
         return "\n".join([render_rows(rows, left=1), *gates, *self._head_gates()])
 
     def _head_gates(self) -> Iterator[str]:
-        """Yield rows of what passes the gates from nearby sentences; the JSON file has all distances."""
+        """Yield rows with the shares that pass gates from near sentences; the JSON file has all distances."""
         if not self.head_gates:
             return
         passed = {name: gates.by_distance for name, gates in self.head_gates.items()}

@@ -124,7 +124,7 @@ def drifts(pairs: Sequence[Pair], languages: tuple[str, str]) -> Found:
 
 
 def _indicated(text: str, cues: Cues) -> str:
-    """Return what the words of a text indicate; empty if it is nothing or contradictory."""
+    """Return the only property that words of a text indicate; empty if there is none, or several."""
     names = [name for name, cue in cues.items() if re.search(cue, text)]
     return names[0] if len(names) == 1 else ""
 

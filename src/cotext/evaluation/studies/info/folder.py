@@ -426,7 +426,7 @@ def _number(report: dict[str, Any], key: str) -> float | None:
 
 
 def describe_tokenizer(folder: Path) -> dict[str, Any]:
-    """Return what identifies a tokenizer, and its files; raise the errors of `load_tokenizer`."""
+    """Return kind, size, fingerprint and files of a tokenizer; raise the errors of `load_tokenizer`."""
     tokenizer = load_tokenizer(folder)
     described: dict[str, Any] = {key: getattr(tokenizer, key) for key in ("kind", "pieces", "fingerprint")}
     described["files"] = ["tokenizer.json", *tokenizer.files]

@@ -182,10 +182,10 @@ def make_leaderboard(request: LeaderboardRequest, on_comet: Progress | None = No
 
 
 def output_files(request: LeaderboardRequest) -> list[Path]:
-    """Return the files of systems: those named, and those in folders.
+    """Return the files of systems: named files, and the files in folders.
 
-    Not in folders: hidden files, document ids, what `translate` writes next to its output; source, references
-    and page. Raises CotextError for a folder without outputs.
+    In folders, it omits hidden files, document ids, files that `translate` writes next to its output, source,
+    references and page. Raises CotextError for a folder without outputs.
     """
     page = request.out if request.out.suffix.lower() in _PAGES else None
     others = (*request.reference, request.source, page)
