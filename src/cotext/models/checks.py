@@ -142,8 +142,8 @@ def _check_attention(model: ModelConfig) -> None:
     inside = crosses.spans - {"row", "current"}
     if inside and keeps_current(model):
         raise CotextError(
-            f"{_key(model, 'cross', 'span')} = {inside.pop()}: where cross-attention sees current sentences "
-            "alone (current, or model.context_encoder), target sentences of the context have no source; "
+            f"{_key(model, 'cross', 'span')} = {inside.pop()}: where cross-attention sees only current "
+            "sentences (current, or model.context_encoder), target sentences of the context have no source; "
             "choose row"
         )
 
