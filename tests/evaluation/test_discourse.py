@@ -10,10 +10,10 @@ from cotext.evaluation.metrics.discourse import (
     MarkedDocument,
     hits,
     measure_discourse,
+    measure_terms,
     read_marks,
     tokenised,
 )
-from cotext.evaluation.metrics.terminology import measure_terms
 from tests.command_line import cotext
 from tests.loops import loop_over
 from tests.refusals import must_raise

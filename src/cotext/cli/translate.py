@@ -281,7 +281,7 @@ def _join(out: Path, parts: "Joined", overwrite: bool, json: bool) -> None:
         joined = JoinedSuites(parts)
         write_reports(out, joined.suites, joined.found(), joined.rules, joined.window, json)
     elif command == "cxmi":
-        from cotext.evaluation.studies.context.context_corpus import joined_use
+        from cotext.evaluation.studies.context.context_use import joined_use
 
         use = joined_use(parts)
         write_figures(out, use.as_dict())

@@ -24,7 +24,7 @@ from cotext.evaluation.requests import ComparisonRequest, Condition, CxmiRequest
 from cotext.evaluation.statistics.significance import Resampling, flipped_sums, percentiles
 from cotext.evaluation.statistics.sufficient_statistics import Floats
 from cotext.evaluation.studies.compare.recipe import MatchedRecipe, recipe_of
-from cotext.evaluation.studies.context.context_corpus import measure_corpus
+from cotext.evaluation.studies.context.context_use import measure_corpus
 from cotext.evaluation.studies.contrastive.contrastive import context_window_of, run_suite, suite_recipe
 from cotext.evaluation.studies.contrastive.decisions import Decisions, read_decisions
 from cotext.evaluation.studies.contrastive.evidence import ContextWindow

@@ -12,8 +12,12 @@ from typing import Any, Final
 from cotext.data.documents import Document
 from cotext.data.formats import read_documents
 from cotext.evaluation.statistics.significance import Difference
-from cotext.evaluation.studies.compare.against_papers import PublishedComparison
-from cotext.evaluation.studies.compare.comparison import PHENOMENA, RunComparison, TestedScore
+from cotext.evaluation.studies.compare.comparison import (
+    PHENOMENA,
+    PublishedComparison,
+    RunComparison,
+    TestedScore,
+)
 from cotext.evaluation.studies.compare.measured import MeasuredSystem
 from cotext.evaluation.studies.compare.verdict import context_words, uses_context, verdict
 from cotext.evaluation.studies.contrastive.evidence import EVIDENCE_HEADER, evidence_row, legend

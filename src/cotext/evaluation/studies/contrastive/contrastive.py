@@ -20,10 +20,11 @@ from cotext.evaluation.metrics.contrastive import (
     CONTEXTS,
     CandidateScores,
     ContrastiveReport,
+    GenerativeReport,
     Readings,
     contrastive_accuracy,
+    generative_accuracy,
 )
-from cotext.evaluation.metrics.generative import GenerativeReport, generative_accuracy
 from cotext.evaluation.requests import ContrastiveRequest, SuiteRules
 from cotext.evaluation.studies.context.context_use import Pool, edited, excerpts
 from cotext.evaluation.studies.contrastive.evidence import (

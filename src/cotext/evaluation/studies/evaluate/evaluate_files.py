@@ -8,7 +8,7 @@ from typing import Any
 from cotext.data.documents import language_of_name
 from cotext.evaluation.metrics.aligned_files import located, name_systems, read_aligned
 from cotext.evaluation.metrics.comet import Comet, Progress, measure_comet
-from cotext.evaluation.metrics.discourse import measure_discourse, read_marks
+from cotext.evaluation.metrics.discourse import measure_discourse, measure_terms, read_marks
 from cotext.evaluation.metrics.interface import (
     Measurement,
     Score,
@@ -18,7 +18,6 @@ from cotext.evaluation.metrics.interface import (
     render_scores,
 )
 from cotext.evaluation.metrics.realign import AlignmentReport, realign_systems, render_alignment
-from cotext.evaluation.metrics.terminology import measure_terms
 from cotext.evaluation.requests import EvaluationRequest, LeaderboardRequest
 from cotext.evaluation.statistics.significance import PairedTest, compared_pairs, paired_test
 from cotext.runtime import __version__
