@@ -148,8 +148,8 @@ def write_reports(
 ) -> None:
     """Print the reports on each suite and on all suites together, and write them to `out`."""
     from cotext.evaluation.metrics.contrastive import render_forms, render_table
-    from cotext.evaluation.studies.contrastive.contrastive import evidence_of
     from cotext.evaluation.studies.contrastive.decisions import ALL_SUITES, pool
+    from cotext.evaluation.studies.contrastive.evidence import groups_of, weigh
 
     tell = _tell_unless(json)
     evidence: dict[str, list[Evidence]] = {}
@@ -168,7 +168,8 @@ def write_reports(
             continue
         judged[key], named[key] = report, suite
         if report.readings is not None:
-            evidence[key] = evidence_of(suite, report.readings, window)
+            groups = [group for group in groups_of(suite) if window.has_clue_of(group)]
+            evidence[key] = [weigh(group, report.readings) for group in groups]
     if pooled := pool(named, judged):
         tell(f"{ALL_SUITES}, clues in other sentences\n{render_table(pooled)}\n")
         reports[ALL_SUITES] = pooled.as_dict()

@@ -238,10 +238,10 @@ def _translate_standard_input(request: TranslationRequest) -> None:
     stream = StreamTranslation(opened, splitter, read_wishes(opened.languages, request))
     stream.run(numbered_lines(STANDARD_INPUT, whole=True), write)
     report = stream.report
-    if report.split_lines:
+    if stream.prose.split_lines:
         say(
-            f"{counted(report.split_lines, 'line')} split into {report.split_sentences:,} sentences, "
-            "translated and joined again (--no-split: each line is one sentence)"
+            f"{counted(stream.prose.split_lines, 'line')} split into {stream.prose.split_sentences:,} "
+            "sentences, translated and joined again (--no-split: each line is one sentence)"
         )
     say(f"{counted(report.sentences, 'sentence')} in {counted(report.documents, 'document')}")
     for count, what in ((report.truncated, CUT_OFF), (report.long, LONG)):

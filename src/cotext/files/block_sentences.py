@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
+from itertools import accumulate, chain, pairwise
 
 from cotext.data.placeholders import placeholder_spans
 from cotext.data.splitting import join_sentences
@@ -165,7 +165,9 @@ def _spans(block: Block, spans: Spans | None) -> list[tuple[int, int]]:
     """Return the spans of sentences, which never contain a line break or copied white space."""
     sentence_spans = []
     start, text = 0, block.text
-    for end, stop in [*_breaks(block.pieces), (len(text), 0)]:
+    places = pairwise(accumulate(map(length, block.pieces), initial=0))
+    breaks = [place for place, piece in zip(places, block.pieces, strict=True) if _breaks_line(piece)]
+    for end, stop in [*breaks, (len(text), 0)]:
         part = text[start:end]
         if block.split and spans is not None:
             sentence_spans += [(start + low, start + high) for low, high in spans(part)]
@@ -174,14 +176,6 @@ def _spans(block: Block, spans: Spans | None) -> list[tuple[int, int]]:
             sentence_spans.append((low, low + len(stripped)))
         start = stop
     return sentence_spans
-
-
-def _breaks(pieces: Iterable[Piece]) -> Iterator[tuple[int, int]]:
-    at = 0
-    for piece in pieces:
-        if _breaks_line(piece):
-            yield at, at + length(piece)
-        at += length(piece)
 
 
 def _breaks_line(piece: Piece) -> bool:

@@ -46,7 +46,10 @@ class _Book(Parts):
         outline = self._parts(
             each for each in items.values() if each.get("media-type", "").endswith("ncx+xml")
         )
-        self._refuse_encrypted({*pages, *contents, *outline})
+        # Fonts may be encrypted, but not pages.
+        for node in self.root(_ENCRYPTION).iter("{*}CipherReference") if _ENCRYPTION in self.archive else ():
+            if posixpath.normpath(unquote(node.get("URI") or "")) in (*pages, *contents, *outline):
+                raise CotextError(f"{self.name}: its pages are encrypted; give a book without protection")
         documents = [
             [self._page(part) for part in pages if part in self.archive],
             [
@@ -67,13 +70,6 @@ class _Book(Parts):
 
     def _page(self, part: str) -> PartReader:
         return PartReader(part, lambda content: Page(content, f"{self.name}: {part}", xml=True))
-
-    def _refuse_encrypted(self, parts: set[str]) -> None:
-        """Raise CotextError if pages of the book are encrypted; fonts may be."""
-        if _ENCRYPTION in self.archive:
-            for node in self.root(_ENCRYPTION).iter("{*}CipherReference"):
-                if posixpath.normpath(unquote(node.get("URI") or "")) in parts:
-                    raise CotextError(f"{self.name}: its pages are encrypted; give a book without protection")
 
 
 def _labels(root: "etree._Element") -> Iterator[tuple[str, TreeSlot]]:

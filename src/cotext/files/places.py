@@ -124,29 +124,20 @@ class SplicedFile:
             remaining = iter(given)
             for slot in slots:
                 blocks = list(islice(remaining, len(slot.blocks)))
-                if self._changed(slot, blocks):
+                pairs = [pair for pair in zip(slot.blocks, blocks, strict=True) if pair[0].translate]
+                if any(
+                    one is not other if self.bilingual else one.pieces != other.pieces for one, other in pairs
+                ):
                     edits += slot.edits([writable(b, partial(substituted, _REMOVED, "")) for b in blocks])
         if edits:
             edits += self.once
-        return self.source.encoded("".join(spliced(self.source.text, edits)))
-
-    def _changed(self, slot: Slot, blocks: Sequence[Block]) -> bool:
-        pairs = [pair for pair in zip(slot.blocks, blocks, strict=True) if pair[0].translate]
-        if self.bilingual:
-            return any(original is not block for original, block in pairs)
-        return any(original.pieces != block.pieces for original, block in pairs)
-
-
-def spliced(text: str, edits: Iterable[Edit]) -> Iterator[str]:
-    """Yield the parts of the edited text; raise ValueError if two edits overlap."""
-    end = 0
-    for start, stop, replacement in sorted(edits, key=lambda edit: edit[:2]):
-        if start < end:
-            raise ValueError("edits overlap")
-        yield text[end:start]
-        yield replacement
-        end = stop
-    yield text[end:]
+        text, parts, end = self.source.text, [], 0
+        for start, stop, replacement in sorted(edits, key=lambda edit: edit[:2]):
+            if start < end:
+                raise ValueError("edits overlap")
+            parts += [text[end:start], replacement]
+            end = stop
+        return self.source.encoded("".join([*parts, text[end:]]))
 
 
 # --- XML with the positions of its elements, so that only ranges of a file are edited.

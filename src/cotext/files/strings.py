@@ -87,7 +87,12 @@ def _paragraphs(text: str) -> Iterator[tuple[str, str, int]]:
     number = 0
     while number < len(lines):
         first = number
-        while breaks[number] == "\n" and _soft(lines[number], lines[number + 1]):
+        while (
+            breaks[number] == "\n"
+            and len(lines[number]) >= _SHORT_LINE
+            and not _SENTENCE_END.search(lines[number].rstrip())
+            and _GOES_ON.match(lines[number + 1])
+        ):
             number += 1
         group = lines[first : number + 1]
         core = group[0].strip() if len(group) == 1 else " ".join(line.rstrip() for line in group).strip()
@@ -99,14 +104,6 @@ def _paragraphs(text: str) -> Iterator[tuple[str, str, int]]:
             between = group[-1][len(group[-1].rstrip()) :] + breaks[number]
         number += 1
     yield between, "", 0
-
-
-def _soft(line: str, following: str) -> bool:
-    return (
-        len(line) >= _SHORT_LINE
-        and not _SENTENCE_END.search(line.rstrip())
-        and _GOES_ON.match(following) is not None
-    )
 
 
 def wrapped(text: str, width: int) -> Iterator[str]:

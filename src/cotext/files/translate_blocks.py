@@ -359,8 +359,6 @@ class StreamReport:
     sentences: int = 0
     truncated: int = 0  # sentences at the length limit
     long: int = 0  # longer than the training data
-    split_lines: int = 0
-    split_sentences: int = 0  # in them
 
     def count(self, translation: Translation) -> None:
         """Add a document."""
@@ -384,7 +382,7 @@ class StreamTranslation:
         wishes.check(opened.translator)
         self.report = StreamReport()
         self._translator = opened.translator
-        self._prose = Prose(splitter, opened.languages)
+        self.prose = Prose(splitter, opened.languages)
         self._translator.plan.check_passes()
         if self._translator.plan.options.align == "free":
             raise CotextError(
@@ -412,8 +410,6 @@ class StreamTranslation:
             self._translate(parts, write)
             if isinstance(last, CotextError):
                 raise last
-        self.report.split_lines = self._prose.split_lines
-        self.report.split_sentences = self._prose.split_sentences
 
     def _read(self, lines: Iterable[tuple[int, str]], arriving: "Queue[_Arrived]") -> None:
         try:
@@ -448,12 +444,12 @@ class StreamTranslation:
         for part in parts:
             if part.document is not None:
                 try:
-                    self._translator.check([self._prose.count(part.document)])
+                    self._translator.check([self.prose.count(part.document)])
                 except CotextError as error:
                     problem, parts = error, parts[: parts.index(part)]
                     break
                 documents.append(part.document)
-        split = [self._prose.split(document) for document in documents]
+        split = [self.prose.split(document) for document in documents]
         guide = self._wishes.guide(self._translator, [document.sentences for document in split])
         translations = dict(self._translator.translate(split, guide=guide))
         number = 0
@@ -461,7 +457,7 @@ class StreamTranslation:
             if part.document is None:
                 write("".join(part.endings))
                 continue
-            translation = self._prose.join(part.document, translations[number])
+            translation = self.prose.join(part.document, translations[number])
             # A sentence without visible characters has no translation, and an empty line would end the
             # document.
             targets = translation.document.sentences

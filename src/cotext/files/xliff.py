@@ -192,7 +192,6 @@ def _open(content: bytes, name: str, job: Job = ANY) -> SplicedFile:
         raise CotextError(f"{name}: {found} is not supported; use XLIFF 1.2, 2.0, 2.1 or 2.2")
     reader = _Reader(source.text, name, job, root, version == "2")
     documents = [document for file in root.elements("file") if (document := list(reader.file(file)))]
-    reader.check()
     return SplicedFile(source, documents, reader.messages(), bilingual=True, once=reader.once)
 
 
@@ -261,7 +260,7 @@ class _Reader:
     def _unit(self, unit: Element, preserve: bool) -> Iterator[Slot]:
         """Yield the slots of a unit, which may have segments."""
         # Once for all segments: a unit can have thousands.
-        kind, place = _kinds_2(unit) if self._second else _kind_1, self._place(unit)
+        kind, place = _kinds(unit), self._place(unit)
         for holder, source, target, state in _sides(unit, self._second):
             if source is None:
                 raise CotextError(f"{self._name}:{self._place(holder)}: a {holder.name} without a source")
@@ -333,8 +332,11 @@ class _Reader:
         tag = tag if self._second else _marked(tag)
         return source.stop, source.stop, f"{indent[0] if indent else ''}{tag}{inner}</{name}>"
 
-    def check(self) -> None:
-        """Raise CotextError if no file has the languages of the run, or the target language is unknown."""
+    def messages(self) -> list[str]:
+        """Return messages about units that are not translated.
+
+        Raises CotextError if no file has the languages of the run, or the target language is unknown.
+        """
         if self._files and self._counts[_FOREIGN] == self._files:
             wanted = f"{self._job.source_language or '?'}-{self._job.target_language or '?'}"
             raise CotextError(
@@ -346,9 +348,6 @@ class _Reader:
                 f"{self._name}: neither the file nor the run has a target language; add trgLang to the file, "
                 "or use --target-language"
             )
-
-    def messages(self) -> list[str]:
-        """Return messages about units that are not translated."""
         compared = "the languages of the run are unknown, and not compared with the languages of the file"
         languages_known = self._job.source_language and self._job.target_language
         messages = [] if languages_known else [f"{compared} ({', '.join(sorted(self._languages))})"]
@@ -405,38 +404,30 @@ def _preserve_in(element: Element, inherited: bool) -> bool:
     return value == "preserve" if value else inherited
 
 
-def _kind_1(element: Element) -> Kind:
-    """Return the role of an inline element of 1.2."""
-    attributes, name = element.attributes, element.name
-    if name == "g":
-        return Kind("encloses")
-    if name == "mrk":
-        return Kind("copied" if attributes.get("mtype") == "protected" else "encloses")
-    if name in ("bx", "bpt", "ex", "ept"):
-        return Kind("begins" if name[0] == "b" else "ends", attributes.get("rid") or attributes.get("id", ""))
-    native = attributes.get("equiv-text") or element.text
-    return Kind("stands", shown=native if name in ("x", "ph") else "")
+def _kinds(unit: Element) -> Callable[[Element], Kind]:
+    """Return a function for the roles of inline elements of 1.2 and 2.x.
 
-
-def _kinds_2(unit: Element) -> Callable[[Element], Kind]:
-    """Return a function for the roles of inline elements of 2.x; `originalData` may have their content."""
+    `originalData` of a unit of 2.x may have their content.
+    """
     data = unit.first("originalData")
     original = {item.attributes.get("id"): item.text for item in data.elements("data")} if data else {}
 
     def kind_of(element: Element) -> Kind:
-        attributes, name = element.attributes, element.name
-        if name == "pc":
+        attribute, name = element.attributes.get, element.name
+        if name in ("g", "pc"):
             return Kind("encloses")
         if name == "mrk":
-            return Kind("copied" if attributes.get("translate") == "no" else "encloses")
+            is_copied = attribute("mtype") == "protected" or attribute("translate") == "no"
+            return Kind("copied" if is_copied else "encloses")
+        if name in ("bx", "bpt", "ex", "ept"):
+            return Kind("begins" if name[0] == "b" else "ends", attribute("rid") or attribute("id", ""))
         if name in ("sc", "sm"):
-            return Kind("begins", attributes.get("id", ""))
+            return Kind("begins", attribute("id", ""))
         if name in ("ec", "em"):
-            return Kind("ends", attributes.get("startRef", "isolated"))
-        shown = (
-            attributes.get("equiv") or original.get(attributes.get("dataRef")) or attributes.get("disp", "")
-        )
-        return Kind("stands", shown=shown if name == "ph" else "")
+            return Kind("ends", attribute("startRef", "isolated"))
+        shown = attribute("equiv-text") or attribute("equiv") or original.get(attribute("dataRef"))
+        shown = shown or attribute("disp") or element.text
+        return Kind("stands", shown=shown if name in ("x", "ph") else "")
 
     return kind_of
 
@@ -474,7 +465,7 @@ def _units(group: Element) -> Iterator[Element]:
 
 def _translated(text: str, unit: Element, is_second: bool, every: bool) -> Iterator[tuple[str, str]]:
     """Yield source and target of the translated segments of a unit, or of every segment."""
-    kind = _kinds_2(unit) if is_second else _kind_1
+    kind = _kinds(unit)
     for _, source, target, state in _sides(unit, is_second):
         if source is None:
             continue

@@ -11,7 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Final, Generic, Literal, Protocol, TypeVar
+from typing import Any, Final, Generic, Literal, TypeVar
 
 from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite, documents_of
 from cotext.data.documents import Document
@@ -171,13 +171,7 @@ class Accuracy:
         }
 
 
-class AsDict(Protocol):
-    """Values that can be written to a JSON file."""
-
-    def as_dict(self) -> dict[str, Any]: ...
-
-
-Figures = TypeVar("Figures", bound=AsDict)
+Figures = TypeVar("Figures", bound="Accuracy | Forms")
 Outcome = TypeVar("Outcome")
 
 
@@ -224,16 +218,13 @@ def grouped(
                 groups.setdefault(name, []).append(outcome)
         return {name: figures(members) for name, members in groups.items()}
 
-    def value_of(tag: str) -> Callable[[ContrastiveExample], str | None]:
-        return lambda example: example.tags.get(tag)
-
     by_distance = by(lambda example: distance_bucket(example.distance))
     tags = dict.fromkeys(tag for example, _ in judged for tag in example.tags)
     return (
         figures([outcome for _, outcome in judged]),
         by(lambda example: example.phenomenon),
         {bucket: by_distance[bucket] for bucket in DISTANCE_BUCKETS if bucket in by_distance},
-        {tag: by(value_of(tag)) for tag in tags},
+        {tag: by(lambda example, tag=tag: example.tags.get(tag)) for tag in tags},
     )
 
 
@@ -301,12 +292,17 @@ def contrastive_accuracy(
         pairs = zip(suite.examples, scores, strict=True)
         return [decide(example, item, tie=tie, score=score) for example, item in pairs]
 
+    def reading(scores: Sequence[CandidateScores]) -> Reading:
+        nats = {e.id: s.log_probabilities[e.correct] for e, s in zip(suite.examples, scores, strict=True)}
+        right = {e.id: d.right for e, d in zip(suite.examples, judge(scores), strict=True)}
+        return Reading(right, nats)
+
     decisions = judge(scores)
     readings = None
     if controls is not None:
         tokens = {e.id: s.tokens[e.correct] for e, s in zip(suite.examples, scores, strict=True)}
         by_context = {"true": scores, **controls}
-        readings = Readings({kind: _reading(suite, s, judge(s)) for kind, s in by_context.items()}, tokens)
+        readings = Readings({kind: reading(s) for kind, s in by_context.items()}, tokens)
     return summarise(signature, suite.examples, decisions, documents_of(suite.examples), readings)
 
 
@@ -342,14 +338,6 @@ def summarise(
         decisions=tuple(decisions),
         readings=readings,
     )
-
-
-def _reading(
-    suite: ContrastiveSuite, scores: Sequence[CandidateScores], decisions: Sequence[Decision]
-) -> Reading:
-    decided = list(zip(suite.examples, scores, decisions, strict=True))
-    nats = {e.id: score.log_probabilities[e.correct] for e, score, _ in decided}
-    return Reading({e.id: decision.right for e, _, decision in decided}, nats)
 
 
 def decide(

@@ -8,7 +8,7 @@ geometric mean. The rule is that of the authors' script (tcp.py of Doc2Doc_NMT).
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -17,13 +17,12 @@ import numpy as np
 
 from cotext.data.documents import Document
 from cotext.data.formats.streams import numbered_lines, refuse_named_pipe
-from cotext.evaluation.metrics.interface import Measurement
+from cotext.evaluation.metrics.interface import Measurement, Texts
 from cotext.evaluation.statistics.sufficient_statistics import Floats, Statistics, SumScorer, share
 from cotext.runtime import CotextError, __version__, shown
 
-Phenomenon = Literal["TC", "CP", "PT"]
 Tokens = Literal["none", "moses"]
-PHENOMENA: tuple[Phenomenon, ...] = ("TC", "CP", "PT")
+PHENOMENA = ("TC", "CP", "PT")
 PUBLISHED_DOCUMENTS = (50, 46, 52)  # for each phenomenon, in the order of the published file
 WINDOW = 20  # tokens before the expected position, and starting at it
 _POSITION = re.compile("[0-9]{1,9}")
@@ -42,7 +41,7 @@ class Mark:
 class MarkedDocument:
     """The marked words of one document, all of one phenomenon."""
 
-    phenomenon: Phenomenon
+    phenomenon: str  # of PHENOMENA
     marks: tuple[Mark, ...]
 
 
@@ -69,9 +68,8 @@ def read_marks(path: Path) -> list[MarkedDocument]:
         if any(named) and not has_name:
             raise CotextError(f"{path}:{number}: does not begin with {', '.join(PHENOMENA)} and a tab")
         name, _, rest = line.partition("\t") if has_name else (published[number - 1], "", line)
-        phenomenon = PHENOMENA[PHENOMENA.index(name)]
         marks = tuple(_parse_mark(path, number, part) for part in rest.split("\t") if part.strip())
-        documents.append(MarkedDocument(phenomenon, marks))
+        documents.append(MarkedDocument(name, marks))
     return documents
 
 
@@ -86,16 +84,13 @@ def _parse_mark(path: Path, number: int, text: str) -> Mark:
     return Mark(int(position), words)
 
 
-def measure_discourse(
-    marked: Sequence[MarkedDocument],
-    hypotheses: Mapping[str, Sequence[Document]],
-    reference: Sequence[Document],
-) -> dict[str, list[Measurement]]:
+def measure_discourse(marked: Sequence[MarkedDocument], texts: Texts) -> dict[str, list[Measurement]]:
     """Measure TC, CP and PT, each if it has marked words, and TCP if all three have.
 
     Positions count tokens of the Moses tokenizer, with hyphens split; or, if the marked words of the
     reference are there already, words. Raises CotextError if the documents do not fit the marked words.
     """
+    reference = texts.references[0]
     if len(marked) != len(reference):
         raise CotextError(
             f"there are marks for {len(marked)} documents, but the reference has {len(reference)} documents"
@@ -103,7 +98,7 @@ def measure_discourse(
     tokens, expected = _tokens_of_reference(marked, reference)
     phenomena = [name for name in PHENOMENA if any(d.phenomenon == name and d.marks for d in marked)]
     measured = {}
-    for name, hypothesis in hypotheses.items():
+    for name, hypothesis in texts.systems.items():
         counts = np.zeros((len(marked), 2 * len(PHENOMENA)))
         written = tokenised(hypothesis, tokens)
         for row, (document, ours, theirs) in enumerate(zip(marked, written, expected, strict=True)):
@@ -170,7 +165,7 @@ def _tokens_of_reference(
 
 
 def _measurements(
-    counts: Floats, phenomena: Sequence[Phenomenon], hypothesis: Sequence[Document], tokens: Tokens
+    counts: Floats, phenomena: Sequence[str], hypothesis: Sequence[Document], tokens: Tokens
 ) -> list[Measurement]:
     titles = [*phenomena, *(["TCP"] if len(phenomena) == len(PHENOMENA) else [])]
     measurements = []
@@ -218,17 +213,12 @@ def _geometric_mean(columns: Sequence[int]) -> SumScorer:
 Terms = Sequence[tuple[str, Sequence[str]]]  # a source term and its translations
 
 
-def measure_terms(
-    terms: Terms,
-    hypotheses: Mapping[str, Sequence[Document]],
-    source: Sequence[Document],
-    reference: Sequence[Document],
-) -> dict[str, list[Measurement]]:
+def measure_terms(terms: Terms, texts: Texts) -> dict[str, list[Measurement]]:
     """Measure term success and consistency, in per cent; raise CotextError if no term can be counted."""
     lower = [(term.lower(), [target.lower() for target in targets]) for term, targets in terms]
     measured = {}
-    for name, documents in hypotheses.items():
-        sides = zip(documents, source, reference, strict=True)
+    for name, documents in texts.systems.items():
+        sides = zip(documents, texts.source, texts.references[0], strict=True)
         counts = np.array([_counts(lower, *triple) for triple in sides])
         if not counts[:, 1].sum():
             raise CotextError("no term of the list is in the source and has a translation in the reference")

@@ -482,7 +482,13 @@ def _aligned(
 ) -> tuple[Document, AlignedDocument]:
     text = cutter.text(document.sentences)
     tokens = [[cutter.tokens(sentence) for sentence in reference.sentences] for reference in references]
-    best = _best_cuts(text, tokens)
+    numbers: dict[str, int] = {}
+
+    def numbered(tokens: Tokens) -> Integers:
+        return np.array([numbers.setdefault(token, len(numbers)) for token in tokens], dtype=np.int64)
+
+    segments = [[numbered(sentence) for sentence in sentences] for sentences in zip(*tokens, strict=True)]
+    best = align_by_error(numbered(text.tokens), segments, text.may_cut, text.line_ends)
     keeps_lines = len(document) == len(references[0]) and which == "unequal"
     lengths = (len(cutter.text([line]).tokens) for line in document.sentences)
     cuts = tuple(accumulate(lengths, initial=0)) if keeps_lines else best
@@ -499,13 +505,3 @@ def _aligned(
         omitted=tuple(1 + number for number in omitted_sentences(text, cuts, tokens)),
         added=tuple(1 + number for number in added_lines(text, cuts, tokens)),
     )
-
-
-def _best_cuts(text: CutText, references: Sequence[Sequence[Sequence[str]]]) -> tuple[int, ...]:
-    numbers: dict[str, int] = {}
-
-    def numbered(tokens: Sequence[str]) -> np.ndarray[Any, np.dtype[np.int64]]:
-        return np.array([numbers.setdefault(token, len(numbers)) for token in tokens], dtype=np.int64)
-
-    segments = [[numbered(sentence) for sentence in sentences] for sentences in zip(*references, strict=True)]
-    return align_by_error(numbered(text.tokens), segments, text.may_cut, text.line_ends)

@@ -16,7 +16,7 @@ from cotext.data.placeholders import blanked
 from cotext.data.splitting import join_sentences
 from cotext.data.words import occurrences, words_of
 from cotext.evaluation.metrics.aligned_files import name_systems
-from cotext.evaluation.metrics.profile import profile
+from cotext.evaluation.metrics.interface import profile
 from cotext.evaluation.requests import AuditRequest
 from cotext.evaluation.studies.audit.align import Bead, align, sigmoid
 from cotext.evaluation.studies.tables import Table

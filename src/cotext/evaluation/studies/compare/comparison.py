@@ -200,17 +200,16 @@ def contrastive_tests(systems: Sequence[MeasuredSystem], groups: Sequence[Group]
         for group in groups:
             if not system.first.window.has_clue_of(group):
                 continue
-            theirs, ours = (_decided(each, group) for each in (systems[0], system))
+            # By seed, whether each example is decided right.
+            theirs, ours = (
+                [[run.decisions[group.suite].right[e.id] for e in group.examples] for run in each.runs]
+                for each in (systems[0], system)
+            )
             first_sees = systems[0].first.window.contains(group.phenomenon, group.distance)
             test = compare_accuracies(theirs, ours, group.documents)
             tests.append(ContrastiveTest(number, group, first_sees, _by_seed(theirs), _by_seed(ours), test))
     differences = corrected_differences([test.test for test in tests])
     return [replace(test, test=d, tests=len(tests)) for test, d in zip(tests, differences, strict=True)]
-
-
-def _decided(system: MeasuredSystem, group: Group) -> list[list[bool]]:
-    """Return by seed whether each example of a group is decided right."""
-    return [[run.decisions[group.suite].right[e.id] for e in group.examples] for run in system.runs]
 
 
 def _by_seed(decided: Sequence[Sequence[bool]]) -> Spread:
@@ -275,22 +274,20 @@ def _scores(
     tested = []
     for of_score in zip(*seeds, strict=True):
         scores = [measurement.score for measurement in of_score]
-        test = tests.get(scores[0].protocol)
+        test, interval = tests.get(scores[0].protocol), None
+        if test is not None:
+            low, high = test.intervals_95[system]
+            # Scores are limited to possible ones; error rates may exceed 100.
+            interval = max(0.0, low), high if is_lower_better(scores[0].protocol) else min(100.0, high)
         tested.append(
             TestedScore(
                 mean_score(scores),
-                _possible(test.intervals_95[system], scores[0].protocol) if test else None,
+                interval,
                 test.differences.get(("0", system)) if test else None,
                 Spread(tuple(score.value for score in scores)),
             )
         )
     return tuple(tested)
-
-
-def _possible(interval: tuple[float, float], protocol: str) -> tuple[float, float]:
-    """Limit an interval to possible scores; error rates may exceed 100."""
-    low, high = interval
-    return max(0.0, low), high if is_lower_better(protocol) else min(100.0, high)
 
 
 # --- Published values compared with measured values on the same test set or suite.
@@ -333,9 +330,13 @@ def compare_with_papers(
         if value.measure.here in ("accuracy", MEAN):
             return _accuracy(value, runs[run], suites)
         same = value.test.direction == pair and (value.test.documents, value.test.sentences) == size
-        return measured(value, scores[run]) if same else None
+        score = next((s for s in scores[run] if s.protocol == value.measure.here), None) if same else None
+        return None if score is None or of_untokenised(score) else score.value
 
-    of_run = [_tables(run.first.recipe, pair) for run in runs]
+    of_run: list[dict[str, list[Published]]] = [{} for _ in runs]
+    for tables, run in zip(of_run, runs, strict=True):
+        for value in of_pair(published_for(run.first.recipe), pair):
+            tables.setdefault(value.table_title, []).append(value)
     comparisons = []
     for number, tables in enumerate(of_run):
         for table, values in tables.items():
@@ -375,18 +376,6 @@ def of_pair(values: Sequence[Published], pair: str) -> list[Published]:
     ]
 
 
-def _tables(recipe: MatchedRecipe, pair: str) -> dict[str, list[Published]]:
-    tables: dict[str, list[Published]] = {}
-    for value in of_pair(published_for(recipe), pair):
-        tables.setdefault(value.table_title, []).append(value)
-    return tables
-
-
-def measured(value: Published, scores: Sequence[Score]) -> float | None:
-    score = next((item for item in scores if item.protocol == value.measure.here), None)
-    return None if score is None or of_untokenised(score) else score.value
-
-
 def of_untokenised(score: Score) -> bool:
     """Return whether a score that expects tokenised text is computed on plain text from a system."""
     return find_protocol(score.protocol).reads_words and "|words:" not in score.signature
@@ -399,7 +388,8 @@ def _accuracy(value: Published, run: MeasuredSystem, suites: Mapping[str, Contra
     """
     pair = Languages.parse(value.test.direction)
     suites_by_name = {
-        name: [s for s in suites.values() if _is(s, name) and s.languages == pair]
+        # The required suite, or an edition of it, such as contrapro-ctx1 of contrapro.
+        name: [s for s in suites.values() if f"{s.name}-".startswith(f"{name}-") and s.languages == pair]
         for name in value.test.suites
     }
     examples = [
@@ -428,11 +418,6 @@ def _accuracy(value: Published, run: MeasuredSystem, suites: Mapping[str, Contra
         if len(right) < len(CONTEXT_BUCKETS):
             return None
     return pooled_aggregates(right)["disc_avg"]
-
-
-def _is(suite: ContrastiveSuite, name: str) -> bool:
-    """Return whether a suite is the required one or an edition of it, such as contrapro-ctx1 of contrapro."""
-    return suite.name == name or suite.name.startswith(f"{name}-")
 
 
 def _is_of(example: ContrastiveExample, value: Published) -> bool:
@@ -519,7 +504,11 @@ def compare_runs(
         quality = measure_quality(runs, test, protocols, target_language, words, drawing)
         if quality.documents < 2:
             notes.append("The test set is one document: differences in quality cannot be tested.")
-        notes += _notes_on_words(quality)
+        titles = {s.score.title for scores in quality.scores for s in scores if of_untokenised(s.score)}
+        notes += [
+            f"{title} expects tokenised text, but runs write plain text: choose a tokenizer (--words)."
+            for title in sorted(titles)
+        ]
     groups = [group for suite in suites.values() for group in groups_of(suite)]
     evidence = evidence_of(runs, groups)
     rows = accuracy_rows(runs, groups, evidence)
@@ -550,28 +539,15 @@ def _notes(runs: Sequence[MeasuredSystem]) -> list[str]:
     for run in runs:
         if run.not_learned:
             notes.append(f"{run.label}: no checkpoint is better than the initial model, which remains.")
-    return notes + _notes_on_seeds(runs)
-
-
-def _notes_on_words(quality: Quality) -> list[str]:
-    """Return notes on scores that expect tokenised text while runs write plain text."""
-    titles = {
-        score.score.title for scores in quality.scores for score in scores if of_untokenised(score.score)
-    }
-    return [
-        f"{title} expects tokenised text, but runs write plain text: choose a tokenizer (--words)."
-        for title in sorted(titles)
-    ]
-
-
-def _notes_on_seeds(runs: Sequence[MeasuredSystem]) -> list[str]:
     single = [run.title for run in runs if len(run.runs) == 1]
-    if len(runs) == 1:
-        return []
-    if len(single) == len(runs):
-        return ["Every system is a single training run: the tests do not cover the variance between seeds."]
-    return [
-        f"{title} is a single training run: compared with a system with several seeds, its variance between "
-        "seeds is assumed to be equal."
-        for title in single
-    ]
+    if 1 < len(single) == len(runs):
+        notes.append(
+            "Every system is a single training run: the tests do not cover the variance between seeds."
+        )
+    elif len(single) < len(runs):
+        notes += [
+            f"{title} is a single training run: compared with a system with several seeds, its variance "
+            "between seeds is assumed to be equal."
+            for title in single
+        ]
+    return notes

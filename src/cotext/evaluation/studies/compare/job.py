@@ -56,7 +56,11 @@ def compare_folders(
     _check_languages(folders, test, suites)
     with writing(*request.outputs):
         settings = MeasurementSettings(request, test, suites, new_meter)
-        measured = [_measure(system, settings) for system in folders]
+        measured = []
+        for system in folders:
+            titles = [f"{system.title}, seed {seed}" for seed in system.seeds] or [system.title]
+            runs = (measure_run(*each, settings) for each in zip(system.runs, titles, strict=True))
+            measured.append(MeasuredSystem(system.title, tuple(runs), system.seeds))
         comparison = compare_runs(
             measured,
             test,
@@ -125,12 +129,6 @@ def _require_finished(run: Path) -> None:
     else:
         where = "it has no checkpoint yet"
     raise CotextError(f"{run}: training is not finished, {where}; the same `cotext train` command resumes it")
-
-
-def _measure(folders: SystemFolders, settings: MeasurementSettings) -> MeasuredSystem:
-    titles = [f"{folders.title}, seed {seed}" for seed in folders.seeds] or [folders.title]
-    runs = (measure_run(run, title, settings) for run, title in zip(folders.runs, titles, strict=True))
-    return MeasuredSystem(folders.title, tuple(runs), folders.seeds)
 
 
 def _check_languages(

@@ -77,6 +77,7 @@ class CorpusCxmi:
 class MeasuredRun:
     """A run with its measurements; None or empty if not requested or not possible.
 
+    `data`: digest of the checksums of the training data; empty if the run folder has none.
     `first_loss`: the development loss before the first update, and the loss on single sentences of the run
     from which training started. `is_start`: no checkpoint was better than the initial model.
     """
@@ -200,7 +201,7 @@ def _measure(path: Path, title: str, settings: MeasurementSettings) -> MeasuredR
             if opened.first_pass is not None:
                 scorer = opened.with_decode({**settings.request.decode, "first_pass": ""})
             use = _use(scorer, path / FOLDER / f"{stem}.use.json", test, meter)
-    metrics = read_metrics(path)
+    metrics, record = read_metrics(path), noted_data(path)
     return MeasuredRun(
         path=path,
         title=title,
@@ -212,7 +213,7 @@ def _measure(path: Path, title: str, settings: MeasurementSettings) -> MeasuredR
         first_loss=_first_loss(path),
         is_start=bool(loaded.config.train.init) and loaded.updates == [0],
         signature=opened.signature,
-        data=_data(path),
+        data=_digest(json.dumps(record["checksums"], sort_keys=True)) if record else "",
         hypothesis=hypothesis,
         decisions=_decide(opened, weights, window, settings, title),
         use=use,
@@ -292,12 +293,6 @@ def _decide(
         write_text(stored, json.dumps({suite.name: report.as_dict()}, ensure_ascii=False))
         decisions[suite.name] = read_decisions(stored)[suite.name]
     return decisions
-
-
-def _data(run: Path) -> str:
-    """Return a digest of the training-data checksums in a run folder; empty if there are none."""
-    record = noted_data(run)
-    return _digest(json.dumps(record["checksums"], sort_keys=True)) if record else ""
 
 
 def _digest(*parts: str) -> str:

@@ -17,13 +17,13 @@ from typing import Any, Final, get_args
 
 from cotext.data.context_edits import Excerpt, Pair, alone, excerpt, replaced, shuffled, without
 from cotext.data.documents import Document, ParallelDocument, check_sides
-from cotext.data.formats import read_parallel, second_file
-from cotext.evaluation.requests import Condition, CxmiRequest
-from cotext.runtime import CotextError, __version__
+from cotext.data.formats import read_documents, read_parallel, second_file
+from cotext.evaluation.requests import Condition, CxmiRequest, DocumentRequest
+from cotext.runtime import CotextError, __version__, nearest
 from cotext.runtime.jobs.engine import Job, Joined
 from cotext.runtime.jobs.journal import Journal
 from cotext.runtime.rendering import render_rows
-from cotext.translation.open import OpenedRun, systems_of
+from cotext.translation.open import OpenedRun, open_run, open_scorer, systems_of
 from cotext.translation.translate_file import checksums_of
 from cotext.translation.translator import DocumentTranslator
 
@@ -432,3 +432,68 @@ def joined_use(parts: Joined) -> CorpusUse:
             tokens = {condition: tuple(values) for condition, values in use["tokens"].items()}
             uses.append(SentenceUse(use["document"], use["number"], use["context"], tokens))
     return _corpus_use(documents, uses, job["asked"]["context"], facts["signature"])
+
+
+# --- The document of an analysis, the run that is analysed with it, and translations by a run.
+
+
+def translated(
+    translator: DocumentTranslator,
+    documents: Sequence[Document],
+    on_sentences: Callable[[int], None] = lambda count: None,
+) -> list[Document]:
+    translations = dict(translator.translate(documents, on_sentences))
+    return [translations[index].document for index in range(len(documents))]
+
+
+def translated_once(
+    translator: DocumentTranslator,
+    sources: Sequence[tuple[str, ...]],
+    on_sentences: Callable[[int], None] = lambda count: None,
+) -> list[Document]:
+    """Translate sources, each a document; equal sources are translated once."""
+    distinct = [Document(str(n), source) for n, source in enumerate(dict.fromkeys(sources))]
+    pairs = zip(distinct, translated(translator, distinct, on_sentences), strict=True)
+    by_source = {document.sentences: translation for document, translation in pairs}
+    return [by_source[source] for source in sources]
+
+
+def translated_by(run: OpenedRun, document: ParallelDocument) -> ParallelDocument:
+    [translation] = translated(run.translator, [Document(document.id, document.source)])
+    return ParallelDocument(document.id, document.source, translation.sentences)
+
+
+def open_document(request: DocumentRequest, translates: bool = True) -> tuple[OpenedRun, ParallelDocument]:
+    """Load the run and the document to analyse; the run can score the document, and translate it if required.
+
+    Without a target, target sentences are empty. With a target and `translates=False`, the run only needs to
+    score. Raises CotextError if run, device, document or target do not exist or fit, or there are no words.
+    """
+    source, target = request.document, request.target
+    if target is not None:
+        documents = iter(read_parallel(source, second_file(source, target), request.format))
+    else:
+        sides = read_documents(source, request.format)
+        documents = (ParallelDocument(d.id, d.sentences, ("",) * len(d)) for d in sides)
+    ids = []
+    for document in documents:
+        if request.id in (None, document.id):
+            break
+        ids.append(document.id)
+    else:
+        near = nearest(str(request.id), ids, 3) or ids[:3]
+        raise CotextError(
+            f"{source}: no document '{request.id}' among its {len(ids):,} documents: {', '.join(near)}"
+            f"{' ...' if len(ids) > len(near) else ''}"
+        )
+    translates = translates or target is None
+    open_one = open_run if translates else open_scorer
+    opened = open_one(request.run, request.device, dict(request.decode), request.checkpoint)
+    translator = opened.translator
+    if translates:
+        translator.check([Document(document.id, document.source)])
+    else:
+        translator.check_pairs([document])
+    if not any(translator.tokenizer.encode_batch(document.source)):
+        raise CotextError(f"{source}: document {document.id} has no words; there is nothing to analyse")
+    return opened, document

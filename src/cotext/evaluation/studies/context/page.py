@@ -10,8 +10,14 @@ from typing import Any
 from cotext.data.context_edits import Excerpt, alone, without
 from cotext.data.documents import ParallelDocument, check_sides
 from cotext.evaluation.requests import ContextRequest
-from cotext.evaluation.studies.context.context_use import SentenceInfluences, influences, word_lengths
-from cotext.evaluation.studies.document_of_run import open_document, translated_by, translated_once
+from cotext.evaluation.studies.context.context_use import (
+    SentenceInfluences,
+    influences,
+    open_document,
+    translated_by,
+    translated_once,
+    word_lengths,
+)
 from cotext.files.table import require_page_name
 from cotext.runtime import CotextError, __version__
 from cotext.runtime.files import write_text, writing

@@ -117,16 +117,15 @@ def evaluate_files(request: EvaluationRequest, on_comet: Progress | None = None)
     marks = None if request.discourse is None else read_marks(request.discourse)
     whole, alignment = read_texts(named, request)
     measured = measure_words(load_words(request.words), whole, protocols, language)
-    right = whole.references[0]
     if marks is not None:
         with located(f"{request.discourse}"):
-            measured = _with(measured, measure_discourse(marks, whole.systems, right))
+            measured = _with(measured, measure_discourse(marks, whole))
     if request.terms is not None:
         codes = language_of_name(request.source or request.terms), language or ""
         glossary = Glossary.read(request.terms, *codes)
         terms = [(term.source, term.targets) for term in glossary.terms if term.targets]
         with located(f"{request.terms}"):
-            measured = _with(measured, measure_terms(terms, whole.systems, whole.source, right))
+            measured = _with(measured, measure_terms(terms, whole))
     measured = with_comet(measured, whole, comet, on_comet, alignment)
     tests = {}
     for of_score in zip(*measured.values(), strict=True) if resampling is not None else ():
@@ -160,8 +159,7 @@ def with_comet(
 ) -> dict[str, list[Measurement]]:
     """Add the scores of COMET, if requested; then add realignments to all signatures."""
     if comet is not None:
-        more = measure_comet(comet, texts.systems, texts.source, texts.references, on_comet)
-        measured = _with(measured, more)
+        measured = _with(measured, measure_comet(comet, texts, on_comet))
     for name, report in reports.items():
         # Scores of whole documents do not depend on where the text is cut.
         measured[name] = [
