@@ -100,18 +100,18 @@ def test_a_block_of_sentences_comes_back_whole(
     text = shown_text(pieces, {})
     edges = sorted({min(cut, len(text)) for cut in cuts})
     spans = list(zip(edges[::2], edges[1::2], strict=False))
-    parts = split_pieces(pieces, spans)
-    assert join_pieces(parts, parts.sentences) == pieces
-    assert len(parts.sentences) <= len(spans)
+    sentences, between = split_pieces(pieces, spans)
+    assert join_pieces(between, sentences) == pieces
+    assert len(sentences) <= len(spans)
     whole = [text[a:b] for a, b in spans]
-    if len(parts.sentences) == len(spans) and not any(isinstance(p, Copied) for p in pieces):
-        assert [shown_text(sentence, {}) for sentence in parts.sentences] == whole
+    if len(sentences) == len(spans) and not any(isinstance(p, Copied) for p in pieces):
+        assert [shown_text(sentence, {}) for sentence in sentences] == whole
     translated = []
-    for n, sentence in enumerate(parts.sentences):
+    for n, sentence in enumerate(sentences):
         target = targets[n % len(targets)]
         source = shown_text(sentence, {})
         translated.append(project_within(weighed, sentence, target, alignment_of(source, target, seed)))
-    found = join_pieces(parts, translated)
+    found = join_pieces(between, translated)
     assert elements(found) == elements(pieces)
     assert_nested(found)
 

@@ -276,7 +276,7 @@ def _sentences(
         tuple(
             shown_text(piece if isinstance(piece, str | Copied) else element for piece in pieces)
             for block in blocks
-            for pieces in cut(block, splitter.spans).parts.sentences
+            for pieces in cut(block, splitter.spans).sentences
         )
         for blocks in format.open(read_file(path), str(path)).contents.documents
     ]

@@ -150,7 +150,7 @@ class BlockDocuments:
         cut_blocks = [cut(replace(block, pieces=with_placeholders(block.pieces)), spans) for block in blocks]
         document = _CutDocument(blocks, cut_blocks)
         for block in cut_blocks:
-            for pieces in block.parts.sentences:
+            for pieces in block.sentences:
                 texts = shown(pieces, self._translator.tokenizer)
                 sentence = _Sentence(pieces, texts, shown_text(pieces, texts), block.block.place)
                 document.sentences.append(sentence)
@@ -159,7 +159,7 @@ class BlockDocuments:
     @property
     def blocks_split(self) -> tuple[int, int]:
         """The number of blocks with several sentences, and the number of sentences in them."""
-        counts = [len(block.parts.sentences) for document in self._whole for block in document.cut]
+        counts = [len(block.sentences) for document in self._whole for block in document.cut]
         several = [count for count in counts if count > 1]
         return len(several), sum(several)
 
@@ -171,7 +171,7 @@ class BlockDocuments:
         """
         for number, document in enumerate(self._whole):
             cut_blocks = enumerate(document.cut)
-            places = ((n, pieces) for n, block in cut_blocks for pieces in block.parts.between[:-1])
+            places = ((n, pieces) for n, block in cut_blocks for pieces in block.between[:-1])
             for j, ((n, before), sentence) in enumerate(zip(places, document.sentences, strict=True)):
                 yield number, n, j, sentence.text, shown_text(before)
 
@@ -239,7 +239,7 @@ class BlockDocuments:
         taken, pairs = self.taken(all_indices), []
         for index, document in enumerate(self.documents):
             blocks = self._whole[self.numbers[index]].cut
-            of_block = [n for n, block in enumerate(blocks) for _ in block.parts.sentences]
+            of_block = [n for n, block in enumerate(blocks) for _ in block.sentences]
             scores = translations[index].confidences
             visible = self._translator.visible_sentences(document)
             for j, target in enumerate(self._targets(index, translations[index])):
@@ -259,7 +259,7 @@ class BlockDocuments:
         pairs = []
         for index, translation in translations.items():
             document = self._whole[self.numbers[index]]
-            is_written = (block.block.translate for block in document.cut for _ in block.parts.sentences)
+            is_written = (block.block.translate for block in document.cut for _ in block.sentences)
             sides = zip(document.sentences, self._targets(index, translation), is_written, strict=True)
             for j, (sentence, target, is_own) in enumerate(sides):
                 if is_own:
@@ -309,7 +309,7 @@ class BlockDocuments:
         j = 0
         for original, block in zip(document.blocks, document.cut, strict=True):
             pieces = []
-            for _ in block.parts.sentences:
+            for _ in block.sentences:
                 sentence = document.sentences[j]
                 pieces.append(project(sentence.pieces, targets[j], alignments.get(j), sentence.shown))
                 self._empty_links[index, j] = empty_links(sentence.pieces, pieces[-1])

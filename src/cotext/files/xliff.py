@@ -38,19 +38,11 @@ from cotext.runtime import CotextError, shown
 
 # --- The contents of an XML element as pieces.
 
-# `encloses`: its text is translated; `begins`, `ends`: half of a pair around text; `stands`: represents
-# something, without text; `copied`: its text is copied.
-Role = Literal["encloses", "begins", "ends", "stands", "copied"]
+# The role of an inline element, and a detail. `encloses`: its text is translated; `begins`, `ends`: half of a
+# pair around text (detail: equal for both halves); `stands`: represents something, without text (detail: the
+# represented text); `copied`: its text is copied.
+Kind = tuple[Literal["encloses", "begins", "ends", "stands", "copied"], str]
 _PLACEHOLDER: Final = re.compile(r"[^\s<>%{$]*+[%{$][^\s<>]*")
-
-
-@dataclass(frozen=True, slots=True)
-class Kind:
-    """The role of an inline element; `partner`: equal for both halves; `shown`: the represented text."""
-
-    role: Role
-    partner: str = ""
-    shown: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,18 +86,18 @@ def _gather(text: str, element: Element, kind_of: Callable[[Element], Kind], par
             else:
                 parts.append(_Part("point", child.content))
             continue
-        kind = kind_of(child)
+        role, detail = kind_of(child)
         whole = text[child.start : child.stop]
-        if kind.role == "encloses" and child.stop > child.inner:
+        if role == "encloses" and child.stop > child.inner:
             parts.append(_Part("open", text[child.start : child.inner], partner=f"{child.start}"))
             _gather(text, child, kind_of, parts)
             parts.append(_Part("close", text[child.after : child.stop], partner=f"{child.start}"))
-        elif kind.role == "copied":
+        elif role == "copied":
             parts.append(_Part("copied", whole, child.text))
-        elif kind.role in ("begins", "ends"):
-            parts.append(_Part(kind.role, whole, partner=kind.partner))
-        elif _PLACEHOLDER.fullmatch(kind.shown):
-            parts.append(_Part("copied", whole, kind.shown))
+        elif role in ("begins", "ends"):
+            parts.append(_Part(role, whole, partner=detail))
+        elif _PLACEHOLDER.fullmatch(detail):
+            parts.append(_Part("copied", whole, detail))
         else:
             parts.append(_Part("point", whole))
 
@@ -415,19 +407,19 @@ def _kinds(unit: Element) -> Callable[[Element], Kind]:
     def kind_of(element: Element) -> Kind:
         attribute, name = element.attributes.get, element.name
         if name in ("g", "pc"):
-            return Kind("encloses")
+            return "encloses", ""
         if name == "mrk":
             is_copied = attribute("mtype") == "protected" or attribute("translate") == "no"
-            return Kind("copied" if is_copied else "encloses")
+            return ("copied" if is_copied else "encloses"), ""
         if name in ("bx", "bpt", "ex", "ept"):
-            return Kind("begins" if name[0] == "b" else "ends", attribute("rid") or attribute("id", ""))
+            return ("begins" if name[0] == "b" else "ends"), attribute("rid") or attribute("id", "")
         if name in ("sc", "sm"):
-            return Kind("begins", attribute("id", ""))
+            return "begins", attribute("id", "")
         if name in ("ec", "em"):
-            return Kind("ends", attribute("startRef", "isolated"))
+            return "ends", attribute("startRef", "isolated")
         shown = attribute("equiv-text") or attribute("equiv") or original.get(attribute("dataRef"))
         shown = shown or attribute("disp") or element.text
-        return Kind("stands", shown=shown if name in ("x", "ph") else "")
+        return "stands", shown if name in ("x", "ph") else ""
 
     return kind_of
 

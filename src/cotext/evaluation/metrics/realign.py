@@ -216,11 +216,11 @@ class Cutter:
             before = len(tokens)
             start = len(text) + len(self._between(text, line))
             text += self._between(text, line) + line
-            for word, at in _words(line):
-                for token, end in self._divided(word):
+            for word in re.finditer(r"\S+", line):
+                for token, end in self._divided(word[0]):
                     tokens.append(token)
-                    ends.append(start + at + end)
-                    may_cut.append(self._unspaced or end == len(word))
+                    ends.append(start + word.start() + end)
+                    may_cut.append(self._unspaced or end == len(word[0]))
                     line_ends.append(False)
             if len(tokens) > before:
                 line_ends[-1] = True
@@ -249,15 +249,6 @@ class Cutter:
             return [(token.casefold(), len(word)) for token in tokens_of_word]
         ends = np.cumsum([len(token) for token in tokens_of_word])
         return [(token.casefold(), int(end)) for token, end in zip(tokens_of_word, ends, strict=True)]
-
-
-def _words(line: str) -> Iterator[tuple[str, int]]:
-    """Yield the words of a line, separated by white space, and the position where each begins."""
-    at = 0
-    for word in line.split():
-        at = line.index(word, at)
-        yield word, at
-        at += len(word)
 
 
 def omitted_sentences(
