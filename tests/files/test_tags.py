@@ -225,9 +225,11 @@ def test_sentences_are_cut_outside_of_elements_and_copied_text() -> None:
         Open(9), Open(1), "Foo", Close(1), " bar ", Open(2), "baz. Quux", Close(2), " fin.", Close(9), " ",
         Point(7),
     )  # fmt: skip
-    parts = split_pieces(pieces, [(0, 12), (13, 22)])
-    assert parts.between == [(Open(9),), (" ",), (Close(9), " ", Point(7))]
-    assert parts.sentences[0] == (Open(1), "Foo", Close(1), " bar ", Open(2), "baz.")
-    assert parts.sentences[1] == ("Quux", Close(2), " fin.")
-    parts = split_pieces(("See ", Copied(1, "Yahoo! Inc"), " there. Now."), [(0, 10), (11, 21), (22, 26)])
-    assert parts.sentences == [("See ", Copied(1, "Yahoo! Inc"), " there."), ("Now.",)]
+    sentences, between = split_pieces(pieces, [(0, 12), (13, 22)])
+    assert between == [(Open(9),), (" ",), (Close(9), " ", Point(7))]
+    assert sentences[0] == (Open(1), "Foo", Close(1), " bar ", Open(2), "baz.")
+    assert sentences[1] == ("Quux", Close(2), " fin.")
+    sentences, _ = split_pieces(
+        ("See ", Copied(1, "Yahoo! Inc"), " there. Now."), [(0, 10), (11, 21), (22, 26)]
+    )
+    assert sentences == [("See ", Copied(1, "Yahoo! Inc"), " there."), ("Now.",)]

@@ -211,11 +211,6 @@ class Item(NamedTuple):
     stop: int
     text: str = ""
 
-    @property
-    def blank(self) -> bool:
-        """Whether it is text without visible characters."""
-        return self.kind == "text" and not self.text.strip(SPACE)
-
 
 def shown_span(text: str) -> tuple[int, int]:
     """Return start and end of the text without outer white space; (0, 0) if nothing is left."""

@@ -378,7 +378,7 @@ class Markup:
             following = end_of(all_tokens, index)
             self._whole(all_tokens[index:following], kept)
             return following
-        before = (item.name for item in reversed(self._items) if not item.blank)
+        before = (i.name for i in reversed(self._items) if i.kind != "text" or i.text.strip(SPACE))
         if name in self._rules.blocks or (name == "br" and next(before, "") == "br"):
             self._flush()
         else:

@@ -60,8 +60,7 @@ class Archive:
         except (zipfile.BadZipFile, ValueError, OverflowError, struct.error, NotImplementedError) as error:
             kind = f"a damaged archive ({error})" if b"PK" in content else "not a zip archive"
             raise self._refused(f"{kind}; open the file in its program and save it again") from None
-        self._check_directory()
-        self._check_sizes()
+        self._check()
 
     @property
     def names(self) -> list[str]:
@@ -110,13 +109,20 @@ class Archive:
         out = bytearray()
         directory = bytearray()
         for name, info in self._members.items():
-            packed = self._packed(info) if name not in changed else _pack(changed[name], info)
-            size, crc = info.file_size, info.CRC
+            start = self._data_start(info)
+            packed, size, crc = self._content[start : start + info.compress_size], info.file_size, info.CRC
             if name in changed:
-                size, crc = len(changed[name]), zlib.crc32(changed[name])
-            offset = len(out)
-            out += self._local_header(info, crc, len(packed), size) + packed
-            directory += self._directory_entry(info, crc, len(packed), size, offset)
+                packed, size, crc = _pack(changed[name], info), len(changed[name]), zlib.crc32(changed[name])
+            version, system, _, method, time, date, *_, extra_length = self._local_fields(info)
+            written_name = info.orig_filename.encode("utf-8" if info.flag_bits & _UTF8 else "cp437")
+            local, extra = _small(self._content[start - extra_length : start]), _small(info.extra)
+            shared = (info.flag_bits & ~_DESCRIPTOR, method, time, date, crc, len(packed), size)
+            head = (b"PK\1\2", info.create_version, info.create_system, info.extract_version, info.reserved)
+            lengths = (len(written_name), len(extra), len(info.comment), 0)
+            rest = (info.internal_attr, info.external_attr, len(out))
+            directory += _CENTRAL.pack(*head, *shared, *lengths, *rest) + written_name + extra + info.comment
+            out += _LOCAL.pack(b"PK\3\4", version, system, *shared, len(written_name), len(local))
+            out += written_name + local + packed
         count, comment = len(self._members), self._zip.comment
         end = _END.pack(b"PK\5\6", 0, 0, count, count, len(directory), len(out), len(comment))
         return bytes(out + directory + end + comment)
@@ -124,8 +130,8 @@ class Archive:
     def _refused(self, reason: str) -> CotextError:
         return CotextError(f"{self._name}: {reason}")
 
-    def _check_directory(self) -> None:
-        infos = self._zip.infolist()
+    def _check(self) -> None:
+        infos = sorted(self._zip.infolist(), key=lambda info: info.header_offset)
         if len(infos) != len(self._members):
             raise self._refused("two parts have the same name; open the file and save it again")
         if len(infos) > MAX_MEMBERS:
@@ -136,9 +142,6 @@ class Archive:
                 raise self._refused(f"part {shown(info.orig_filename)} has a name that leaves the archive")
             if info.flag_bits & _ENCRYPTED:
                 raise self._refused("encrypted; save the file without a password")
-
-    def _check_sizes(self) -> None:
-        infos = sorted(self._zip.infolist(), key=lambda info: info.header_offset)
         total = sum(info.file_size for info in infos)
         if total > MAX_TOTAL_BYTES:
             raise self._refused(f"{total:,} bytes unpacked, beyond the limit of {MAX_TOTAL_BYTES:,}")
@@ -165,32 +168,6 @@ class Archive:
         if magic != b"PK\3\4" or fields[3] != info.compress_type:
             raise self._refused(f"part {shown(info.filename)} is not at the declared position")
         return tuple(fields)
-
-    def _packed(self, info: zipfile.ZipInfo) -> bytes:
-        start = self._data_start(info)
-        return self._content[start : start + info.compress_size]
-
-    def _local_header(self, info: zipfile.ZipInfo, crc: int, packed: int, size: int) -> bytes:
-        version, system, _, method, time, date, _, _, _, name_length, extra_length = self._local_fields(info)
-        start = info.header_offset + _LOCAL.size + name_length
-        extra = _small(self._content[start : start + extra_length])
-        name = _raw_name(info)
-        flags = info.flag_bits & ~_DESCRIPTOR
-        head = (b"PK\3\4", version, system, flags, method, time, date, crc, packed, size)
-        return _LOCAL.pack(*head, len(name), len(extra)) + name + extra
-
-    def _directory_entry(self, info: zipfile.ZipInfo, crc: int, packed: int, size: int, offset: int) -> bytes:
-        _, _, _, method, time, date, *_ = self._local_fields(info)
-        name, extra = _raw_name(info), _small(info.extra)
-        head = (b"PK\1\2", info.create_version, info.create_system, info.extract_version, info.reserved)
-        middle = (info.flag_bits & ~_DESCRIPTOR, method, time, date, crc, packed, size)
-        lengths = (len(name), len(extra), len(info.comment), 0)
-        end = (info.internal_attr, info.external_attr, offset)
-        return _CENTRAL.pack(*head, *middle, *lengths, *end) + name + extra + info.comment
-
-
-def _raw_name(info: zipfile.ZipInfo) -> bytes:
-    return info.orig_filename.encode("utf-8" if info.flag_bits & _UTF8 else "cp437")
 
 
 def _pack(content: bytes, info: zipfile.ZipInfo) -> bytes:

@@ -202,17 +202,8 @@ def decoded_xml(content: bytes, name: str) -> Decoded:
     return decoded(content, name, declared[1].decode() if declared else "utf-8", "xmlcharrefreplace")
 
 
-def read_markup(text: str, name: str) -> Element:
-    """Return the root element of an XML text.
-
-    Raises:
-        CotextError: the text is not well-formed, declares entities, or exceeds a limit.
-    """
-    return _MarkupReader(text, name).root()
-
-
-class _MarkupReader:
-    """Builds elements from the events of expat."""
+class MarkupReader:
+    """Builds elements of an XML text from the events of expat."""
 
     def __init__(self, text: str, name: str) -> None:
         self._text, self._name, self._content = text, name, text.encode()
@@ -222,6 +213,11 @@ class _MarkupReader:
         self._bytes = self._characters = 0  # the last position, in both units
 
     def root(self) -> Element:
+        """Return the root element.
+
+        Raises:
+            CotextError: the text is not well-formed, declares entities, or exceeds a limit.
+        """
         parser = self._parser = expat.ParserCreate("utf-8")
         # One event for each text, of any length.
         parser.buffer_text, parser.buffer_size = True, len(self._content) + 1

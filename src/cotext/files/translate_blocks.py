@@ -72,15 +72,6 @@ class _Sentence:
         """The copied texts, as the model reads them."""
         return [self.shown[piece.key] for piece in self.pieces if isinstance(piece, Copied)]
 
-    @property
-    def own_text(self) -> str:
-        """The text without copied text."""
-        return "".join(p if isinstance(p, str) else " " * isinstance(p, Copied | Point) for p in self.pieces)
-
-    @property
-    def is_plain(self) -> bool:
-        return all(isinstance(piece, str) for piece in self.pieces)
-
 
 @dataclass(frozen=True, slots=True)
 class _CutDocument:
@@ -261,14 +252,17 @@ class BlockDocuments:
             document = self._whole[self.numbers[index]]
             is_written = (block.block.translate for block in document.cut for _ in block.sentences)
             sides = zip(document.sentences, self._targets(index, translation), is_written, strict=True)
-            for j, (sentence, target, is_own) in enumerate(sides):
+            for j, (own, target, is_own) in enumerate(sides):
                 if is_own:
-                    written[index, j] = sentence.own_text
-                    pairs.append((sentence.text, target))
+                    texts = (
+                        p if isinstance(p, str) else " " * isinstance(p, Copied | Point) for p in own.pieces
+                    )
+                    written[index, j] = "".join(texts)
+                    pairs.append((own.text, target))
         checks = Checks(pairs, self._languages)
         return {
-            place: checks.faults(number, own, self._empty_links.get(place, 0))
-            for number, (place, own) in enumerate(written.items())
+            place: checks.faults(number, own_text, self._empty_links.get(place, 0))
+            for number, (place, own_text) in enumerate(written.items())
         }
 
     def terms(self, translations: Mapping[int, Translation]) -> TermReport | None:
@@ -323,7 +317,8 @@ class BlockDocuments:
     def _alignments(self, document: _CutDocument, targets: Sequence[str]) -> dict[int, SentenceAlignment]:
         """Align the words of sentences with inline elements; return {} if the document is too long."""
         sentences = document.sentences
-        chosen = [j for j, sentence in enumerate(sentences) if not sentence.is_plain and targets[j]]
+        having = [any(not isinstance(piece, str) for piece in sentence.pieces) for sentence in sentences]
+        chosen = [j for j, has_elements in enumerate(having) if has_elements and targets[j]]
         if not chosen:
             return {}
         pair = ParallelDocument("", tuple(sentence.text for sentence in sentences), tuple(targets))

@@ -24,13 +24,13 @@ from cotext.files.blocks import ANY, Block, FileFormat, Item, Job, Piece, Tag, s
 from cotext.files.places import (
     Edit,
     Element,
+    MarkupReader,
     Slot,
     SplicedFile,
     decoded_xml,
     escaped,
     has_root,
     opened_tag,
-    read_markup,
     with_attribute,
 )
 from cotext.files.strings import Markers, has_words, items_of, pieces_of
@@ -175,7 +175,7 @@ _FINAL: Final = ("final", "signed-off")
 def _open(content: bytes, name: str, job: Job = ANY) -> SplicedFile:
     """Read a file; raise CotextError for malformed XML, unknown versions, or other languages."""
     source = decoded_xml(content, name)
-    root = read_markup(source.text, name)
+    root = MarkupReader(source.text, name).root()
     # Some tools omit the version in files of 1.x.
     is_first = not root.space or root.space.startswith("urn:oasis:names:tc:xliff:document:1.")
     version = _VERSIONS.get(root.attributes.get("version", "1.2" if is_first else ""))
@@ -434,7 +434,7 @@ def translated_files(
     inline elements as written.
     """
     text = decoded_xml(content, name).text
-    root = read_markup(text, name)
+    root = MarkupReader(text, name).root()
     files = list(root.elements("file"))
     is_second = root.attributes.get("version", "").startswith("2")
     holder, *_ = [root] if is_second else [*files, root]

@@ -88,7 +88,8 @@ def align_by_error(
     # Stored are one row for each segment of a block, and the row in which each block begins.
     size = max(math.isqrt(2 * segments), _BLOCK_BYTES // (4 * (len(hypothesis) + 1)))
     blocks = [range(first, min(first + size, segments)) for first in range(0, segments, size)]
-    begins = [table.first()]
+    begins = [np.full(len(hypothesis) + 1, _NEVER, dtype=np.int64)]
+    begins[0][0] = 0  # the first segment begins with the hypothesis
     for block in blocks[:-1]:
         row = begins[-1]
         for row in table.rows(begins[-1], block):  # noqa: B007 - the last row is used
@@ -120,12 +121,6 @@ class _Table:
         self._begins = _START - np.arange(len(hypothesis) + 1, dtype=np.int64)
         self._penalty = np.where(preferred, 0, _CUT)
         self._closed = np.flatnonzero(~may_cut)
-
-    def first(self) -> Integers:
-        """Return the row before the first segment, which begins with the hypothesis."""
-        row = np.full(len(self._hypothesis) + 1, _NEVER, dtype=np.int64)
-        row[0] = 0
-        return row
 
     def rows(self, row: Integers, segments: range) -> Iterator[Integers]:
         """Yield the rows at the ends of segments, from the row at the end of the previous segment."""
@@ -338,11 +333,6 @@ class AlignedDocument:
     omitted: tuple[int, ...]
     added: tuple[int, ...]
 
-    @property
-    def doubtful(self) -> bool:
-        """Return whether lines that match the number of sentences seem to do so by accident."""
-        return self.shared_words < LEAST_SHARED * self.most_shared
-
 
 @dataclass(frozen=True, slots=True)
 class AlignmentReport:
@@ -460,7 +450,9 @@ def realign(
         documents.append(lines)
         fits.append(fit)
     notes = []
-    if doubtful := [document.id for document in fits if not document.realigned and document.doubtful]:
+    # Lines that match the number of sentences, it seems by accident.
+    kept = (fit for fit in fits if not fit.realigned)
+    if doubtful := [fit.id for fit in kept if fit.shared_words < LEAST_SHARED * fit.most_shared]:
         notes.append(
             f"{len(doubtful)} documents have as many lines as the reference has sentences, but others "
             f"seem to belong together ({listed(doubtful[:_SHOWN])}); --realign-all cuts them anew, too"
