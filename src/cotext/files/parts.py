@@ -45,7 +45,7 @@ _UTF8: Final = 0x800
 
 
 class Archive:
-    """A zip archive in memory.
+    """A zip archive in memory; `name` is its name in messages.
 
     Raises:
         CotextError: the archive is damaged, encrypted, beyond a limit, or has unsafe or duplicate names.
@@ -53,7 +53,7 @@ class Archive:
 
     def __init__(self, content: bytes, name: str) -> None:
         self._content = content
-        self._name = name
+        self.name = name
         try:
             self._zip = zipfile.ZipFile(io.BytesIO(content))
             self._members = {info.filename: info for info in self._zip.infolist()}
@@ -97,6 +97,14 @@ class Archive:
             raise self._refused(f"part {shown(name)} is cut off")
         return content
 
+    def root(self, part: str) -> "etree._Element":
+        """Return the root element of an XML member."""
+        return parse(self.read(part), f"{self.name}: {part}").getroot()
+
+    def reader(self, part: str, slots: "TreeSlots") -> "PartReader":
+        """Return the reader of a member whose text slots are found by the function `slots`."""
+        return PartReader(part, lambda content: TreePart(content, f"{self.name}: {part}", slots))
+
     def written(self, changed: Mapping[str, bytes]) -> bytes:
         """Return the archive with the contents of some members replaced.
 
@@ -112,7 +120,9 @@ class Archive:
             start = self._data_start(info)
             packed, size, crc = self._content[start : start + info.compress_size], info.file_size, info.CRC
             if name in changed:
-                packed, size, crc = _pack(changed[name], info), len(changed[name]), zlib.crc32(changed[name])
+                packed, size, crc = changed[name], len(changed[name]), zlib.crc32(changed[name])
+                if info.compress_type != zipfile.ZIP_STORED:
+                    packed = zlib.compress(packed, wbits=-15)  # without a header
             version, system, _, method, time, date, *_, extra_length = self._local_fields(info)
             written_name = info.orig_filename.encode("utf-8" if info.flag_bits & _UTF8 else "cp437")
             local, extra = _small(self._content[start - extra_length : start]), _small(info.extra)
@@ -128,7 +138,7 @@ class Archive:
         return bytes(out + directory + end + comment)
 
     def _refused(self, reason: str) -> CotextError:
-        return CotextError(f"{self._name}: {reason}")
+        return CotextError(f"{self.name}: {reason}")
 
     def _check(self) -> None:
         infos = sorted(self._zip.infolist(), key=lambda info: info.header_offset)
@@ -168,13 +178,6 @@ class Archive:
         if magic != b"PK\3\4" or fields[3] != info.compress_type:
             raise self._refused(f"part {shown(info.filename)} is not at the declared position")
         return tuple(fields)
-
-
-def _pack(content: bytes, info: zipfile.ZipInfo) -> bytes:
-    if info.compress_type == zipfile.ZIP_STORED:
-        return content
-    packer = zlib.compressobj(zlib.Z_DEFAULT_COMPRESSION, zlib.DEFLATED, -15)
-    return packer.compress(content) + packer.flush()
 
 
 def _small(extra: bytes) -> bytes:
@@ -296,21 +299,7 @@ def properties(elements: "Iterable[etree._Element]") -> Iterator[tuple[str, Tree
             yield f"properties, {local_name(element)}", PlainSlot(element)
 
 
-class Parts:
-    """The parts of an archive; `name` is its name in messages. Raises the errors of `Archive`."""
-
-    def __init__(self, content: bytes, name: str) -> None:
-        self.name, self.archive = name, Archive(content, name)
-
-    def root(self, part: str) -> "etree._Element":
-        return parse(self.archive.read(part), f"{self.name}: {part}").getroot()
-
-    def reader(self, part: str, slots: TreeSlots) -> PartReader:
-        """Return the reader of a part whose text slots are found by the function `slots`."""
-        return PartReader(part, lambda content: TreePart(content, f"{self.name}: {part}", slots))
-
-
-class Package(Parts):
+class Package(Archive):
     """An Office file: parts that refer to each other by relationships.
 
     Raises:
@@ -326,7 +315,7 @@ class Package(Parts):
             )
         super().__init__(content, name)
         self.main = next((part for _, kind, part in self.relations("") if kind == "officeDocument"), "")
-        if self.main not in self.archive:
+        if self.main not in self:
             raise CotextError(
                 f"{name}: the main document part is missing or not declared; open the file in an Office "
                 "program and save it again"
@@ -339,7 +328,7 @@ class Package(Parts):
         """
         folder, base = posixpath.split(part)
         listing = posixpath.join(folder, "_rels", f"{base}.rels")
-        if listing not in self.archive:
+        if listing not in self:
             return []
         relations: list[tuple[str, str, str]] = []
         for relation in self.root(listing):
@@ -347,7 +336,7 @@ class Package(Parts):
                 target = posixpath.join("/", folder, unquote(relation.get("Target") or ""))
                 kind = (relation.get("Type") or "").rpartition("/")[2]
                 relations.append((relation.get("Id") or "", kind, posixpath.normpath(target).lstrip("/")))
-        return [relation for relation in relations if relation[2] in self.archive]
+        return [relation for relation in relations if relation[2] in self]
 
     def properties(self) -> list[PartReader]:
         """Return readers of the document properties, such as the title."""
@@ -363,12 +352,12 @@ class Package(Parts):
             (r"embeddings/.+", "embedded documents"),
             (r"afchunk.*", "inserted altChunk documents"),
         ):
-            count = sum(bool(re.fullmatch(folder + pattern, name)) for name in self.archive.names)
+            count = sum(bool(re.fullmatch(folder + pattern, name)) for name in self.names)
             if count:
                 yield f"{what} ({count}): their text is not translated"
-        if any(name.lower().endswith("vbaproject.bin") for name in self.archive.names):
+        if any(name.lower().endswith("vbaproject.bin") for name in self.names):
             yield "macros are kept unchanged and not run"
-        if any(name.startswith("_xmlsignatures/") for name in self.archive.names):
+        if any(name.startswith("_xmlsignatures/") for name in self.names):
             yield "the digital signature is not valid for the translated file"
 
 

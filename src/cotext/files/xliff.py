@@ -128,9 +128,16 @@ def _divided(parts: list[_Part]) -> list[list[_Part]]:
 
 
 def _segment(parts: list[_Part], keep_breaks: bool) -> Segment:
-    pieces, elements = pieces_of(list(_items(parts, keep_breaks)), [part.raw for part in parts])
-    before, inner, after = _outer_space(list(pieces))
-    return Segment(escaped(before), tuple(inner), escaped(after), elements)
+    found, elements = pieces_of(list(_items(parts, keep_breaks)), [part.raw for part in parts])
+    pieces, before, after = list(found), "", ""
+    if pieces and isinstance(pieces[0], str):
+        stripped = pieces[0].lstrip()
+        before, pieces[0] = pieces[0][: len(pieces[0]) - len(stripped)], stripped
+    if pieces and isinstance(pieces[-1], str):
+        stripped = pieces[-1].rstrip()
+        after, pieces[-1] = pieces[-1][len(stripped) :], stripped
+    inner = tuple(piece for piece in pieces if piece != "")
+    return Segment(escaped(before), inner, escaped(after), elements)
 
 
 def _items(parts: Iterable[_Part], keep_breaks: bool) -> Iterator[Item]:
@@ -152,17 +159,6 @@ def _on_one_line(text: str) -> str:
         return text
     inner = [line.strip() for line in lines[:-1]]
     return " ".join([first.rstrip(" \t"), *filter(None, inner), lines[-1].lstrip()])
-
-
-def _outer_space(pieces: list[Piece]) -> tuple[str, list[Piece], str]:
-    before = after = ""
-    if pieces and isinstance(pieces[0], str):
-        stripped = pieces[0].lstrip()
-        before, pieces[0] = pieces[0][: len(pieces[0]) - len(stripped)], stripped
-    if pieces and isinstance(pieces[-1], str):
-        stripped = pieces[-1].rstrip()
-        after, pieces[-1] = pieces[-1][len(stripped) :], stripped
-    return before, [piece for piece in pieces if piece != ""], after
 
 
 _ROOT: Final = re.compile(rb"<(?:[\w.-]+:)?xliff[\s>]")

@@ -29,9 +29,8 @@ from numpy.typing import NDArray
 from sacrebleu.metrics.bleu import BLEU
 
 from cotext.data.documents import Document, primary_language
-from cotext.evaluation.metrics.aligned_files import located
 from cotext.evaluation.metrics.bleu import PROTOCOLS, build_metric
-from cotext.runtime import CotextError
+from cotext.runtime import CotextError, naming
 from cotext.runtime.rendering import listed, render_rows
 
 # --- Segmentation of a text at the segments of a reference, by minimum error (Matusov et al., 2005).
@@ -427,7 +426,7 @@ def realign_systems(
     cutter = Cutter(target_language)
     documents, reports = {}, {}
     for name, hypothesis in systems.items():
-        with located(name):
+        with naming(name):
             documents[name], reports[name] = realign(hypothesis, references, cutter, which)
     return documents, reports
 
@@ -445,7 +444,7 @@ def realign(
     """
     documents, fits = [], []
     for document, *theirs in zip(hypothesis, *references, strict=True):
-        with located(f"document {document.id!r}"):
+        with naming(f"document {document.id!r}"):
             lines, fit = _aligned(document, theirs, cutter, which)
         documents.append(lines)
         fits.append(fit)

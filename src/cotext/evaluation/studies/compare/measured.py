@@ -202,6 +202,10 @@ def _measure(path: Path, title: str, settings: MeasurementSettings) -> MeasuredR
                 scorer = opened.with_decode({**settings.request.decode, "first_pass": ""})
             use = _use(scorer, path / FOLDER / f"{stem}.use.json", test, meter)
     metrics, record = read_metrics(path), noted_data(path)
+    first_loss = None
+    with suppress(KeyError, TypeError, ValueError):
+        loss = noted_start(path)["loss"]
+        first_loss = float(loss["instances_here"]), float(loss["sentences_there"])
     return MeasuredRun(
         path=path,
         title=title,
@@ -210,7 +214,7 @@ def _measure(path: Path, title: str, settings: MeasurementSettings) -> MeasuredR
         window=window,
         parameters=loaded.parameters,
         updates=max([*loaded.updates, *(int(entry["update"]) for entry in metrics)], default=0),
-        first_loss=_first_loss(path),
+        first_loss=first_loss,
         is_start=bool(loaded.config.train.init) and loaded.updates == [0],
         signature=opened.signature,
         data=_digest(json.dumps(record["checksums"], sort_keys=True)) if record else "",
@@ -227,14 +231,6 @@ def read_metrics(run: Path) -> list[dict[str, Any]]:
         with suppress(ValueError):
             entries.append(unsealed(line))
     return [entry for entry in entries if entry.keys() >= {"kind", "update"}]
-
-
-def _first_loss(run: Path) -> tuple[float, float] | None:
-    """Return the losses that training recorded, see `MeasuredRun.first_loss`."""
-    with suppress(KeyError, TypeError, ValueError):
-        loss = noted_start(run)["loss"]
-        return float(loss["instances_here"]), float(loss["sentences_there"])
-    return None
 
 
 def _use(opened: OpenedRun, path: Path, test: EvaluationSet, meter: Meter) -> CorpusCxmi | None:

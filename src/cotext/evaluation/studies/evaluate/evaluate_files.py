@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from cotext.data.documents import language_of_name
-from cotext.evaluation.metrics.aligned_files import located, name_systems, read_aligned
+from cotext.evaluation.metrics.aligned_files import name_systems, read_aligned
 from cotext.evaluation.metrics.comet import Comet, Progress, measure_comet
 from cotext.evaluation.metrics.discourse import measure_discourse, measure_terms, read_marks
 from cotext.evaluation.metrics.interface import (
@@ -20,7 +20,7 @@ from cotext.evaluation.metrics.interface import (
 from cotext.evaluation.metrics.realign import AlignmentReport, realign_systems, render_alignment
 from cotext.evaluation.requests import EvaluationRequest, LeaderboardRequest
 from cotext.evaluation.statistics.significance import PairedTest, compared_pairs, paired_test
-from cotext.runtime import __version__
+from cotext.runtime import __version__, naming
 from cotext.runtime.rendering import render_p, render_rows
 from cotext.translation.terms.glossary import Glossary
 
@@ -118,13 +118,13 @@ def evaluate_files(request: EvaluationRequest, on_comet: Progress | None = None)
     whole, alignment = read_texts(named, request)
     measured = measure_words(load_words(request.words), whole, protocols, language)
     if marks is not None:
-        with located(f"{request.discourse}"):
+        with naming(request.discourse):
             measured = _with(measured, measure_discourse(marks, whole))
     if request.terms is not None:
         codes = language_of_name(request.source or request.terms), language or ""
         glossary = Glossary.read(request.terms, *codes)
         terms = [(term.source, term.targets) for term in glossary.terms if term.targets]
-        with located(f"{request.terms}"):
+        with naming(request.terms):
             measured = _with(measured, measure_terms(terms, whole))
     measured = with_comet(measured, whole, comet, on_comet, alignment)
     tests = {}

@@ -17,12 +17,12 @@ from cotext.data.documents import Document
 from cotext.data.formats import detect_format, read_documents
 from cotext.data.formats.table import find_format
 from cotext.data.nbest_lists import Candidate, Candidates, ListedDocument, is_lists, read_lists
-from cotext.evaluation.metrics.aligned_files import located, require_different
+from cotext.evaluation.metrics.aligned_files import require_different
 from cotext.evaluation.metrics.comet import Comet, Progress, measure_comet
 from cotext.evaluation.metrics.interface import Texts, check_correspondence, find_protocol
 from cotext.evaluation.requests import MbrRequest
 from cotext.evaluation.statistics.sufficient_statistics import Floats
-from cotext.runtime import CotextError, __version__
+from cotext.runtime import CotextError, __version__, naming
 
 Weighting = Literal["uniform", "scores"]
 ENOUGH: Final = 1e-9  # utilities closer than this are equal, and the first one wins
@@ -76,7 +76,7 @@ def choose_translations(
     pools = []
     for documents in of_documents:
         for number, lists in enumerate(zip(*(d.sentences for d in documents), strict=True), start=1):
-            with located(f"document {documents[0].id!r}, sentence {number}"):
+            with naming(f"document {documents[0].id!r}, sentence {number}"):
                 pools.append(pooled(lists, request.probabilities))
     on_start(len(pools))
     if comet is not None and sources is not None:
