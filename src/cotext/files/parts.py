@@ -47,8 +47,7 @@ _UTF8: Final = 0x800
 class Archive:
     """A zip archive in memory; `name` is its name in messages.
 
-    Raises:
-        CotextError: the archive is damaged, encrypted, beyond a limit, or has unsafe or duplicate names.
+    Raises CotextError if it is damaged, encrypted, beyond a limit, or has unsafe or duplicate names.
     """
 
     def __init__(self, content: bytes, name: str) -> None:
@@ -71,11 +70,7 @@ class Archive:
         return name in self._members
 
     def read(self, name: str) -> bytes:
-        """Return the content of a member.
-
-        Raises:
-            CotextError: the member is missing, damaged or beyond a limit.
-        """
+        """Return the content of a member; raise CotextError if it is missing, damaged or beyond a limit."""
         info = self._members.get(name)
         if info is None:
             raise self._refused(f"has no part {shown(name)}; open the file and save it again")
@@ -302,9 +297,8 @@ def properties(elements: "Iterable[etree._Element]") -> Iterator[tuple[str, Tree
 class Package(Archive):
     """An Office file: parts that refer to each other by relationships.
 
-    Raises:
-        CotextError: the file is encrypted, in an old binary format, not an archive, or an archive that
-            exceeds the limits.
+    Raises CotextError if the file is encrypted, in an old binary format, not an archive, or an archive that
+    exceeds the limits.
     """
 
     def __init__(self, content: bytes, name: str) -> None:

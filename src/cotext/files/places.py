@@ -57,9 +57,8 @@ def marked_encoding(content: bytes) -> tuple[bytes, str | None]:
 def decoded(content: bytes, name: str, encoding: str = "utf-8", errors: str = "strict") -> Decoded:
     """Decode a file: as UTF-8 or UTF-16 if it has a byte order mark, otherwise as `encoding`.
 
-    Raises:
-        CotextError: the encoding is wrong or unknown, decoding and encoding changes the bytes, or the text
-            contains a NUL character.
+    Raises CotextError if the encoding is wrong or unknown, decoding and encoding changes the bytes, or the
+    text contains a NUL character.
     """
     mark, marked = marked_encoding(content)
     encoding = marked or encoding
@@ -215,8 +214,7 @@ class MarkupReader:
     def root(self) -> Element:
         """Return the root element.
 
-        Raises:
-            CotextError: the text is not well-formed, declares entities, or exceeds a limit.
+        Raises CotextError if the text is not well-formed, declares entities, or exceeds a limit.
         """
         parser = self._parser = expat.ParserCreate("utf-8")
         # One event for each text, of any length.

@@ -173,8 +173,8 @@ class BlockDocuments:
     def check(self) -> int:
         """Check that all sentences can be translated, and return their number.
 
-        Raises:
-            CotextError: a sentence or a given translation is too long; the system does not support terms.
+        Raises CotextError if a sentence or a given translation is too long, or the system does not support
+        terms.
         """
         self._wishes.check(self._translator)
         sentences = 0
@@ -366,10 +366,8 @@ class StreamReport:
 class StreamTranslation:
     """Translation of numbered lines with their line endings into one line for each.
 
-    `splitter` splits lines with several sentences; None: each line is one sentence.
-
-    Raises:
-        CotextError: the number of passes or `decode.align` is not possible for a stream.
+    `splitter` splits lines with several sentences; None: each line is one sentence. Raises CotextError if the
+    number of passes or `decode.align` is not possible for a stream.
     """
 
     def __init__(self, opened: OpenedRun, splitter: Splitter | None, wishes: Wishes) -> None:
@@ -388,8 +386,7 @@ class StreamTranslation:
     def run(self, lines: Iterable[tuple[int, str]], write: Callable[[str], None]) -> None:
         """Translate the stream; `write` is called with complete documents and the empty lines after them.
 
-        Raises:
-            CotextError: a sentence is too long, or lines cannot be read; earlier documents are written.
+        Raises CotextError if a sentence is too long, or lines cannot be read; earlier documents are written.
         """
         arriving: Queue[_Arrived] = Queue(DOCUMENTS_AHEAD)
         # A daemon thread, because it may wait for a line forever, and must not keep the process alive.
