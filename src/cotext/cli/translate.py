@@ -237,14 +237,14 @@ def _translate_standard_input(request: TranslationRequest) -> None:
     splitter = None if request.no_split else request.splitting().splitter(opened.languages.source)
     stream = StreamTranslation(opened, splitter, read_wishes(opened.languages, request))
     stream.run(numbered_lines(STANDARD_INPUT, whole=True), write)
-    report = stream.report
     if stream.prose.split_lines:
         say(
             f"{counted(stream.prose.split_lines, 'line')} split into {stream.prose.split_sentences:,} "
             "sentences, translated and joined again (--no-split: each line is one sentence)"
         )
-    say(f"{counted(report.sentences, 'sentence')} in {counted(report.documents, 'document')}")
-    for count, what in ((report.truncated, CUT_OFF), (report.long, LONG)):
+    counts = stream.counts
+    say(f"{counted(counts['sentences'], 'sentence')} in {counted(counts['documents'], 'document')}")
+    for count, what in ((counts["truncated"], CUT_OFF), (counts["long"], LONG)):
         if count:
             say(f"  {counted(count, 'sentence')} {what}")
     say(opened.signature)

@@ -76,12 +76,7 @@ class Dialect(ABC):
         return run
 
 
-@dataclass(frozen=True, slots=True)
-class _Base:
-    """The most frequent look in a paragraph or a holder."""
-
-    look: str = ""
-    properties: "etree._Element | None" = None
+_PLAIN: Final = Atom("text")
 
 
 class Paragraph:
@@ -106,7 +101,7 @@ class Paragraph:
         """Replace the content of the paragraph in its tree, from its old nodes and new text."""
         dialect, bases, (first, behind) = self._dialect, self._bases, self._inside
         dialect.emptied(self._element)
-        levels = [(self._element, bases.get(-1, _Base()).properties)]  # holders, and properties of text
+        levels = [(self._element, bases.get(-1, _PLAIN).properties)]  # holders, and properties of text
 
         def add(start: int, stop: int) -> None:
             """Add atoms unchanged."""
@@ -122,7 +117,7 @@ class Paragraph:
                     )
                 if atom.holder is not None and atom.kind == "open":
                     dialect.emptied(atom.holder)
-                    levels.append((atom.holder, bases.get(index, _Base(properties=properties)).properties))
+                    levels.append((atom.holder, bases[index].properties if index in bases else properties))
                 elif atom.holder is not None:
                     levels.pop()
 
@@ -149,7 +144,7 @@ class Paragraph:
         look, begun = "", -1  # of the element that is open
 
         for index, atom in enumerate(self._atoms):
-            base = self._bases.get(levels[-1], _Base()).look
+            base = self._bases.get(levels[-1], _PLAIN).look
             alike = begun >= 0 and atom.look == look and (atom.kind == "text" or atom.in_run)
             if begun >= 0 and not alike:
                 yield Item("close", f"look {begun}", index, index)
@@ -215,16 +210,16 @@ def _with_spaces_joined(atoms: Iterable[Atom]) -> list[Atom]:
     return joined
 
 
-def _bases(atoms: Sequence[Atom]) -> dict[int, _Base]:
-    """Return the most frequent look of the paragraph (-1), and of each holder by the index of its start."""
+def _bases(atoms: Sequence[Atom]) -> dict[int, Atom]:
+    """Return a text with the most frequent look of the paragraph (-1), and of each holder by its start."""
     lengths: dict[int, Counter[str]] = {}
-    first: dict[tuple[int, str], _Base] = {}
+    first: dict[tuple[int, str], Atom] = {}
     levels = [-1]
     for index, atom in enumerate(atoms):
         if atom.kind == "text" and atom.text.strip():
             letters = sum(len(word) for word in atom.text.split())
             lengths.setdefault(levels[-1], Counter())[atom.look] += letters
-            first.setdefault((levels[-1], atom.look), _Base(atom.look, atom.properties))
+            first.setdefault((levels[-1], atom.look), atom)
         elif atom.holder is not None:
             levels.append(index) if atom.kind == "open" else levels.pop()
     return {level: first[level, counts.most_common(1)[0][0]] for level, counts in lengths.items()}

@@ -63,7 +63,10 @@ class CatalogueString:
         for between, paragraph, width in _paragraphs(text):
             self._parts.append(between)
             if paragraph:
-                self._parts.append(_parsed(paragraph, width, markers))
+                items = items_of(paragraph, markers)
+                pieces, elements = pieces_of(items, [paragraph[item.start : item.stop] for item in items])
+                marks = (key for key, item in enumerate(items) if item.kind == "accelerator")
+                self._parts.append(Paragraph(pieces, elements, width, next(marks, None)))
         self.paragraphs = [part for part in self._parts if isinstance(part, Paragraph)]
 
     def written(self, given: Sequence[Sequence[Piece]]) -> str:
@@ -119,13 +122,6 @@ def wrapped(text: str, width: int) -> Iterator[str]:
             length += 1 + len(word)
             filled |= bool(word)
     yield " ".join(line)
-
-
-def _parsed(text: str, width: int, markers: Markers) -> Paragraph:
-    items = items_of(text, markers)
-    pieces, elements = pieces_of(items, [text[item.start : item.stop] for item in items])
-    accelerator = next((key for key, item in enumerate(items) if item.kind == "accelerator"), None)
-    return Paragraph(pieces, elements, width, accelerator)
 
 
 def pieces_of(items: Sequence[Item], sources: Sequence[str]) -> tuple[tuple[Piece, ...], dict[Tag, str]]:

@@ -6,6 +6,7 @@ translated together, without waiting for others.
 
 import re
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
@@ -346,23 +347,6 @@ class _Part:
 _Arrived = _Part | CotextError | None
 
 
-@dataclass(slots=True)
-class StreamReport:
-    """Counts of a translated stream."""
-
-    documents: int = 0
-    sentences: int = 0
-    truncated: int = 0  # sentences at the length limit
-    long: int = 0  # longer than the training data
-
-    def count(self, translation: Translation) -> None:
-        """Add a document."""
-        self.documents += 1
-        self.sentences += len(translation.document)
-        self.truncated += len(translation.truncated)
-        self.long += len(translation.long)
-
-
 class StreamTranslation:
     """Translation of numbered lines with their line endings into one line for each.
 
@@ -373,7 +357,8 @@ class StreamTranslation:
     def __init__(self, opened: OpenedRun, splitter: Splitter | None, wishes: Wishes) -> None:
         self._wishes = wishes
         wishes.check(opened.translator)
-        self.report = StreamReport()
+        # Documents, sentences, and those at the length limit (truncated) or longer than the training data.
+        self.counts = Counter[str]()
         self._translator = opened.translator
         self.prose = Prose(splitter, opened.languages)
         self._translator.plan.check_passes()
@@ -455,7 +440,9 @@ class StreamTranslation:
             targets = translation.document.sentences
             lines = zip(targets, part.document.sentences, part.endings, strict=True)
             write("".join(f"{target or source}{ending}" for target, source, ending in lines))
-            self.report.count(translations[number])
+            done = translations[number]
+            self.counts.update(documents=1, sentences=len(done.document))
+            self.counts.update(truncated=len(done.truncated), long=len(done.long))
             number += 1
         if problem is not None:
             raise problem

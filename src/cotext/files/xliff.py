@@ -282,7 +282,19 @@ class _Reader:
             inner.append(translation if kept is None else self._text[kept.inner : kept.after])
             at = one.after
         inner.append(self._text[at : source.after])
-        yield self._target_edit(source, target, "".join(inner))
+        if target is not None:
+            tag = opened_tag(self._text[target.start : target.inner])
+            inner = [tag if self._second else _marked(tag), *inner, f"</{target.raw_name}>"]
+            yield target.start, target.stop, "".join(inner)
+        else:
+            prefix = source.raw_name.rpartition(":")[0]
+            name = f"{prefix}:target" if prefix else "target"
+            tag = f"<{name}>"
+            if "xml:space" in source.attributes:
+                tag = with_attribute(tag, "xml:space", source.attributes["xml:space"])
+            indent = re.search(r"\r?\n[ \t]*$", self._text[max(0, source.start - 200) : source.start])
+            tag = tag if self._second else _marked(tag)
+            yield source.stop, source.stop, "".join([indent[0] if indent else "", tag, *inner, f"</{name}>"])
         if self._second and holder.attributes.get("state") != "translated":
             tag = with_attribute(self._text[holder.start : holder.inner], "state", "translated")
             yield holder.start, holder.inner, tag
@@ -304,21 +316,6 @@ class _Reader:
             return self._job.entries == "unfinished"
         self._counts[_KEPT] += 1
         return False
-
-    def _target_edit(self, source: Element, target: Element | None, inner: str) -> Edit:
-        """Return the edit that fills the target, or adds one after `source`."""
-        if target is not None:
-            tag = opened_tag(self._text[target.start : target.inner])
-            end = f"</{target.raw_name}>"
-            return target.start, target.stop, (tag if self._second else _marked(tag)) + inner + end
-        prefix = source.raw_name.rpartition(":")[0]
-        name = f"{prefix}:target" if prefix else "target"
-        tag = f"<{name}>"
-        if "xml:space" in source.attributes:
-            tag = with_attribute(tag, "xml:space", source.attributes["xml:space"])
-        indent = re.search(r"\r?\n[ \t]*$", self._text[max(0, source.start - 200) : source.start])
-        tag = tag if self._second else _marked(tag)
-        return source.stop, source.stop, f"{indent[0] if indent else ''}{tag}{inner}</{name}>"
 
     def messages(self) -> list[str]:
         """Return messages about units that are not translated.

@@ -234,19 +234,6 @@ def check_correspondence(
         )
 
 
-def render_scores(scores: Sequence[Score]) -> str:
-    """Format scores as text, one line each with its signature."""
-    width = max((len(score.title) for score in scores), default=0)
-    lines = [f"{score.title:{width}}  {score.value:6.2f}  {score.signature}" for score in scores]
-    if scores:
-        first = scores[0]
-        lines.append(
-            f"{first.documents} documents, {first.sentences} sentences, "
-            f"{first.empty_hypotheses} empty hypothesis sentences"
-        )
-    return "\n".join(lines)
-
-
 Words = MosesBPETokenizer  # splits both references and translations into words
 
 

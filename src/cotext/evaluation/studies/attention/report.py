@@ -15,7 +15,7 @@ from cotext.data.documents import ParallelDocument
 from cotext.evaluation.requests import DocumentRequest
 from cotext.evaluation.studies.context.context_use import open_document, translated_by
 from cotext.runtime import CotextError
-from cotext.runtime.files import working_in, write_text
+from cotext.runtime.files import replacing, working_in, write_text
 from cotext.runtime.rendering import render_rows
 from cotext.translation.sentence_maps import (
     Averaged,
@@ -167,7 +167,7 @@ def report_attention(request: DocumentRequest) -> DocumentAttention:
 
     Raises CotextError if run, device or document do not exist or fit, or there are no words.
     """
-    from cotext.evaluation.studies.plots import save, sentence_map
+    from cotext.evaluation.studies.plots import sentence_map
 
     run, document = open_document(request, translates=False)
     own, out = request.target is None, request.out
@@ -180,5 +180,6 @@ def report_attention(request: DocumentRequest) -> DocumentAttention:
             layers = f"{len(mean.attentions)} layers and " if len(mean.attentions) > 1 else ""
             title = f"Attention {mean.kind}, mean of {layers}{mean.heads} heads"
             figure = sentence_map(title, report.numbers, mean.mean.numpy(), mean.share.numpy())
-            save(figure, out / f"{mean.kind}.png")
+            with replacing(out / f"{mean.kind}.png") as temporary:
+                figure.savefig(temporary, format="png", dpi=160)
     return report

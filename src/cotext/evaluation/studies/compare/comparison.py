@@ -12,7 +12,6 @@ from cotext.data.documents import Languages
 from cotext.evaluation.metrics.aligned_files import read_aligned
 from cotext.evaluation.metrics.contrastive import CONTEXT_BUCKETS, Accuracy, distance_bucket
 from cotext.evaluation.metrics.interface import (
-    Measurement,
     Score,
     Texts,
     Words,
@@ -37,7 +36,6 @@ from cotext.evaluation.studies.compare.measured import (
     EvaluationSet,
     MeasuredSystem,
     gains_of_seeds,
-    runs_of,
 )
 from cotext.evaluation.studies.compare.recipe import MatchedRecipe
 from cotext.evaluation.studies.contrastive.decisions import pooled_aggregates, require_comparable
@@ -249,7 +247,8 @@ def measure_quality(
     Raises CotextError if translations do not fit the references, or a protocol is unknown.
     """
     # Every run has translated the test set.
-    hypotheses = {f"{n}": run.hypothesis for n, run in enumerate(runs_of(systems)) if run.hypothesis}
+    runs = enumerate(run for system in systems for run in system.runs)
+    hypotheses = {f"{n}": run.hypothesis for n, run in runs if run.hypothesis}
     source = test.source if any(find_protocol(name).needs_source for name in protocols) else None
     aligned, [references], sources = read_aligned(hypotheses, [test.reference], source, test.format)
     measured = measure_words(words, Texts(aligned, [references], sources), protocols, target_language)
@@ -260,34 +259,22 @@ def measure_quality(
     for index, measurement in enumerate(of_system[0][0]) if testable else ():
         counts = {f"{n}": [seed[index].statistics for seed in seeds] for n, seeds in enumerate(of_system)}
         tests[measurement.score.protocol] = paired_test(counts, "0", drawing)
-    return Quality(
-        len(references),
-        sum(map(len, references)),
-        tuple(_scores(f"{number}", seeds, tests) for number, seeds in enumerate(of_system)),
-        tests,
-    )
 
-
-def _scores(
-    system: str, seeds: Sequence[Sequence[Measurement]], tests: Mapping[str, PairedTest]
-) -> tuple[TestedScore, ...]:
-    tested = []
-    for of_score in zip(*seeds, strict=True):
-        scores = [measurement.score for measurement in of_score]
-        test, interval = tests.get(scores[0].protocol), None
+    def tested(system: str, scores: Sequence[Score]) -> TestedScore:
+        test, interval, difference = tests.get(scores[0].protocol), None, None
         if test is not None:
             low, high = test.intervals_95[system]
             # Scores are limited to possible ones; error rates may exceed 100.
             interval = max(0.0, low), high if is_lower_better(scores[0].protocol) else min(100.0, high)
-        tested.append(
-            TestedScore(
-                mean_score(scores),
-                interval,
-                test.differences.get(("0", system)) if test else None,
-                Spread(tuple(score.value for score in scores)),
-            )
-        )
-    return tuple(tested)
+            difference = test.differences.get(("0", system))
+        spread = Spread(tuple(score.value for score in scores))
+        return TestedScore(mean_score(scores), interval, difference, spread)
+
+    scores = (
+        tuple(tested(f"{n}", [each.score for each in of_score]) for of_score in zip(*seeds, strict=True))
+        for n, seeds in enumerate(of_system)
+    )
+    return Quality(len(references), sum(map(len, references)), tuple(scores), tests)
 
 
 # --- Published values compared with measured values on the same test set or suite.
@@ -351,9 +338,7 @@ def compare_with_papers(
                     PublishedComparison(number, value, first.value if first else None, ours, other)
                 )
     order = list(dict.fromkeys(value.table_title for value in published_values()))
-    return sorted(
-        comparisons, key=lambda comparison: (order.index(comparison.published.table_title), comparison.run)
-    )
+    return sorted(comparisons, key=lambda each: (order.index(each.published.table_title), each.run))
 
 
 def published_for(recipe: MatchedRecipe) -> list[Published]:
@@ -496,7 +481,7 @@ def compare_runs(
     Raises CotextError if translations do not match the references, or suites were decided by different rules.
     """
     for suite in suites:
-        require_comparable({run.title: run.decisions[suite] for run in runs_of(runs)})
+        require_comparable({run.title: run.decisions[suite] for system in runs for run in system.runs})
     drawing = resampling or Resampling()
     quality = Quality(0, 0, tuple(() for _ in runs), {})
     notes = _notes(runs)

@@ -145,11 +145,6 @@ class MeasuredSystem:
         return {example: sum(right[example] for right in decided) / len(decided) for example in decided[0]}
 
 
-def runs_of(systems: Sequence[MeasuredSystem]) -> list[MeasuredRun]:
-    """Return the runs of all systems in order."""
-    return [run for system in systems for run in system.runs]
-
-
 @dataclass(frozen=True, slots=True)
 class MeasurementSettings:
     """The measurements to make for every run; `new_meter` returns a progress meter for a named task."""

@@ -15,7 +15,6 @@ from cotext.evaluation.metrics.interface import (
     Texts,
     load_words,
     measure_words,
-    render_scores,
 )
 from cotext.evaluation.metrics.realign import AlignmentReport, realign_systems, render_alignment
 from cotext.evaluation.requests import EvaluationRequest, LeaderboardRequest
@@ -55,15 +54,18 @@ class Evaluation:
     def render(self) -> str:
         """Format as text: one system with a line per score, several as a table; then the tests."""
         first, *others = self.scores.values()
+        counts = f"{first[0].documents} documents, {first[0].sentences} sentences"
         if others:
             rows = [("", *(score.title for score in first), "empty")]
             for name, scores in self.scores.items():
                 values = (f"{score.value:.2f}" for score in scores)
                 rows.append((name, *values, f"{scores[0].empty_hypotheses}"))
-            counts = f"{first[0].documents} documents, {first[0].sentences} sentences"
             blocks = ["\n".join([render_rows(rows, left=1), counts, "", *self._signatures()])]
         else:
-            blocks = [render_scores(first)]
+            width = max(len(score.title) for score in first)
+            lines = [f"{score.title:{width}}  {score.value:6.2f}  {score.signature}" for score in first]
+            counts += f", {first[0].empty_hypotheses} empty hypothesis sentences"
+            blocks = ["\n".join([*lines, counts])]
         if self.paired:
             blocks.append(self.render_tests())
         if self.realign:
