@@ -1,4 +1,4 @@
-"""Accuracy on a contrastive suite: how often a model scores the right candidate above all the wrong ones.
+"""Contrastive suites: how often the right candidate scores best, or the right form is in own translations.
 
 Published scripts differ in two choices, which are therefore arguments and part of the signature. A tie with a
 wrong candidate is an error in ContraPro (Müller et al., 2018). In the script of Voita et al. (2019), the

@@ -1,9 +1,9 @@
-"""Discourse words marked by hand: tenses, conjunctions, pronouns (TC, CP, PT, TCP; Sun et al., 2022).
+"""Discourse words marked by hand (TC, CP, PT, TCP; Sun et al., 2022), and glossary terms.
 
-The authors marked words in the English references of the Chinese-English PDC test set: verbs of 50 documents,
-conjunctions of 46, pronouns of 52, with all acceptable renderings. A word is a hit if one of its renderings
-occurs near the same relative position of the hypothesis. TC, CP and PT are the hits in per cent, TCP is their
-geometric mean. The rule is that of the authors' script (tcp.py of Doc2Doc_NMT).
+The authors marked words in the English references of the Chinese-English PDC test set: tenses of 50
+documents, conjunctions of 46, pronouns of 52, with all acceptable renderings. A word is a hit if one of its
+renderings occurs near the same relative position of the hypothesis. TC, CP and PT are the hits in per cent,
+TCP is their geometric mean. The rule is that of the authors' script (tcp.py of Doc2Doc_NMT).
 """
 
 import re

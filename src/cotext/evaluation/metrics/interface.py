@@ -1,4 +1,4 @@
-"""Definition and discovery of metrics: every module of this folder that defines `METRICS` is found.
+"""Metrics, found in all modules of this folder that define `METRICS`; scores by position and length.
 
 "d-BLEU" has meant cased, case-insensitive and lower-cased tokenised scores in different papers. A score is
 therefore always a number with a signature: the metric, its unit, and everything that changes the number.
