@@ -204,7 +204,7 @@ def _continues(before: Part, after: Part) -> bool:
         return False
     if not -_OVERLAP <= two.start - one.end <= LONGEST_PAUSE:
         return False
-    text, following = before.text.rstrip(), after.text.lstrip(" .…\"'“„»«(")
+    text, following = before.text.rstrip(), after.text.lstrip(" \n.…\"'“„»«(")
     if _DOTS.search(text):
         return following[:1].islower()
     if _END.search(text):
