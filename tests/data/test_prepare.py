@@ -9,16 +9,15 @@ import pytest
 
 from cotext.data import corpora
 from cotext.data import prepare as prepare_module
+from cotext.data.contrastive_suites import read_suite
 from cotext.data.controlled import VERSION
 from cotext.data.corpora import document_notes
 from cotext.data.documents import Languages
 from cotext.data.formats import read_documents, read_parallel, write_parallel
 from cotext.data.prepare import prepare, prepare_controlled
-from cotext.data.prepared import Report
+from cotext.data.prepared import Histogram, Report, StatisticsCollector
 from cotext.data.requests import ControlledRequest, PreparationRequest
-from cotext.data.statistics import Histogram, StatisticsCollector
 from cotext.data.store import Flat, TokenStore
-from cotext.data.suite_files import read_suite
 from cotext.data.tokenizer import load_tokenizer
 from cotext.training.prepared_data import open_data
 from tests.command_line import listing as contents

@@ -87,8 +87,8 @@ FOR_RUNS = ("device", "checkpoint", "shard", "tie", "score", "controls", "contex
 
 def contrastive(request: ContrastiveRequest, json: Json = False) -> None:
     """Score contrastive suites: how often a system prefers the correct translation to wrong ones."""
+    from cotext.data.contrastive_suites import read_suite
     from cotext.data.documents import check_pair
-    from cotext.data.suite_files import read_suite
     from cotext.evaluation.studies.contrastive.contrastive import SuitesJob, context_window_of
     from cotext.language_models.config import is_endpoint
     from cotext.translation.open import open_run, open_scorer

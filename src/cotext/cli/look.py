@@ -91,9 +91,8 @@ def convert(request: ConversionRequest) -> None:
 
 def convert_suite(request: SuiteConversionRequest) -> None:
     """Convert a published contrastive suite to the format of Cotext."""
-    from cotext.data.contrastive_suites import write_suite
+    from cotext.data.contrastive_suites import SubtitleContext, read_suite, write_suite
     from cotext.data.formats.streams import same_file
-    from cotext.data.suite_files import SubtitleContext, read_suite
 
     source, out, context = request.source, request.out, request.context
     if same_file(source, out):

@@ -10,10 +10,8 @@ from typing import Any, Final
 from cotext.data.documents import Languages, ParallelDocument
 from cotext.data.formats import detect_format
 from cotext.data.formats.docids import find_side_file
-from cotext.data.overlap import found_in
-from cotext.data.selection import Selection, location_of
-from cotext.data.set_aside import BOUNDARIES
-from cotext.data.statistics import SplitStatistics, StatisticsCollector
+from cotext.data.prepared import SplitStatistics, StatisticsCollector, found_in
+from cotext.data.selection import BOUNDARIES, Selection, location_of
 from cotext.data.store import Flat, StoreWriter
 from cotext.data.tokenizer import (
     ImportedTokenizer,
@@ -103,7 +101,7 @@ def encode_corpus(
 class EncodedChunk:
     """Consecutive documents as token ids.
 
-    `sizes`: sentences per document. `found`: the requested hashes of `cotext.data.overlap` that occur in the
+    `sizes`: sentences per document. `found`: the requested hashes of `cotext.data.prepared` that occur in the
     documents.
     """
 

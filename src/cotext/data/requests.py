@@ -312,7 +312,7 @@ class ConversionRequest(Detokenisation, CorpusFormat):
 
 
 class SuiteConversionRequest(Detokenisation):
-    """A contrastive suite to write in the format of Cotext; see `cotext.data.suite_files.read_suite`."""
+    """A contrastive suite to write in the format of Cotext; see `contrastive_suites.read_suite`."""
 
     source: Path = option("Suite, as published.", argument=True)
     out: Path = option("File to write.")

@@ -21,8 +21,15 @@ import torch
 from pydantic import TypeAdapter, ValidationError
 
 from cotext.data.documents import Document, ParallelDocument, check_pair
-from cotext.data.prepared import REPORT, checked_digests, file_digests, read_report, write_report
-from cotext.data.statistics import SplitStatistics, StatisticsCollector
+from cotext.data.prepared import (
+    REPORT,
+    SplitStatistics,
+    StatisticsCollector,
+    checked_digests,
+    file_digests,
+    read_report,
+    write_report,
+)
 from cotext.data.store import Flat, StoreWriter
 from cotext.runtime import CotextError, __version__
 from cotext.runtime.files import checksum, replacing, require_new, require_whole, writing
