@@ -119,8 +119,7 @@ def profile(request: ProfileRequest, json: Json = False) -> None:
 
 def mbr(request: MbrRequest, json: Json = False) -> None:
     """Choose translations by minimum Bayes risk from n-best lists or the outputs of several systems."""
-    from cotext.data.formats import write_documents
-    from cotext.data.formats.table import find_format
+    from cotext.data.formats import find_format, write_documents
     from cotext.evaluation.studies.evaluate.mbr_files import choose_translations
     from cotext.runtime.files import require_absent
     from cotext.runtime.progress import meter

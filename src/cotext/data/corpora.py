@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from cotext.data.documents import Languages, ParallelDocument
 from cotext.data.formats import detect_format
-from cotext.data.formats.docids import find_side_file
+from cotext.data.formats.line_formats import find_side_file
 from cotext.data.prepared import SplitStatistics, StatisticsCollector, found_in
 from cotext.data.selection import BOUNDARIES, Selection, location_of
 from cotext.data.store import Flat, StoreWriter

@@ -13,9 +13,8 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from cotext.data.documents import Document, ParallelDocument
-from cotext.data.formats import read_documents, write_translations
+from cotext.data.formats import find_format, read_documents, write_translations
 from cotext.data.formats.streams import atomic_sinks
-from cotext.data.formats.table import find_format
 from cotext.data.formats.wmt import in_order, read_wmt_lines
 from cotext.language_models.client import Client, Counts
 from cotext.language_models.prompts import Prompt, one_line
