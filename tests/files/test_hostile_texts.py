@@ -9,8 +9,7 @@ from markdown_it.token import Token
 
 from cotext.config.parts import OWN
 from cotext.data.placeholders import placeholder_spans
-from cotext.data.sentence_ends import EndRules
-from cotext.data.splitting import Splitter
+from cotext.data.splitting import EndRules, Splitter
 from cotext.data.words import consists_of
 from cotext.files.block_sentences import cut
 from cotext.files.blocks import Block, Close, Copied, Open

@@ -10,9 +10,17 @@ from typing import Any
 import pytest
 
 from cotext.language_models import client as client_module
-from cotext.language_models import connection as connection_module
-from cotext.language_models.client import Answers, Client, RefusedRequestError, Request, Usage
-from cotext.language_models.connection import Pace, StoppedError, backoff, retry_after
+from cotext.language_models.client import (
+    Answers,
+    Client,
+    Pace,
+    RefusedRequestError,
+    Request,
+    StoppedError,
+    Usage,
+    backoff,
+    retry_after,
+)
 from cotext.runtime import CotextError
 from tests.language_models.described import KEY, VARIABLE, WORDS, described
 from tests.language_models.fake import Fake
@@ -148,7 +156,7 @@ def test_what_makes_no_connection_is_told(
 ) -> None:
     if variable:
         monkeypatch.setenv(variable, value)
-    connection_module.certificates.cache_clear()
+    client_module.certificates.cache_clear()
     must_raise("no connection can be made", Client, described(tmp_path, address))
 
 

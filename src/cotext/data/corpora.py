@@ -14,6 +14,7 @@ from cotext.data.prepared import SplitStatistics, StatisticsCollector, found_in
 from cotext.data.selection import BOUNDARIES, Selection, location_of
 from cotext.data.store import Flat, StoreWriter
 from cotext.data.tokenizer import (
+    SIDES,
     ImportedTokenizer,
     LanguageChoice,
     MosesBPETokenizer,
@@ -24,7 +25,6 @@ from cotext.data.tokenizer import (
     require_languages,
     train_tokenizer,
 )
-from cotext.data.tokenizer.kinds import SIDES
 from cotext.runtime import CotextError
 from cotext.runtime.files import checksum
 from cotext.runtime.workers import in_order

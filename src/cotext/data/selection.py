@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 from cotext.data.alignment import KINDS, PRIORS, VARIANCE, Band, Bead, best_path
 from cotext.data.documents import Languages, ParallelDocument, language_identifier
 from cotext.data.formats.streams import numbered_lines
-from cotext.data.sentence_ends import several_warning
-from cotext.data.splitting import Splitter, join_sentences
+from cotext.data.splitting import Splitter, join_sentences, several_warning
 from cotext.runtime import CotextError, nearest_known, shown
 
 # --- Drawing of development and test documents from a training corpus.
