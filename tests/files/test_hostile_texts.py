@@ -21,7 +21,7 @@ from cotext.files.table import named_format
 from cotext.files.tags import project, shown_text
 from cotext.files.translate_blocks import without_added_stop
 from cotext.language_models.prompts import read_numbered
-from cotext.serving.fragments import TagHandling, fragment
+from cotext.serving.translation import TagHandling, fragment
 from cotext.translation.faults import Checks, Fault, tag_faults
 from cotext.translation.numbers import missing_numbers
 from tests.loops import loop_over

@@ -31,9 +31,8 @@ from cotext.language_models.prompts import UnusableError, read_numbered, read_pl
 from cotext.language_models.translator import is_echo, moved, suspicion
 from cotext.runtime import CotextError
 from cotext.serving.errors import RequestError, without_paths
-from cotext.serving.fragments import TagHandling, fragment
-from cotext.serving.jobs.names import attachment, clean_name, result_name
-from cotext.serving.translation import detect
+from cotext.serving.jobs.storage import attachment, clean_name, result_name
+from cotext.serving.translation import TagHandling, detect, fragment
 from cotext.translation.faults import Checks, Fault
 from cotext.translation.terms.glossary import Glossary
 from cotext.translation.terms.terms import TermGuide

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from cotext.serving.errors import RequestError
-from cotext.serving.event_stream import Event, EventStream
-from cotext.serving.sharing.turns import CancelledError
+from cotext.serving.own_api import Event, EventStream
+from cotext.serving.sharing import CancelledError
 from tests.loops import loop_over
 from tests.serving.loopback import events
 

@@ -1,6 +1,6 @@
 """The names of files: of clients, who may call them anything, and of results."""
 
-from cotext.serving.jobs.names import MAX_BYTES, attachment, clean_name, result_name, suffix_of
+from cotext.serving.jobs.storage import MAX_BYTES, attachment, clean_name, result_name, suffix_of
 from tests.loops import loop_over
 
 HOSTILE = [

@@ -9,7 +9,7 @@ import pytest
 from starlette.testclient import TestClient
 
 import cotext.serving
-from cotext.serving.page_routes import parts
+from cotext.serving.own_api import parts
 from cotext.serving.settings import ServerSettings
 from tests.loops import loop_over
 from tests.serving.fake_own_api import Told, fake
@@ -39,7 +39,7 @@ def test_every_file_of_the_folder_is_handed_out_with_its_type_and_policy() -> No
     assert asked.get("/").content == parts()["index.html"][0]
 
 
-@loop_over("name", ["none.js", "..%2fpage_routes.py", "%2e%2e/errors.py", "page_routes.py", ""])
+@loop_over("name", ["none.js", "..%2fsettings.py", "%2e%2e/errors.py", "settings.py", ""])
 def test_nothing_else_is_handed_out(name: str) -> None:
     assert client().get(f"/page/{name}").status_code == 404
     for path in ("/", "/page/app.js"):

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from cotext.files.blocks import Block
 from cotext.files.translate_blocks import PairedSentence
-from cotext.serving.sharing.turns import Work
+from cotext.serving.sharing import Work
 
 LINGER_SECONDS: Final = 5.0
 KEPT_SECONDS: Final = 180.0

@@ -8,7 +8,7 @@ from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 
-from cotext.serving import deepl, file_routes, libretranslate, own_api, page_routes
+from cotext.serving import deepl, libretranslate, own_api
 from cotext.serving.gate import Gate, Routes
 from cotext.serving.keys import Admission
 from cotext.serving.service import Service
@@ -30,8 +30,7 @@ def app(
 def application(service: Service) -> Starlette:
     """Return the ASGI application of a service; raise CotextError if the file of keys cannot be read."""
     settings, admission = service.settings, Admission(service.settings)
-    modules = (own_api, file_routes, deepl, libretranslate, page_routes)
-    routes = Routes([route for module in modules for route in module.routes()])
+    routes = Routes([*own_api.routes(), *deepl.routes(), *libretranslate.routes()])
     cross_origin = Middleware(
         CORSMiddleware,  # allows pages of the configured origins to read responses
         allow_origins=settings.origins,

@@ -21,7 +21,7 @@ from cotext.serving.requests import content_length
 from cotext.serving.service import Service
 from cotext.serving.sessions import IN_SESSION
 from cotext.serving.settings import ServerSettings
-from cotext.serving.sharing.turns import CancelledError
+from cotext.serving.sharing import CancelledError
 
 METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH"})
 CLIENT_GONE: Final = 499  # only for logs

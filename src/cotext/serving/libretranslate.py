@@ -14,11 +14,18 @@ from starlette.routing import Route
 
 from cotext.data.documents import name_of
 from cotext.serving.errors import RequestError
-from cotext.serving.fragments import TagHandling
 from cotext.serving.requests import client_of, read_fields, service_of, whole_number
 from cotext.serving.service import Service
 from cotext.serving.sessions import also_in_sessions
-from cotext.serving.translation import Detected, TranslationRequest, code_of, detect, extension_of, translated
+from cotext.serving.translation import (
+    Detected,
+    TagHandling,
+    TranslationRequest,
+    code_of,
+    detect,
+    extension_of,
+    translated,
+)
 
 AUTO: Final = "auto"
 

@@ -23,8 +23,7 @@ from cotext.serving.jobs.queue import Jobs
 from cotext.serving.record import CURRENT, note_translated
 from cotext.serving.session_memory import Sessions
 from cotext.serving.settings import ServerSettings
-from cotext.serving.sharing.shared_system import SharedSystem
-from cotext.serving.sharing.turns import CancelledError, Work
+from cotext.serving.sharing import CancelledError, SharedSystem, Work
 from cotext.serving.systems import System, Systems
 from cotext.translation.document_state import WindowLog
 from cotext.translation.open import Wishes

@@ -13,9 +13,8 @@ from pydantic import TypeAdapter, ValidationError
 
 from cotext.runtime import CotextError
 from cotext.runtime.files import remove
-from cotext.serving.jobs.names import suffix_of
-from cotext.serving.jobs.storage import private, to_disk, write_durably
-from cotext.serving.terms import wishes_of
+from cotext.serving.glossary_store import wishes_of
+from cotext.serving.jobs.storage import private, suffix_of, to_disk, write_durably
 from cotext.translation.open import Wishes
 
 VERSION: Final = 1  # version of the record of a job
