@@ -14,7 +14,7 @@ from cotext.data.requests import (
     Detokenisation,
     SuiteConversionRequest,
 )
-from cotext.runtime import CotextError
+from cotext.runtime import CotextError, nearest_known
 
 if TYPE_CHECKING:
     from cotext.data.convert import Detokenisers
@@ -128,3 +128,37 @@ def _detokenisers(file: Path, request: Detokenisation, found: Sequence[str]) -> 
                 f"{file}: detokenisation needs the language, which is unknown; set it, as in {option} en"
             )
     return Detokenisers(Languages(*codes))
+
+
+def models(
+    action: Annotated[Literal["list", "verify", "remove"], typer.Argument(help="What to do.")] = "list",
+    name: Annotated[
+        str | None, typer.Argument(help="Name of a model. Default for verify: all models.")
+    ] = None,
+) -> None:
+    """List, verify or remove named models: installed packages and models downloaded from the hub.
+
+    verify compares all files with their checksums. remove deletes a downloaded model. To remove a package,
+    use pip.
+    """
+    from cotext.interchange.model_names import known_models
+    from cotext.runtime.progress import say
+
+    known = known_models()
+    if action == "remove" and name is None:
+        raise CotextError("models: write `remove NAME`")
+    if name is not None and name not in known:
+        near = nearest_known(name, known) or "; `cotext models` lists the installed models"
+        raise CotextError(f"{name}: no installed model has this name{near}")
+    if not known:
+        say("no models are installed or downloaded; `cotext translate OWNER/NAME ...` downloads one")
+    chosen = [*known.values()] if name is None else [known[name]]
+    for model in chosen:
+        if action == "verify":
+            typer.echo(f"{model.name}: {counted(model.verify(), 'file')}, checksums equal")
+        elif action == "remove":
+            model.remove()
+            typer.echo(f"{model.name}: removed from the cache")
+        else:
+            facts = (model.licence or "licence not recorded", f"{model.size / 1e6:,.1f} MB")
+            typer.echo("\t".join((model.name, *facts, model.package or "cache", str(model.folder))))

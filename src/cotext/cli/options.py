@@ -66,6 +66,16 @@ def require_text(number: int, argument: str) -> None:
         ) from None
 
 
+def require_for_endpoints(request: Request, description: Path, others: Sequence[str]) -> None:
+    """Raise CotextError if an option of `others`, which language models do not support, is given."""
+    for name, declared in options_of(type(request)).items():
+        if name in others and request.is_given(name):
+            raise CotextError(
+                f"{description}: language models behind an API do not support "
+                f"{option_name(name, declared)}; remove the option"
+            )
+
+
 def tell_slow_precision(opened: "OpenedRun") -> None:
     """Print a warning if the precision of a run is slow on its device."""
     from cotext.runtime.progress import say
