@@ -374,8 +374,7 @@ def _forms_of(client: "Client", suites: "Suites") -> "Iterator[Found]":
     """
     from cotext.data.documents import Document
     from cotext.evaluation.metrics.generative import generative_accuracy
-    from cotext.language_models.translate_file import translation_signature
-    from cotext.language_models.translator import EndpointTranslator
+    from cotext.language_models.translator import EndpointTranslator, translation_signature
     from cotext.runtime.progress import meter
     from cotext.translation.open import signature_entries
 

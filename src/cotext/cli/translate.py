@@ -34,7 +34,7 @@ from cotext.translation.requests import RerankRequest, ScoreRequest
 if TYPE_CHECKING:
     from cotext.data.documents import Document
     from cotext.files.translate_files import BlocksJob
-    from cotext.language_models.translate_file import EndpointReport
+    from cotext.language_models.translator import EndpointReport
     from cotext.runtime.jobs.engine import Joined
     from cotext.serving.systems import Systems
     from cotext.translation.file_report import FileReport
@@ -351,7 +351,7 @@ def translate_by_endpoint(request: TranslationRequest, json: bool) -> None:
     from cotext.files.translate_files import all_checked, check_outputs_of
     from cotext.language_models.client import Client
     from cotext.language_models.config import read_endpoint
-    from cotext.language_models.translate_file import report_of, translate_file
+    from cotext.language_models.translator import report_of, translate_file
     from cotext.runtime.progress import console, meter
 
     description, overrides, files = request.run, dict(request.settings), request.files

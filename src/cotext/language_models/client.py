@@ -24,8 +24,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final, Self
 
-from cotext.language_models.config import read_endpoint
-from cotext.language_models.prompts import one_line
+from cotext.language_models.config import one_line, read_endpoint
 from cotext.runtime import CotextError, __version__, shown
 from cotext.runtime.files import sealed, unsealed, write_text
 from cotext.runtime.progress import say

@@ -10,13 +10,13 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final, get_args
 
-from cotext.data.tokenizer.fairseq import M2M100_LANGUAGES as M2M100_LANGUAGES
-from cotext.data.tokenizer.fairseq import MBART50_LANGUAGES as MBART50_LANGUAGES
-from cotext.data.tokenizer.fairseq import FairseqTokenizer as FairseqTokenizer
-from cotext.data.tokenizer.fairseq import language_symbols as language_symbols
+from cotext.data.tokenizer.imported import M2M100_LANGUAGES as M2M100_LANGUAGES
+from cotext.data.tokenizer.imported import MBART50_LANGUAGES as MBART50_LANGUAGES
+from cotext.data.tokenizer.imported import FairseqTokenizer as FairseqTokenizer
 from cotext.data.tokenizer.imported import ImportedTokenizer as ImportedTokenizer
 from cotext.data.tokenizer.imported import LanguageChoice as LanguageChoice
 from cotext.data.tokenizer.imported import MarianTokenizer as MarianTokenizer
+from cotext.data.tokenizer.imported import language_symbols as language_symbols
 from cotext.data.tokenizer.moses_bpe import MosesBPETokenizer as MosesBPETokenizer
 from cotext.data.tokenizer.protocol import FORMAT_VERSION, MAX_VOCABULARY, fingerprint_of
 from cotext.data.tokenizer.protocol import SPECIAL_SYMBOLS as SPECIAL_SYMBOLS

@@ -11,8 +11,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import groupby, pairwise
 from typing import Final
 
-from cotext.data.placeholders import blanked
-from cotext.data.words import occurrences, words_of
+from cotext.data.words import blanked, occurrences, words_of
 from cotext.translation.faults import Fault
 from cotext.translation.numbers import missing_numbers
 from cotext.translation.terms.glossary import Glossary
