@@ -30,8 +30,8 @@ from cotext.files.translate_blocks import without_added_stop
 from cotext.language_models.config import UnusableError, read_numbered, read_plain
 from cotext.language_models.translator import is_echo, moved, suspicion
 from cotext.runtime import CotextError
-from cotext.serving.errors import RequestError, without_paths
-from cotext.serving.jobs.storage import attachment, clean_name, result_name
+from cotext.serving.record import RequestError, without_paths
+from cotext.serving.state import attachment, clean_name, result_name
 from cotext.serving.translation import TagHandling, detect, fragment
 from cotext.translation.faults import Checks, Fault
 from cotext.translation.terms.glossary import Glossary

@@ -13,8 +13,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from cotext.serving.errors import RequestError
 from cotext.serving.own_api import Event, page
+from cotext.serving.record import RequestError
 from cotext.serving.settings import ServerSettings
 
 WORDS = {

@@ -11,7 +11,7 @@ import torch
 from cotext.files.blocks import Block
 from cotext.serving import answers
 from cotext.serving.answers import Event, TextAnswer
-from cotext.serving.errors import RequestError
+from cotext.serving.record import RequestError
 from cotext.serving.service import Service, TextRequest
 from cotext.serving.settings import ServerSettings
 from cotext.serving.sharing import Work

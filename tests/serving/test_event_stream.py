@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from cotext.serving.errors import RequestError
 from cotext.serving.own_api import Event, EventStream
+from cotext.serving.record import RequestError
 from cotext.serving.sharing import CancelledError
 from tests.loops import loop_over
 from tests.serving.loopback import events

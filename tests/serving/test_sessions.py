@@ -9,9 +9,9 @@ import pytest
 from starlette.requests import Request
 
 from cotext.files.blocks import Block
-from cotext.serving import session_memory, sessions
+from cotext.serving import answers, sessions
+from cotext.serving.answers import KEPT_SEGMENTS, Sessions
 from cotext.serving.service import Service, TextRequest
-from cotext.serving.session_memory import KEPT_SEGMENTS, Sessions
 from cotext.serving.sessions import SessionPlace, session_place, translate
 from cotext.serving.settings import ServerSettings
 from cotext.serving.systems import Systems
@@ -181,7 +181,7 @@ def test_context_of_a_request_is_read_behind_that_of_the_session(tool: Tool) -> 
 
 
 def test_a_session_is_bounded(tool: Tool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(session_memory, "KEPT_SEGMENTS", 3)
+    monkeypatch.setattr(answers, "KEPT_SEGMENTS", 3)
     whole = tool.whole(DOCUMENT)
     assert tool.one_by_one(DOCUMENT) == whole
     memory = tool.service.sessions.of("a", "s", "window")
@@ -190,7 +190,7 @@ def test_a_session_is_bounded(tool: Tool, monkeypatch: pytest.MonkeyPatch) -> No
     memory.last = 0
     tool.ask("A bird.")  # the end is farther away than the beginning
     assert [segment.blocks[0].text for segment in memory.segments] == [kept[0], "A bird.", kept[1]]
-    monkeypatch.setattr(session_memory, "KEPT_CHARACTERS", 10)
+    monkeypatch.setattr(answers, "KEPT_CHARACTERS", 10)
     tool.ask(OTHER)
     assert [segment.blocks[0].text for segment in memory.segments] == [OTHER]
     assert KEPT_SEGMENTS > 3
@@ -198,9 +198,9 @@ def test_a_session_is_bounded(tool: Tool, monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_sessions_are_bounded_in_time_and_number(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 0.0
-    monkeypatch.setattr("cotext.serving.session_memory.time.monotonic", lambda: now)
-    monkeypatch.setattr(session_memory, "SESSIONS_OF_CLIENT", 2)
-    monkeypatch.setattr(session_memory, "SESSIONS", 3)
+    monkeypatch.setattr("cotext.serving.answers.time.monotonic", lambda: now)
+    monkeypatch.setattr(answers, "SESSIONS_OF_CLIENT", 2)
+    monkeypatch.setattr(answers, "SESSIONS", 3)
     sessions = Sessions()
     first, other = sessions.of("a", "1", "x"), sessions.of("b", "1", "x")
     assert sessions.of("a", "1", "x") is first
@@ -208,14 +208,14 @@ def test_sessions_are_bounded_in_time_and_number(monkeypatch: pytest.MonkeyPatch
     sessions.of("a", "3", "x")
     assert sessions.of("b", "1", "x") is other  # a client pushes out sessions of its own
     assert sessions.of("a", "1", "x") is not first
-    now = session_memory.KEPT_SECONDS + 1
+    now = answers.SESSION_SECONDS + 1
     assert sessions.of("b", "1", "x") is not other
 
 
 def test_a_client_with_many_sessions_pushes_out_none_of_a_client_with_fewer(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(session_memory, "SESSIONS", 6)
+    monkeypatch.setattr(answers, "SESSIONS", 6)
     sessions = Sessions()
     first = sessions.of("ann", "1", "x")
     many = [sessions.of("eve", f"{n}", "x") for n in range(20)]

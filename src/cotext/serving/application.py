@@ -1,19 +1,260 @@
-"""The ASGI application: all APIs, with one service."""
+"""The ASGI application, which answers all requests: routes, checks, time limits, errors, headers, logging."""
 
-from collections.abc import AsyncIterator, Sequence
+import asyncio
+import ipaddress
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
+from typing import Final
+from urllib.parse import urlsplit
 
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from cotext.runtime import CotextError
 from cotext.serving import deepl, libretranslate, own_api
-from cotext.serving.gate import Gate, Routes
 from cotext.serving.keys import Admission
+from cotext.serving.record import (
+    CURRENT,
+    MONITORING_ROUTES,
+    RequestError,
+    RequestRecord,
+    log_error,
+    log_request,
+    stopping,
+    without_paths,
+)
+from cotext.serving.requests import content_length
 from cotext.serving.service import Service
+from cotext.serving.sessions import IN_SESSION
 from cotext.serving.settings import ServerSettings
+from cotext.serving.sharing import CancelledError
 from cotext.serving.systems import open_systems
+
+METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH"})
+CLIENT_GONE: Final = 499  # only for logs
+SLOWEST_BYTES: Final = 512 * 1024  # minimum part of a body that must arrive per `ServerSettings.body_seconds`
+# Headers of responses that do not set them.
+SECURITY: Final = (
+    (b"x-content-type-options", b"nosniff"),
+    (b"x-frame-options", b"DENY"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
+    (b"cache-control", b"no-store"),
+)
+# Routes that receive a file have a larger limit of bytes.
+FILE_ROUTES: Final = frozenset({"/api/files", "/v2/document"})
+LIBRETRANSLATE_ROUTES: Final = frozenset(route.path for route in libretranslate.routes())
+REASONS: Final = {404: "this address does not exist", 405: "this address does not support this method"}
+
+Endpoint = Callable[[Request], Awaitable[Response]]
+
+
+def find_route(routes: Sequence[Route], scope: Scope) -> tuple[str, Endpoint]:
+    """Return the template of the route of a request, and the endpoint.
+
+    The parameters in the path are stored in the scope. The template of an unknown address is "none". The
+    endpoint of an unknown address or method raises RequestError 404 or 405.
+    """
+    path = scope["path"].removeprefix(scope.get("root_path", ""))
+    found = [(route, match) for route in routes if (match := route.path_regex.match(path))]
+    for route, match in found:
+        if scope["method"] in (route.methods or ()):
+            scope["path_params"] = match.groupdict()
+            return route.path, route.endpoint
+    return (found[0][0].path, partial(_refuse, 405)) if found else ("none", partial(_refuse, 404))
+
+
+async def _refuse(status: int, request: Request) -> Response:
+    raise RequestError(status, REASONS[status])
+
+
+class Gate:
+    """The ASGI application of requests, which rejects them before they reach an endpoint.
+
+    Without keys, only programs of this machine may use the server. But pages in a browser on this machine can
+    send requests to it, and read responses if their domain resolves to 127.0.0.1 (DNS rebinding). So the Host
+    header must be a loopback name, and requests that the browser marks as cross-origin (Origin,
+    Sec-Fetch-Site) are rejected.
+    """
+
+    def __init__(self, app: ASGIApp, service: Service, routes: Sequence[Route], admission: Admission) -> None:
+        self._app, self._service, self._settings = app, service, service.settings
+        self._routes, self._admission = routes, admission
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "websocket":
+            await send({"type": "websocket.close", "code": 1008})
+            return
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        route, endpoint = find_route(self._routes, scope)
+        method = scope["method"] if scope["method"] in METHODS else "other"
+        record = RequestRecord(method, route)
+        CURRENT.set(record)
+        sender = _Sender(send, record, self._settings.send_seconds)
+        takes_file = route.removeprefix(IN_SESSION) in FILE_ROUTES
+        reader = _Reader(receive, self._settings, takes_file)
+        try:
+            await self._answer(Request(scope, reader, sender), endpoint, reader, sender)
+        except asyncio.CancelledError:
+            record.status = record.status or CLIENT_GONE
+            raise
+        finally:
+            self._admission.leave(record)
+            log_request(record)
+
+    async def _answer(
+        self, request: Request, endpoint: Endpoint, reader: "_Reader", sender: "_Sender"
+    ) -> None:
+        scope, record = request.scope, CURRENT.get()
+        try:
+            self._check(request, record)
+            reader.check_length(content_length(request.headers))
+            response = await endpoint(request)
+            await response(scope, reader, sender)
+            return
+        except (ClientDisconnect, ConnectionError, _TooSlowError, CancelledError):
+            refused = RequestError(CLIENT_GONE, "the client has disconnected")
+        except RequestError as error:
+            refused = error
+        except CotextError as error:
+            refused = RequestError(400, without_paths(str(error), self._service.folder_names))
+        except Exception as error:
+            refused = RequestError(500, log_error(record, error))
+        if sender.started:
+            # A response that has begun is cut off, so that the client notices that it is incomplete.
+            record.status = refused.status
+            return
+        key = "error" if record.route in LIBRETRANSLATE_ROUTES else "message"
+        response = JSONResponse({key: refused.message}, refused.status)
+        if refused.retry_after is not None:
+            response.headers["retry-after"] = str(max(1, round(refused.retry_after)))
+        try:
+            await response(scope, reader, sender)
+        except (ConnectionError, _TooSlowError):
+            return
+
+    def _check(self, request: Request, record: RequestRecord) -> None:
+        if self._admission.stopping and record.route not in MONITORING_ROUTES:
+            raise stopping()
+        if self._admission.key_required:
+            return
+        here = (request.scope.get("server") or ("", None))[0]
+        if not is_loopback(here) and _address(here) is not None:
+            raise RequestError(403, "without --keys, only requests from the same machine are accepted")
+        host = request.headers.get("host", "")
+        if not (is_loopback(name := _host_name(host)) or name == here):
+            raise RequestError(403, "without --keys, the server must be called by the name localhost")
+        self._check_browser(request, host)
+
+    def _check_browser(self, request: Request, host: str) -> None:
+        headers = request.headers
+        origin = headers.get("origin")
+        if origin in self._settings.origins:
+            return
+        if origin is not None and origin.partition("://")[2].lower() != host.lower():
+            raise RequestError(403, "pages of other origins may not call this server; see --cors")
+        site = headers.get("sec-fetch-site", "none")
+        visit = request.method == "GET" and headers.get("sec-fetch-mode") == "navigate"
+        path = request.scope["path"].removeprefix(request.scope.get("root_path", ""))
+        if site not in ("none", "same-origin") and not (visit and path in ("", "/")):
+            raise RequestError(403, "pages of other origins may not call this server")
+
+
+def _host_name(host: str) -> str:
+    """Return the name in a Host header, without port and IPv6 brackets."""
+    try:
+        return urlsplit(f"//{host}").hostname or ""
+    except ValueError:
+        return ""
+
+
+def _address(name: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    try:
+        return ipaddress.ip_address(name.partition("%")[0])
+    except ValueError:
+        return None
+
+
+def is_loopback(name: str) -> bool:
+    if name in ("127.0.0.1", "localhost"):
+        return True
+    if (address := _address(name)) is None:
+        return name.lower() == "localhost"
+    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+    return (mapped or address).is_loopback
+
+
+class _TooSlowError(Exception):
+    """The client does not read its response."""
+
+
+class _Sender:
+    """`send` with a time limit, and with the headers of all responses."""
+
+    def __init__(self, send: Send, record: RequestRecord, seconds: float) -> None:
+        self._send, self._record, self._seconds = send, record, seconds
+        self.started = False
+
+    async def __call__(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.started = True
+            self._record.status = message["status"]
+            headers = message.setdefault("headers", [])
+            given = {name for name, _ in headers}
+            headers += [pair for pair in SECURITY if pair[0] not in given]
+            headers.append((b"x-request-id", self._record.id.encode()))
+        try:
+            async with asyncio.timeout(self._seconds):
+                await self._send(message)
+        except TimeoutError:
+            raise _TooSlowError from None
+
+
+class _Reader:
+    """`receive` with limits on the length and the speed of a body."""
+
+    def __init__(self, receive: Receive, settings: ServerSettings, takes_file: bool) -> None:
+        self._receive, self._settings = receive, settings
+        self._most = settings.max_body_bytes + (settings.max_file_bytes if takes_file else 0)
+        self._read, self._complete = 0, False
+        self._began = asyncio.get_running_loop().time()
+
+    def check_length(self, declared: int) -> None:
+        """Raise RequestError if the declared length of the body is too large."""
+        if declared > self._most:
+            raise self._too_long()
+
+    async def __call__(self) -> Message:
+        if self._complete:
+            return await self._receive()
+        allowed = self._settings.body_seconds * (1 + self._read / SLOWEST_BYTES)
+        try:
+            async with asyncio.timeout_at(self._began + allowed):
+                message = await self._receive()
+        except TimeoutError:
+            raise RequestError(408, "the body arrived too slowly") from None
+        if message["type"] == "http.request":
+            self._read += len(message.get("body", b""))
+            self._complete = not message.get("more_body", False)
+            if self._read > self._most:
+                raise self._too_long()
+        return message
+
+    def _too_long(self) -> RequestError:
+        return RequestError(413, f"the body is longer than {self._most:,} bytes; send less text, or a file")
+
+
+# --- The application: all APIs, with one service.
 
 
 def app(
@@ -30,7 +271,7 @@ def app(
 def application(service: Service) -> Starlette:
     """Return the ASGI application of a service; raise CotextError if the file of keys cannot be read."""
     settings, admission = service.settings, Admission(service.settings)
-    routes = Routes([*own_api.routes(), *deepl.routes(), *libretranslate.routes()])
+    routes = [*own_api.routes(), *deepl.routes(), *libretranslate.routes()]
     cross_origin = Middleware(
         CORSMiddleware,  # allows pages of the configured origins to read responses
         allow_origins=settings.origins,

@@ -17,12 +17,11 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from cotext.data.documents import name_of
-from cotext.serving.errors import RequestError
-from cotext.serving.glossary_store import Entries, StoredGlossary, wishes_of
-from cotext.serving.jobs.table import JobOptions
 from cotext.serving.own_api import file_answer, received_file
+from cotext.serving.record import RequestError
 from cotext.serving.requests import Fields, client_of, read_fields, service_of
 from cotext.serving.sessions import also_in_sessions
+from cotext.serving.state import Entries, JobOptions, StoredGlossary, wishes_of
 from cotext.serving.systems import System
 from cotext.serving.translation import (
     SplitSentences,

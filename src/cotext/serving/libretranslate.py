@@ -13,7 +13,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from cotext.data.documents import name_of
-from cotext.serving.errors import RequestError
+from cotext.serving.record import RequestError
 from cotext.serving.requests import client_of, read_fields, service_of, whole_number
 from cotext.serving.service import Service
 from cotext.serving.sessions import also_in_sessions

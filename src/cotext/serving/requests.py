@@ -15,9 +15,8 @@ from starlette.requests import Request
 
 from cotext.runtime import CotextError, shown
 from cotext.runtime.reading import parse_json
-from cotext.serving.errors import RequestError
 from cotext.serving.keys import Admission
-from cotext.serving.record import CURRENT
+from cotext.serving.record import CURRENT, RequestError
 from cotext.serving.service import Service
 from cotext.serving.settings import ServerSettings
 

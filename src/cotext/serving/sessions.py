@@ -28,11 +28,10 @@ from cotext.data.splitting import Splitting
 from cotext.files.blocks import Block, Contents
 from cotext.files.translate_blocks import BlockDocuments, PairedSentence
 from cotext.runtime import CotextError
-from cotext.serving.answers import TextAnswer
-from cotext.serving.errors import RequestError
+from cotext.serving.answers import KEPT_SEGMENTS, Context, Segment, SessionMemory, Spoken, TextAnswer
+from cotext.serving.record import RequestError
 from cotext.serving.requests import whole_number
 from cotext.serving.service import Service, TextRequest
-from cotext.serving.session_memory import KEPT_SEGMENTS, Context, Segment, SessionMemory, Spoken
 from cotext.translation.document_state import FoundWindow, SentenceHypothesis
 
 IN_SESSION: Final = "/session/{session}"

@@ -15,7 +15,7 @@ from cotext.data.documents import language_code, language_identifier
 from cotext.files.blocks import Block
 from cotext.files.markup import BLOCKS, ElementRules, Markup, tokens
 from cotext.runtime import CotextError
-from cotext.serving.errors import RequestError
+from cotext.serving.record import RequestError
 from cotext.serving.requests import IN_LOOP_BYTES, Fields, check_size, service_of, unless_gone
 from cotext.serving.service import TextRequest
 from cotext.serving.sessions import SessionPlace, refuse_confirmed_tags, session_place, translate

@@ -24,13 +24,9 @@ from cotext.data.documents import name_of
 from cotext.files.bilingual_page import least_sure
 from cotext.files.table import file_suffixes
 from cotext.serving import answers
-from cotext.serving.errors import RequestError, stopping
-from cotext.serving.glossary_store import distinct, wishes_of
-from cotext.serving.jobs.storage import attachment, disk_full
-from cotext.serving.jobs.table import JobOptions
 from cotext.serving.keys import Admission
 from cotext.serving.own_api.explanations import Explanations, Question, unexplained
-from cotext.serving.record import CURRENT, log_error
+from cotext.serving.record import CURRENT, RequestError, log_error, stopping
 from cotext.serving.requests import (
     FILE_FIELD,
     Body,
@@ -47,6 +43,7 @@ from cotext.serving.requests import (
 )
 from cotext.serving.service import Service, TextRequest
 from cotext.serving.sharing import CancelledError, Work
+from cotext.serving.state import JobOptions, attachment, disk_full, distinct, wishes_of
 from cotext.serving.systems import System
 from cotext.serving.translation import PlainText
 

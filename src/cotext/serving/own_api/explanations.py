@@ -23,8 +23,7 @@ from cotext.evaluation.studies.context.context_use import (
 )
 from cotext.evaluation.studies.context.page import STRONG_NATS
 from cotext.runtime import CotextError
-from cotext.serving.errors import RequestError
-from cotext.serving.record import CURRENT
+from cotext.serving.record import CURRENT, RequestError
 from cotext.serving.requests import Body
 from cotext.serving.service import Service
 from cotext.serving.sharing import Work

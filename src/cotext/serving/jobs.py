@@ -23,30 +23,27 @@ from cotext.files.translate_files import open_job
 from cotext.runtime import CotextError
 from cotext.runtime.files import working_in
 from cotext.runtime.jobs.engine import run
-from cotext.serving.errors import RequestError, stopping, without_paths
-from cotext.serving.jobs.storage import (
+from cotext.serving.keys import hashed
+from cotext.serving.record import CURRENT, RequestError, stopping, without_paths
+from cotext.serving.settings import ServerSettings
+from cotext.serving.sharing import CancelledError, SharedSystem, Work
+from cotext.serving.state import (
+    FINISHED,
+    LEAST_BYTES,
     RETRY_SECONDS,
+    JobOptions,
+    JobStatus,
+    JobTable,
+    JobTicket,
+    Row,
     Space,
+    State,
     clean_name,
     disk_full,
     private,
     require_room,
     result_name,
 )
-from cotext.serving.jobs.table import (
-    FINISHED,
-    LEAST_BYTES,
-    JobOptions,
-    JobStatus,
-    JobTable,
-    JobTicket,
-    Row,
-    State,
-)
-from cotext.serving.keys import hashed
-from cotext.serving.record import CURRENT
-from cotext.serving.settings import ServerSettings
-from cotext.serving.sharing import CancelledError, SharedSystem, Work
 from cotext.serving.systems import System, Systems
 from cotext.translation.faults import faults_in_words, shown_places
 from cotext.translation.file_report import FileReport
