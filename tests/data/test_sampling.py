@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from cotext.data.batch import Batch, SpecialSymbols
 from cotext.data.sampling import Arrangement, Cursor, Sampler, instances_of, ordered_batches, read_ahead
-from cotext.data.store import StoreWriter, TokenStore
+from cotext.data.store import TokenStore, store_writer
 from cotext.data.views import DocumentView, Limit, Mixture, SentenceView, View, WindowView
 from cotext.runtime import CotextError
 from tests.loops import loop_over
@@ -34,7 +34,7 @@ def write_store(path: Path, documents: int, seed: int = 0, longest: int = 30) ->
     """Documents of 1 to 9 sentences; every sentence opens with a token of its own, on both sides."""
     random = np.random.default_rng(seed)
     name = count()
-    with StoreWriter(path, "no tokenizer") as writer:
+    with store_writer(path, "no tokenizer") as writer:
         for d in range(documents):
             sides: tuple[list[list[int]], list[list[int]]] = ([], [])
             for _ in range(random.integers(1, 10)):
@@ -228,7 +228,7 @@ def fitting(store: TokenStore, document: int, view: View, max_row_tokens: int) -
 
 def write_lengths(path: Path, documents: Sequence[Sequence[int]]) -> TokenStore:
     """Documents of sentences of so many tokens, equal on both sides; of words 10d + j."""
-    with StoreWriter(path, "none") as writer:
+    with store_writer(path, "none") as writer:
         for d, lengths in enumerate(documents):
             side = [[10 * d + j] * length for j, length in enumerate(lengths)]
             writer.add(f"d{d}", side, side)
@@ -325,7 +325,7 @@ class TestForeignContext:
         assert sum(found[key] != other[key] for key in found) > len(found) / 2
 
     def test_there_must_be_another_document(self, tmp_path: Path) -> None:
-        with StoreWriter(tmp_path / "one.arrow", "none") as writer:
+        with store_writer(tmp_path / "one.arrow", "none") as writer:
             writer.add("one", [[7], [8]], [[7], [8]])
             writer.add("nothing", [[]], [[]])
         one, message = TokenStore(tmp_path / "one.arrow"), "train.context = foreign needs a second document"
@@ -368,7 +368,7 @@ def test_nothing_fits_and_too_few_documents(store: TokenStore, tmp_path: Path) -
     assert next(make_sampler(few, max_row_tokens=100, shard=1, shards=3).batches(Cursor()))
     message = "few.arrow: 2 documents are too few for 3 processes"
     must_raise(message, make_sampler(few, shard=2, shards=3).require_instances)
-    with StoreWriter(tmp_path / "two.arrow", "none") as writer:
+    with store_writer(tmp_path / "two.arrow", "none") as writer:
         writer.add("long", [[7] * 50], [[7] * 50])
         writer.add("short", [[7]], [[7]])
     # With one document a process, an epoch may well bring nothing: the next one brings the other document.
@@ -407,7 +407,7 @@ def test_validation_groups_by_hand(tmp_path: Path) -> None:
 
 
 def test_pairs_without_a_token_are_no_part_of_their_document(tmp_path: Path) -> None:
-    with StoreWriter(tmp_path / "gaps.arrow", "words") as writer:
+    with store_writer(tmp_path / "gaps.arrow", "words") as writer:
         writer.add("gaps", [[7], [], [], [8]], [[7], [], [9], []])
         writer.add("nothing", [[]], [[]])
     gaps = TokenStore(tmp_path / "gaps.arrow")

@@ -20,7 +20,6 @@ def sent(
     *,
     gone: asyncio.Event | None = None,
     send: Send | None = None,
-    **more: Any,
 ) -> tuple[dict[str, Any], str]:
     """The start of the answer and all of its text; `gone`: when the client hangs up."""
     messages: list[dict[str, Any]] = []
@@ -33,7 +32,7 @@ def sent(
         messages.append(message)
 
     scope: dict[str, Any] = {"type": "http"}
-    asyncio.run(EventStream(told, **more)(scope, receive, send or keep))  # type: ignore[arg-type]
+    asyncio.run(EventStream(told)(scope, receive, send or keep))  # type: ignore[arg-type]
     body = b"".join(message["body"] for message in messages[1:])
     return (messages or [{}])[0], body.decode()
 
@@ -53,13 +52,15 @@ def test_any_text_is_an_event(text: str) -> None:
     assert b"content-length" not in headers
 
 
-def test_comments_keep_the_connection() -> None:
+def test_comments_keep_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cotext.serving.own_api.KEEP_ALIVE_SECONDS", 0.02)
+
     async def slow() -> AsyncGenerator[Event, None]:
         yield Event("said", 1)
         await asyncio.sleep(0.1)
         yield Event("said", 2)
 
-    _, body = sent(slow(), keep_alive=0.02)
+    _, body = sent(slow())
     assert list(events(iter(body.split("\n")))) == [("said", 1), ("said", 2)]
     between = body[body.index("data: 1") : body.index("data: 2")]
     assert between.count("\n\n: ") >= 2

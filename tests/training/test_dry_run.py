@@ -9,7 +9,7 @@ import pytest
 from cotext.config.recipe import load_config
 from cotext.data.batch import SpecialSymbols
 from cotext.data.sampling import Cursor
-from cotext.data.store import StoreWriter, TokenStore
+from cotext.data.store import TokenStore, store_writer
 from cotext.data.views import DocumentView, Limit, Mixture, SentenceView, View, WindowView
 from cotext.training.dry_run import InstanceCounts, count_instances
 from cotext.training.run import set_up
@@ -89,7 +89,7 @@ def count(store: TokenStore, view: View, limit: int, symbols: SpecialSymbols = S
 @pytest.fixture
 def by_hand(tmp_path: Path) -> TokenStore:
     """Sentences of 3, 4, 5 and of 6 source tokens, of 2, 2, 9 and 1 target tokens; a pair without a token."""
-    with StoreWriter(tmp_path / "train.arrow", "no tokenizer") as writer:
+    with store_writer(tmp_path / "train.arrow", "no tokenizer") as writer:
         writer.add("a", [[1] * 3, [], [1] * 4, [1] * 5], [[2] * 2, [], [2] * 2, [2] * 9])
         writer.add("b", [[1] * 6], [[2]])
         writer.add("of nothing", [[]], [[]])
@@ -120,7 +120,7 @@ def test_of_a_mixture_as_many_instances_as_are_drawn_on_average(by_hand: TokenSt
 
 
 def test_a_corpus_without_instances(tmp_path: Path) -> None:
-    with StoreWriter(tmp_path / "train.arrow", "no tokenizer") as writer:
+    with store_writer(tmp_path / "train.arrow", "no tokenizer") as writer:
         writer.add("long", [[1] * 9], [[2] * 9])
     found = count(TokenStore(tmp_path / "train.arrow"), SentenceView(), 9)
     assert found == InstanceCounts(0, 1, 0, 0, 0)

@@ -423,9 +423,8 @@ def serve(request: ServeRequest) -> None:
     from cotext.serving import require_packages
 
     require_packages()
-    from cotext.serving.application import application
+    from cotext.serving.application import address_of, application, listening_socket, serve_until_stopped
     from cotext.serving.record import log_to_standard_error
-    from cotext.serving.server import address_of, listening_socket, serve_until_stopped
     from cotext.serving.service import Service
     from cotext.serving.systems import open_systems
 

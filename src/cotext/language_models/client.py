@@ -291,12 +291,7 @@ class Request:
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """A response and its date, such as 2026-11-23."""
-
-    content: dict[str, Any]
-    day: str
+Answer = tuple[dict[str, Any], str]  # a response and its date, such as 2026-11-23
 
 
 class Answers:
@@ -319,7 +314,7 @@ class Answers:
             content, day = entry["answer"], entry["day"]
         except (ValueError, KeyError):
             return None  # damaged: requested again, and replaced
-        return Answer(content, day) if isinstance(content, dict) and isinstance(day, str) else None
+        return (content, day) if isinstance(content, dict) and isinstance(day, str) else None
 
     def keep(self, request: Request, content: dict[str, Any]) -> Answer:
         """Save a response of today; if another process has saved one first, return that one.
@@ -330,8 +325,8 @@ class Answers:
         if (first := self.find(request)) is not None:
             return first
         path = self._path(request)
-        answer = Answer(content, datetime.now(UTC).date().isoformat())
-        entry = {**asdict(request), "path": PATH, "day": answer.day, "answer": content}
+        day = datetime.now(UTC).date().isoformat()
+        entry = {**asdict(request), "path": PATH, "day": day, "answer": content}
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -340,7 +335,7 @@ class Answers:
                 "endpoint file to a writable folder"
             ) from None
         write_text(path, sealed(entry))
-        return answer
+        return content, day
 
     def _path(self, request: Request) -> Path:
         digest = request.digest
@@ -426,11 +421,12 @@ class Client:
             kept = answer is not None
             if answer is None:
                 answer = self.answers.keep(request, self._asked(request))
+            content, day = answer
             # A response is counted once, as it is paid for once.
             if request.digest not in self._counted:
                 self._counted.add(request.digest)
-                self.counts.count(answer.content, answer.day, kept)
-        return answer.content
+                self.counts.count(content, day, kept)
+        return content
 
     def _asked(self, request: Request) -> dict[str, Any]:
         most, limit = self.endpoint.retries + 1, self.endpoint.total_timeout

@@ -100,12 +100,6 @@ async def languages(request: Request) -> Response:
 
 
 def _languages(service: Service) -> dict[str, list[str]]:
-    targets_of: dict[str, list[str]] = {}
-    for system in service.systems:
-        targets = targets_of.setdefault(system.languages.source, [])
-        if system.languages.target not in targets:
-            targets.append(system.languages.target)
-    for targets in list(targets_of.values()):
-        for code in targets:
-            targets_of.setdefault(code, [])
-    return targets_of
+    pairs = [system.languages for system in service.systems]
+    codes = dict.fromkeys([*(pair.source for pair in pairs), *(pair.target for pair in pairs)])
+    return {code: list(dict.fromkeys(p.target for p in pairs if p.source == code)) for code in codes}

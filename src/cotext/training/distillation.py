@@ -30,7 +30,7 @@ from cotext.data.prepared import (
     read_report,
     write_report,
 )
-from cotext.data.store import Flat, StoreWriter
+from cotext.data.store import Flat, store_writer
 from cotext.runtime import CotextError, __version__
 from cotext.runtime.files import checksum, replacing, require_new, require_whole, writing
 from cotext.runtime.jobs.engine import Job, Joined, clear, forget, run
@@ -132,7 +132,7 @@ class DistilledCorpus:
         store, tokenizer = self.data.train, self.data.tokenizer
         noted = Outcome(0, 0, self.signature)
         collector = StatisticsCollector(tokenizer.unk)
-        with StoreWriter(folder / store.path.name, tokenizer.fingerprint) as writer:
+        with store_writer(folder / store.path.name, tokenizer.fingerprint) as writer:
             for start in range(0, len(store), CHUNK_DOCUMENTS):
                 chunk = range(start, min(start + CHUNK_DOCUMENTS, len(store)))
                 entries = {index: results[index] for index in chunk}

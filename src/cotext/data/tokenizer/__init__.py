@@ -18,14 +18,18 @@ from cotext.data.tokenizer.imported import LanguageChoice as LanguageChoice
 from cotext.data.tokenizer.imported import MarianTokenizer as MarianTokenizer
 from cotext.data.tokenizer.imported import language_symbols as language_symbols
 from cotext.data.tokenizer.moses_bpe import MosesBPETokenizer as MosesBPETokenizer
-from cotext.data.tokenizer.protocol import FORMAT_VERSION, MAX_VOCABULARY, fingerprint_of
+from cotext.data.tokenizer.protocol import (
+    FORMAT_VERSION,
+    MAX_VOCABULARY,
+    SentencePieceBPETokenizer,
+    fingerprint_of,
+)
 from cotext.data.tokenizer.protocol import SPECIAL_SYMBOLS as SPECIAL_SYMBOLS
+from cotext.data.tokenizer.protocol import SentencePieceTokenizer as SentencePieceTokenizer
 from cotext.data.tokenizer.protocol import Side as Side
 from cotext.data.tokenizer.protocol import Tokenizer as Tokenizer
 from cotext.data.tokenizer.protocol import TokenizerSettings as TokenizerSettings
 from cotext.data.tokenizer.protocol import clean as clean
-from cotext.data.tokenizer.sentencepiece import SentencePieceBPETokenizer
-from cotext.data.tokenizer.sentencepiece import SentencePieceTokenizer as SentencePieceTokenizer
 from cotext.runtime import CotextError, naming, shown
 from cotext.runtime.reading import read_bytes, read_json
 

@@ -14,8 +14,15 @@ from typing import Any, Final, Self
 
 from sentencepiece import SentencePieceProcessor
 
-from cotext.data.tokenizer.protocol import MAX_VOCABULARY, SPECIAL_SYMBOLS, Side, Tokenizer
-from cotext.data.tokenizer.sentencepiece import encode_all, is_part_of_character, open_model
+from cotext.data.tokenizer.protocol import (
+    MAX_VOCABULARY,
+    SPECIAL_SYMBOLS,
+    Side,
+    Tokenizer,
+    encode_all,
+    is_part_of_character,
+    open_model,
+)
 from cotext.runtime import CotextError, shown
 from cotext.runtime.reading import parse_json
 

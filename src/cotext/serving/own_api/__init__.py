@@ -71,16 +71,14 @@ class EventStream(StreamingResponse):
     """Response that sends events; if the client disconnects, the generator is closed.
 
     `first`: an event that was already taken from the generator to check the request. An event is requested
-    when the previous event has been sent. After `keep_alive` seconds without an event, a comment keeps the
+    when the previous event has been sent. After KEEP_ALIVE_SECONDS without an event, a comment keeps the
     connection open. An exception of the generator is sent as the event `error`.
     """
 
-    def __init__(
-        self, events: Events, first: Event | None = None, keep_alive: float = KEEP_ALIVE_SECONDS
-    ) -> None:
+    def __init__(self, events: Events, first: Event | None = None) -> None:
         # Proxies such as nginx must not buffer the response.
         headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
-        self._events, self._first, self._keep_alive = events, first, keep_alive
+        self._events, self._first = events, first
         self._framed = self._frames()
         super().__init__(self._framed, headers=headers, media_type="text/event-stream")
 
@@ -98,7 +96,7 @@ class EventStream(StreamingResponse):
         while True:
             awaited = asyncio.ensure_future(anext(self._events, None))
             try:
-                while not (await asyncio.wait({awaited}, timeout=self._keep_alive))[0]:
+                while not (await asyncio.wait({awaited}, timeout=KEEP_ALIVE_SECONDS))[0]:
                     yield b": still at it\n\n"
                 event = awaited.result()
             except Exception as error:
