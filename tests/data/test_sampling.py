@@ -17,13 +17,13 @@ from hypothesis import strategies as st
 from cotext.data.batch import Batch, SpecialSymbols
 from cotext.data.sampling import Arrangement, Cursor, Sampler, instances_of, ordered_batches, read_ahead
 from cotext.data.store import TokenStore, store_writer
-from cotext.data.views import DocumentView, Limit, Mixture, SentenceView, View, WindowView
+from cotext.data.views import DocumentView, Limit, Mixture, View, WindowView
 from cotext.runtime import CotextError
 from tests.loops import loop_over
 from tests.refusals import must_raise
 
 SYMBOLS = SpecialSymbols(pad=1000, bos=1001, eos=1002, separators=(1003,))
-VIEWS = [SentenceView(), WindowView(before=2, after=1, limit=Limit(40))]
+VIEWS = [WindowView(0), WindowView(before=2, after=1, limit=Limit(40))]
 SHUFFLED = Arrangement(max_tokens=120, max_row_tokens=25, pool_tokens=900, seed=3)
 IN_ORDER = replace(SHUFFLED, order="documents")
 FOREIGN = replace(SHUFFLED, context="foreign")
@@ -262,7 +262,7 @@ def test_rows_in_order_by_hand(tmp_path: Path) -> None:
     """Rows of 4 tokens, three to a batch; one of 14, over the budget; the short document finds room."""
     five = write_lengths(tmp_path / "five.arrow", [[3] * 5, [3], [2, 13, 2]])
     for epoch in range(4):
-        sampler = make_sampler(five, SentenceView(), 12, arrangement=IN_ORDER)
+        sampler = make_sampler(five, WindowView(0), 12, arrangement=IN_ORDER)
         batches = [places(batch) for batch, _ in epoch_of(sampler, epoch)]
         # The first and the last sentence of the third document must not meet: they are no neighbours.
         expected = [{0: [0, 1, 2]}, {0: [3, 4], 1: [0]}, {2: [0]}, {2: [1]}, {2: [2]}]
@@ -317,7 +317,7 @@ class TestForeignContext:
             sizes[len(context)] += 1
         assert set(sizes) == {0, 1, 2, 3}
         # No row is lost to long strangers: every sentence that fits alone is there.
-        alone = {(d.index, j) for d in store for j in fitting(store, d.index, SentenceView(), 55)}
+        alone = {(d.index, j) for d in store for j in fitting(store, d.index, WindowView(0), 55)}
         assert set(found) == alone
         # The other document differs from epoch to epoch.
         other = self.instances(store, 1, pool_tokens)
@@ -402,7 +402,7 @@ def test_validation_keeps_groups_whole(store: TokenStore, view: View, group_wind
 def test_validation_groups_by_hand(tmp_path: Path) -> None:
     """Rows of 3 tokens in pairs, four rows to a batch; a pair of 12 tokens a row exceeds it together."""
     store = write_lengths(tmp_path / "dev.arrow", [[2] * 5, [11, 11], [2] * 3])
-    batches = [places(b) for b in ordered_batches(store, SentenceView(), SYMBOLS, 12, 100, 2)]
+    batches = [places(b) for b in ordered_batches(store, WindowView(0), SYMBOLS, 12, 100, 2)]
     assert batches == [{1: [0, 1]}, {0: [0, 1]}, {0: [2, 3], 2: [2]}, {0: [4], 2: [0, 1]}]
 
 
@@ -497,7 +497,7 @@ def test_one_sentence_of_each_row_is_also_in_foreign_context(store: TokenStore, 
 
 def test_sentences_without_context_stay_as_they_are(store: TokenStore) -> None:
     arrangement = replace(SHUFFLED, adds_foreign=True)
-    batch, _ = next(Sampler(store, Mixture(((SentenceView(), 1),)), SYMBOLS, arrangement).batches(Cursor()))
+    batch, _ = next(Sampler(store, Mixture(((WindowView(0), 1),)), SYMBOLS, arrangement).batches(Cursor()))
     assert batch.foreign is not None
     assert torch.equal(batch.foreign.source.tokens, batch.source.tokens)
     assert int(batch.foreign.source.sentence.max()) == 0

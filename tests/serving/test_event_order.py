@@ -16,9 +16,9 @@ import pytest
 from cotext.files.blocks import Block
 from cotext.serving import answers
 from cotext.serving.service import Service, TextRequest
-from cotext.serving.sessions import SessionPlace, translate
 from cotext.serving.settings import ServerSettings
 from cotext.serving.systems import System, Systems
+from cotext.serving.translation import SessionPlace, translate
 from tests.serving.test_load import NAMES, alone, assert_same, drawn, many, sentence, texts_of
 from tests.serving.waiting import SECONDS, Sender, until
 

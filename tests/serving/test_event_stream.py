@@ -18,6 +18,7 @@ Send = Callable[[Any], Awaitable[None]]
 def sent(
     told: AsyncGenerator[Event, None],
     *,
+    first: Event | None = None,
     gone: asyncio.Event | None = None,
     send: Send | None = None,
 ) -> tuple[dict[str, Any], str]:
@@ -32,7 +33,7 @@ def sent(
         messages.append(message)
 
     scope: dict[str, Any] = {"type": "http"}
-    asyncio.run(EventStream(told)(scope, receive, send or keep))  # type: ignore[arg-type]
+    asyncio.run(EventStream(told, first)(scope, receive, send or keep))  # type: ignore[arg-type]
     body = b"".join(message["body"] for message in messages[1:])
     return (messages or [{}])[0], body.decode()
 

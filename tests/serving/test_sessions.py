@@ -9,12 +9,12 @@ import pytest
 from starlette.requests import Request
 
 from cotext.files.blocks import Block
-from cotext.serving import answers, sessions
+from cotext.serving import answers, translation
 from cotext.serving.answers import KEPT_SEGMENTS, Sessions
 from cotext.serving.service import Service, TextRequest
-from cotext.serving.sessions import SessionPlace, session_place, translate
 from cotext.serving.settings import ServerSettings
 from cotext.serving.systems import Systems
+from cotext.serving.translation import SessionPlace, session_place, translate
 from tests.loops import loop_over
 from tests.serving.waiting import refused
 
@@ -86,7 +86,7 @@ def test_asked_again_is_not_searched(tool: Tool, monkeypatch: pytest.MonkeyPatch
 
     searched: list[int] = []
     monkeypatch.setattr(
-        sessions._Replay, "note", lambda log, document, window: searched.append(window.number)
+        translation._Replay, "note", lambda log, document, window: searched.append(window.number)
     )
     assert tool.one_by_one(DOCUMENT) == first
     assert not searched

@@ -64,10 +64,7 @@ OUT_OF_MEMORY = (
 
 
 def demo(
-    out: Annotated[
-        Path,
-        typer.Option(help="Folder for data, runs and the report."),
-    ] = Path("demo"),
+    out: Annotated[Path, typer.Option(help="Folder for data, runs and the report.")] = Path("demo"),
     train: Annotated[
         bool, typer.Option("--train/--no-train", help="Train the tiny systems after the sample page.")
     ] = True,

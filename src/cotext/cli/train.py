@@ -399,13 +399,9 @@ def shortlist(
 
 def import_pretrained(
     folder: Annotated[
-        Path,
-        typer.Argument(help="Hugging Face model folder (MarianMT, M2M-100, NLLB, mBART-50)."),
+        Path, typer.Argument(help="Hugging Face model folder (MarianMT, M2M-100, NLLB, mBART-50).")
     ],
-    out: Annotated[
-        Path,
-        typer.Option(help="Run folder to create."),
-    ],
+    out: Annotated[Path, typer.Option(help="Run folder to create.")],
     source_language: Annotated[
         str, typer.Option(help="For multilingual models: the source language, as in eng_Latn.")
     ] = "",

@@ -11,8 +11,9 @@ from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, astuple, dataclass, replace
 from itertools import chain
+from operator import add
 from pathlib import Path
 from typing import Any
 
@@ -45,12 +46,7 @@ class Totals:
     target_tokens: int = 0
 
     def __add__(self, other: "Totals") -> "Totals":
-        return Totals(
-            self.documents + other.documents,
-            self.sentences + other.sentences,
-            self.source_tokens + other.source_tokens,
-            self.target_tokens + other.target_tokens,
-        )
+        return Totals(*map(add, astuple(self), astuple(other)))
 
     @property
     def tokens(self) -> int:

@@ -25,7 +25,7 @@ every sentence is current in exactly one window.
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import ClassVar, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from numpy.random import Generator
 
@@ -86,17 +86,6 @@ def join(windows: Sequence[Window], hypotheses: Sequence[Sequence[T]]) -> list[T
 
 
 @dataclass(frozen=True, slots=True)
-class SentenceView:
-    """Single sentences without context."""
-
-    sentences: ClassVar[int] = 1
-
-    def split(self, source_lengths: Sequence[int], target_lengths: Sequence[int]) -> list[Window]:
-        single = (range(j, j + 1) for j in range(len(source_lengths)))
-        return [Window(source=r, target=r, current=r) for r in single]
-
-
-@dataclass(frozen=True, slots=True)
 class Limit:
     """Limits for each side of a window: tokens, including separators and brackets, and sentences."""
 
@@ -124,9 +113,10 @@ class Limit:
 class WindowView:
     """Sliding windows of `before` + 1 sentences (sKtoK with K = before + 1; Lupo et al. 2022, section 2.2).
 
-    At the start of a document, windows are shorter. `after` adds future sentences on the source side only: a
-    left-to-right decoder cannot use sentences after the current sentence. `target_before` is the number of
-    context sentences on the target side, if it differs; 0 is Doc2Sent (Li et al. 2022, section III-D).
+    At the start of a document, windows are shorter. Without `before`, windows are single sentences. `after`
+    adds future sentences on the source side only: a left-to-right decoder cannot use sentences after the
+    current sentence. `target_before` is the number of context sentences on the target side, if it differs;
+    0 is Doc2Sent (Li et al. 2022, section III-D).
 
     Context is dropped from a window over the limit until both sides fit. If the source is too long, the last
     future sentences are dropped first; then the first past sentences. The current sentence is always kept.

@@ -40,10 +40,10 @@ from cotext.serving.record import (
 )
 from cotext.serving.requests import content_length
 from cotext.serving.service import Service
-from cotext.serving.sessions import IN_SESSION
 from cotext.serving.settings import ServerSettings
 from cotext.serving.sharing import CancelledError
 from cotext.serving.systems import open_systems
+from cotext.serving.translation import IN_SESSION
 
 METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH"})
 CLIENT_GONE: Final = 499  # only for logs

@@ -20,13 +20,13 @@ from cotext.data.documents import name_of
 from cotext.serving.own_api import file_answer, received_file
 from cotext.serving.record import RequestError
 from cotext.serving.requests import Fields, client_of, read_fields, service_of
-from cotext.serving.sessions import also_in_sessions
 from cotext.serving.state import Entries, JobOptions, StoredGlossary, wishes_of
 from cotext.serving.systems import System
 from cotext.serving.translation import (
     SplitSentences,
     TagHandling,
     TranslationRequest,
+    also_in_sessions,
     code_of,
     extension_of,
     translated,
@@ -142,7 +142,7 @@ async def tell_usage(request: Request) -> Response:
 #
 # An extension to DeepL is the field `{"cotext": {"document": true, "system": NAME}}`. It makes the texts one
 # document, or selects the system. `session`, `segment` and `confirmed` in it are described in
-# `cotext.serving.sessions`; each document is a segment.
+# `cotext.serving.translation`; each document is a segment.
 
 BEST: Final = "quality_optimized"
 MODEL_TYPES: Final = (BEST, "latency_optimized", "prefer_quality_optimized")

@@ -324,7 +324,8 @@ class Jobs:
 
     def of_client(self, client: str) -> list[JobStatus]:
         """Return the status of all jobs of a client, the newest first."""
-        return [self._status(row) for row in self.table.of_client(client)]
+        rows = reversed(self.table.everything())
+        return [self._status(row) for row in rows if row.client == client]
 
     def result(self, id: str, client: str, key: str | None = None) -> tuple[Path, str]:
         """Return the translated file and its name; raise RequestError 409 if there is none."""

@@ -16,11 +16,11 @@ from cotext.data.documents import name_of
 from cotext.serving.record import RequestError
 from cotext.serving.requests import client_of, read_fields, service_of, whole_number
 from cotext.serving.service import Service
-from cotext.serving.sessions import also_in_sessions
 from cotext.serving.translation import (
     Detected,
     TagHandling,
     TranslationRequest,
+    also_in_sessions,
     code_of,
     detect,
     extension_of,

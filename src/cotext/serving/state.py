@@ -482,10 +482,6 @@ class JobTable:
         with self._lock:
             return list(self._rows.values())
 
-    def of_client(self, client: str) -> list[Row]:
-        """Return the jobs of a client, the newest first."""
-        return [row for row in reversed(self.everything()) if row.client == client]
-
     def unfinished(self) -> list[Row]:
         """Return the waiting and running jobs, the oldest first."""
         return [row for row in self.everything() if row.state not in FINISHED]

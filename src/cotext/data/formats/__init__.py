@@ -45,8 +45,8 @@ class Format:
     header: str = ""
     between: str = ""
     footer: str = ""
-    carries_ids: bool = False
-    holds_both_languages: bool = False
+    carries_ids: bool = True
+    holds_both_languages: bool = True
     neighbours_need_different_ids: bool = False
     holds_empty_sentences: bool = True
     languages: Callable[[Path], tuple[str, str]] | None = None
@@ -69,53 +69,37 @@ FORMATS = {
             line_formats.read_text,
             line_formats.encode_text,
             between="\n",
+            carries_ids=False,
+            holds_both_languages=False,
             holds_empty_sentences=False,
         ),
         Format(
-            "docids", line_formats.read_docids, line_formats.encode_docids, between="\n", carries_ids=True
+            "docids",
+            line_formats.read_docids,
+            line_formats.encode_docids,
+            between="\n",
+            holds_both_languages=False,
         ),
-        Format("d-lines", line_formats.read_d_lines, line_formats.encode_d_lines),
         Format(
-            "wmt-xml",
-            xml_formats.read_wmt_xml,
-            carries_ids=True,
-            holds_both_languages=True,
-            languages=xml_formats.languages_of_wmt_xml,
+            "d-lines",
+            line_formats.read_d_lines,
+            line_formats.encode_d_lines,
+            carries_ids=False,
+            holds_both_languages=False,
         ),
+        Format("wmt-xml", xml_formats.read_wmt_xml, languages=xml_formats.languages_of_wmt_xml),
         Format(
             "tmx",
             xml_formats.read_tmx,
             xml_formats.encode_tmx,
             header=xml_formats.HEADER,
             footer=xml_formats.FOOTER,
-            carries_ids=True,
-            holds_both_languages=True,
             languages=xml_formats.languages_of_tmx,
             neighbours_need_different_ids=True,
         ),
-        Format(
-            "tsv",
-            line_formats.read_tsv,
-            line_formats.encode_tsv,
-            carries_ids=True,
-            holds_both_languages=True,
-            neighbours_need_different_ids=True,
-        ),
-        Format(
-            "jsonl",
-            line_formats.read_jsonl,
-            line_formats.encode_jsonl,
-            carries_ids=True,
-            holds_both_languages=True,
-        ),
-        Format(
-            "wmt",
-            wmt.read_wmt,
-            wmt.encode_wmt,
-            carries_ids=True,
-            holds_both_languages=True,
-            languages=wmt.languages_of_wmt,
-        ),
+        Format("tsv", line_formats.read_tsv, line_formats.encode_tsv, neighbours_need_different_ids=True),
+        Format("jsonl", line_formats.read_jsonl, line_formats.encode_jsonl),
+        Format("wmt", wmt.read_wmt, wmt.encode_wmt, languages=wmt.languages_of_wmt),
     )
 }
 
@@ -274,15 +258,13 @@ def languages_of_files(source: Path, target: Path | None, format: str | None) ->
     return Languages(*codes) if are_codes and len(set(codes)) == 2 else Languages()
 
 
-def located_documents(
-    path: Path, format: str | None = None, side: Side = "source"
-) -> Iterator[tuple[Document, Callable[[int], str]]]:
+def located_documents(path: Path, format: str | None) -> Iterator[tuple[Document, Callable[[int], str]]]:
     """As `read_documents`, but each document has a function that returns the location of a sentence.
 
     The sentence is counted from 0. The location is file and line for messages, with the number of the
     sentence if several share a line.
     """
-    for record in _side_records(path, _resolve(path, format), side):
+    for record in _side_records(path, _resolve(path, format), "source"):
         yield Document(record.id, record.sentences or ()), partial(_location, path, record)
 
 

@@ -27,14 +27,17 @@ from cotext.runtime.reading import parse_json
 DOCUMENT_LINE = "<d>"
 
 
+def _stripped_lines(path: Path) -> Iterator[tuple[int, str]]:
+    return ((number, line.strip(OUTER_SPACE)) for number, line in numbered_lines(path))
+
+
 def read_text(path: Path) -> Iterator[Record]:
     """Read one sentence per line, with an empty line between documents.
 
     Empty lines at the end are ignored. Raises CotextError for an empty line that does not end a document.
     """
     sentences, number, first = Gathered(path), 0, 1
-    for line_number, line in numbered_lines(path):
-        sentence = line.strip(OUTER_SPACE)
+    for line_number, sentence in _stripped_lines(path):
         if sentence:
             if not sentences and line_number != first:
                 raise CotextError(
@@ -66,8 +69,7 @@ def read_d_lines(path: Path) -> Iterator[Record]:
     """Read documents that begin with a line `<d>`; an empty line is an empty sentence."""
     sentences: Gathered | None = None
     number, first = 0, 1
-    for line_number, line in numbered_lines(path):
-        sentence = line.strip(OUTER_SPACE)
+    for line_number, sentence in _stripped_lines(path):
         if sentence == DOCUMENT_LINE:
             if sentences is not None:
                 number += 1
@@ -268,10 +270,6 @@ def read_side_file(side_path: Path) -> Iterator[tuple[int, str, int]]:
             )
     if not number:
         raise CotextError(f"{side_path}: is empty; it must contain the document ids of the text file")
-
-
-def _stripped_lines(path: Path) -> Iterator[tuple[int, str]]:
-    return ((number, line.strip(OUTER_SPACE)) for number, line in numbered_lines(path))
 
 
 def read_docids(path: Path) -> Iterator[Record]:

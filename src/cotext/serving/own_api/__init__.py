@@ -402,17 +402,12 @@ def _glossary(text: str) -> tuple[tuple[str, str], ...]:
 # --- The web page: HTML, style, scripts and icon, all from the package.
 
 INDEX: Final = "index.html"
-TYPES: Final = {
-    "html": "text/html; charset=utf-8",
-    "css": "text/css; charset=utf-8",
-    "js": "text/javascript; charset=utf-8",
-    "svg": "image/svg+xml",
-}
+TYPES: Final = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 # Only content from this server, no inline scripts or styles, no frames.
 POLICY: Final = (
     "default-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'; object-src 'none'"
 )
-# In addition to `gate.SECURITY`.
+# In addition to `application.SECURITY`.
 HEADERS: Final = {
     "Content-Security-Policy": POLICY,
     "Cross-Origin-Opener-Policy": "same-origin",
