@@ -14,7 +14,7 @@ from cotext.serving.answers import KEPT_SEGMENTS, Sessions
 from cotext.serving.service import Service, TextRequest
 from cotext.serving.settings import ServerSettings
 from cotext.serving.systems import Systems
-from cotext.serving.translation import SessionPlace, session_place, translate
+from cotext.serving.translation import SessionPlace, session_place, translate_documents
 from tests.loops import loop_over
 from tests.serving.waiting import refused
 
@@ -40,7 +40,7 @@ class Tool:
         """The translations of segments that come in one request."""
         request = TextRequest(self.system, tuple((Block((text,), "a place"),) for text in texts))
         where = None if session is None else SessionPlace(session, **place)
-        answer = asyncio.run(translate(self.service, request, client, where))
+        answer = asyncio.run(translate_documents(self.service, request, client, where))
         assert {pair.document for pair in answer.pairs} <= set(range(len(texts)))
         return [block.text for [block] in answer.documents]
 
@@ -159,7 +159,7 @@ def test_sessions_of_another_name_client_or_system_know_nothing_of_it(
 def test_given_up_is_not_kept(tool: Tool) -> None:
     async def given_up() -> None:
         request = TextRequest(tool.system, ((Block((DOCUMENT[0],)),),))
-        task = asyncio.ensure_future(translate(tool.service, request, "a", SessionPlace("s")))
+        task = asyncio.ensure_future(translate_documents(tool.service, request, "a", SessionPlace("s")))
         await asyncio.sleep(0)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -172,7 +172,9 @@ def test_given_up_is_not_kept(tool: Tool) -> None:
 def test_context_of_a_request_is_read_behind_that_of_the_session(tool: Tool) -> None:
     context, text = Block((DOCUMENT[1],), translate=False), Block((DOCUMENT[2],))
     answer = asyncio.run(
-        translate(tool.service, TextRequest(tool.system, ((context, text),)), "anybody", SessionPlace("s"))
+        translate_documents(
+            tool.service, TextRequest(tool.system, ((context, text),)), "anybody", SessionPlace("s")
+        )
     )
     assert answer.documents[0][0] == context
     assert answer.documents[0][1].text == tool.whole(DOCUMENT[1:3])[1]
@@ -284,7 +286,7 @@ def test_requests_of_several_texts_are_answered_one_after_the_other(tool: Tool) 
     async def together() -> list[str]:
         requests = [TextRequest(tool.system, tuple((Block((text,)),) for text in half)) for half in halves]
         place = SessionPlace("s")
-        answers = [translate(tool.service, request, "anybody", place) for request in requests]
+        answers = [translate_documents(tool.service, request, "anybody", place) for request in requests]
         return [blocks[0].text for each in await asyncio.gather(*answers) for blocks in each.documents]
 
     assert asyncio.run(together()) == tool.whole(DOCUMENT)

@@ -20,6 +20,7 @@ from cotext.cli.options import (
     tell_slow_precision,
     write_figures,
 )
+from cotext.data.documents import Document, check_pair
 from cotext.evaluation.requests import (
     ComparisonRequest,
     ContextRequest,
@@ -33,6 +34,7 @@ from cotext.evaluation.requests import (
     SpeedRequest,
     SuiteRules,
 )
+from cotext.runtime.files import require_absent, write_text
 
 if TYPE_CHECKING:
     from cotext.data.contrastive_suites import ContrastiveSuite
@@ -107,7 +109,6 @@ def leaderboard(request: LeaderboardRequest, json: Json = False) -> None:
         render_leaderboard,
     )
     from cotext.files.table import require_page_name
-    from cotext.runtime.files import write_text
     from cotext.runtime.progress import meter
 
     out = request.out
@@ -148,7 +149,6 @@ def mbr(request: MbrRequest, json: Json = False) -> None:
     """Choose translations by minimum Bayes risk from n-best lists or the outputs of several systems."""
     from cotext.data.formats import find_format, write_documents
     from cotext.evaluation.studies.evaluate.mbr_files import choose_translations
-    from cotext.runtime.files import require_absent
     from cotext.runtime.progress import meter
     from cotext.translation.translate_file import check_output
     from cotext.translation.written_beside import lists_beside, remove_lists
@@ -236,7 +236,6 @@ FOR_RUNS = ("device", "checkpoint", "shard", "tie", "score", "controls", "contex
 def contrastive(request: ContrastiveRequest, json: Json = False) -> None:
     """Score contrastive suites: how often a system prefers the correct translation to wrong ones."""
     from cotext.data.contrastive_suites import read_suite
-    from cotext.data.documents import check_pair
     from cotext.evaluation.studies.contrastive.contrastive import SuitesJob, context_window_of
     from cotext.language_models.config import is_endpoint
     from cotext.translation.open import open_run, open_scorer
@@ -351,7 +350,6 @@ def _conclude(found: "dict[str, list[Evidence]]", reports: dict[str, Any], tell:
 
 def _by_endpoint(request: ContrastiveRequest, suites: "Suites", json: bool) -> None:
     """Evaluate the translations of suites by a language model behind an API."""
-    from cotext.data.documents import check_pair
     from cotext.evaluation.studies.contrastive.evidence import ContextWindow
     from cotext.language_models.client import Client
 
@@ -372,7 +370,6 @@ def _forms_of(client: "Client", suites: "Suites") -> "Iterator[Found]":
     The signature counts untranslated sentences. Raises CotextError for candidates that do not differ in
     words; also as `EndpointTranslator.translate`.
     """
-    from cotext.data.documents import Document
     from cotext.evaluation.metrics.generative import generative_accuracy
     from cotext.language_models.translator import EndpointTranslator, translation_signature
     from cotext.runtime.progress import meter

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from cotext.cli.options import Json, as_json, counted, printable
+from cotext.data.documents import CODES, Languages, language_code, language_of_name, primary_language
 from cotext.data.requests import BeginningRequest, ConversionRequest, Detokenisation, SuiteConversionRequest
 from cotext.runtime import CotextError, nearest_known
 
@@ -69,7 +70,6 @@ def convert(request: ConversionRequest) -> None:
     """Convert a corpus to another format; documents and sentences stay the same."""
     from cotext.data.convert import convert as convert_corpus
     from cotext.data.convert import holds_two_languages
-    from cotext.data.documents import language_of_name
 
     source, target, out, out_target = request.source, request.target, request.out, request.out_target
     joined = None
@@ -105,7 +105,6 @@ def convert_suite(request: SuiteConversionRequest) -> None:
 def _detokenisers(file: Path, request: Detokenisation, found: Sequence[str]) -> "Detokenisers":
     """Return detokenisers of the languages given by options, or else of the languages of the file."""
     from cotext.data.convert import Detokenisers
-    from cotext.data.documents import CODES, Languages, language_code, primary_language
 
     options, given = (
         ("--source-language", "--target-language"),

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, cast, get_args, get_o
 import typer
 
 from cotext.runtime import CotextError, shown, visible
+from cotext.runtime.files import require_new, writing
+from cotext.runtime.reading import parse_yaml
 from cotext.runtime.request import Option, Request, option_name, options_of, without_none
 
 if TYPE_CHECKING:
@@ -105,7 +107,6 @@ def output(out: Path | None, inputs: Iterable[Path | None], part: "Shard | None"
     if out is None:
         yield
         return
-    from cotext.runtime.files import require_new, writing
     from cotext.translation.translate_file import check_output
 
     check_output(out, [path for path in inputs if path is not None])
@@ -239,8 +240,6 @@ def _folders(value: Any) -> Any:
 
 def settings(pairs: Sequence[str]) -> dict[str, Any]:
     """Read the values of `--set`; raises CotextError if a value does not have the form key=value."""
-    from cotext.runtime.reading import parse_yaml
-
     found = {}
     for pair in pairs:
         key, equals, value = pair.partition("=")

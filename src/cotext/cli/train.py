@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cotext.cli.options import Json, as_json, counted, do_shard, output, printable, write_lines
+from cotext.data.documents import ParallelDocument
 from cotext.data.requests import AlignmentRequest, ControlledRequest, PreparationRequest
 from cotext.evaluation.requests import AdaptRequest
 from cotext.runtime import CotextError, __version__
@@ -223,7 +224,6 @@ def _probabilities(run: Path | None) -> "Probabilities | None":
     """Return a function that computes log-probabilities of sentence pairs; None without a run."""
     if run is None:
         return None
-    from cotext.data.documents import ParallelDocument
     from cotext.translation.open import open_scorer
 
     translator = open_scorer(run).translator

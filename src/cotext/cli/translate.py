@@ -5,6 +5,7 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, replace
 from difflib import SequenceMatcher
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -25,14 +26,14 @@ from cotext.cli.options import (
     write_figures,
     write_lines,
 )
-from cotext.data.documents import same_language
+from cotext.data.documents import Document, name_warning, same_language
 from cotext.files.requests import RepairRequest, TranslationRequest
 from cotext.runtime import CotextError, shown
+from cotext.serving import require_packages
 from cotext.serving.settings import ServeRequest
 from cotext.translation.requests import RerankRequest, ScoreRequest
 
 if TYPE_CHECKING:
-    from cotext.data.documents import Document
     from cotext.files.translate_files import BlocksJob
     from cotext.language_models.translator import EndpointReport
     from cotext.runtime.jobs.engine import Joined
@@ -112,7 +113,7 @@ def repair(request: RepairRequest, json: Json = False) -> None:
     )
 
 
-def _changes(pairs: "Iterable[tuple[Document, Document]]") -> dict[str, int]:
+def _changes(pairs: Iterable[tuple[Document, Document]]) -> dict[str, int]:
     """Count the changed sentences, the words of hypotheses, and the words that the output does not keep."""
     changed = words = kept = 0
     for before, after in pairs:
@@ -345,9 +346,6 @@ def translate_by_endpoint(request: TranslationRequest, json: bool) -> None:
     Raises CotextError if an option applies only to runs, or a file is not a corpus. Also the errors of
     `translate_file`.
     """
-    from functools import partial
-
-    from cotext.data.documents import name_warning
     from cotext.files.translate_files import all_checked, check_outputs_of
     from cotext.language_models.client import Client
     from cotext.language_models.config import read_endpoint
@@ -420,8 +418,6 @@ def _tell_endpoint(
 
 def serve(request: ServeRequest) -> None:
     """Start a server: the HTTP APIs of DeepL and LibreTranslate, and a page for the browser."""
-    from cotext.serving import require_packages
-
     require_packages()
     from cotext.serving.application import address_of, application, listening_socket, serve_until_stopped
     from cotext.serving.record import log_to_standard_error
