@@ -23,8 +23,7 @@ from cotext.data.formats import (
 from cotext.data.formats.line_formats import LISTS
 from cotext.data.formats.streams import check_readable, same_file
 from cotext.data.tokenizer import load_tokenizer
-from cotext.data.tokenizer.moses_bpe import moses_detokenizer
-from cotext.data.tokenizer.protocol import clean
+from cotext.data.tokenizer.protocol import clean, moses_detokenizer
 from cotext.runtime import CotextError
 
 D = TypeVar("D", Document, ParallelDocument)

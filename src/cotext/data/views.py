@@ -153,19 +153,7 @@ class WindowView:
 
 
 @dataclass(frozen=True, slots=True)
-class _PieceView:
-    """A view that cuts pieces of limited length into equal parts."""
-
-    limit: Limit
-    parts: int = 1
-
-    @property
-    def sentences(self) -> int:
-        return self.limit.sentences
-
-
-@dataclass(frozen=True, slots=True)
-class DocumentView(_PieceView):
+class DocumentView:
     """Pieces of documents that are as long as the limit allows, each cut into `parts`.
 
     With one part, the pieces are the sub-documents of Li et al. 2022, section IV-A. With 2, 4, 8 ... parts,
@@ -173,6 +161,13 @@ class DocumentView(_PieceView):
     with fewer sentences than `parts` is cut into single sentences. A sentence over the limit is a separate
     piece.
     """
+
+    limit: Limit
+    parts: int = 1
+
+    @property
+    def sentences(self) -> int:
+        return self.limit.sentences
 
     def split(self, source_lengths: Sequence[int], target_lengths: Sequence[int]) -> list[Window]:
         starts, count = [0], len(source_lengths)
@@ -214,7 +209,7 @@ class SentenceBySentence:
 
 
 @dataclass(frozen=True, slots=True)
-class CumulativeView(_PieceView):
+class CumulativeView(DocumentView):
     """Document-to-sentence counterpart of `DocumentView`.
 
     The target is one sentence. The source has this sentence and all sentences before it in its part.
@@ -222,7 +217,7 @@ class CumulativeView(_PieceView):
 
     def split(self, source_lengths: Sequence[int], target_lengths: Sequence[int]) -> list[Window]:
         # A target is one sentence, so that the pieces are limited only by the source.
-        whole = DocumentView(self.limit, self.parts).split(source_lengths, ())
+        whole = DocumentView.split(self, source_lengths, ())
         return [
             Window(source=range(part.source.start, j + 1), target=range(j, j + 1), current=range(j, j + 1))
             for part in whole

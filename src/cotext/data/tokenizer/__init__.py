@@ -17,7 +17,6 @@ from cotext.data.tokenizer.imported import ImportedTokenizer as ImportedTokenize
 from cotext.data.tokenizer.imported import LanguageChoice as LanguageChoice
 from cotext.data.tokenizer.imported import MarianTokenizer as MarianTokenizer
 from cotext.data.tokenizer.imported import language_symbols as language_symbols
-from cotext.data.tokenizer.moses_bpe import MosesBPETokenizer as MosesBPETokenizer
 from cotext.data.tokenizer.protocol import (
     FORMAT_VERSION,
     MAX_VOCABULARY,
@@ -25,6 +24,7 @@ from cotext.data.tokenizer.protocol import (
     fingerprint_of,
 )
 from cotext.data.tokenizer.protocol import SPECIAL_SYMBOLS as SPECIAL_SYMBOLS
+from cotext.data.tokenizer.protocol import MosesBPETokenizer as MosesBPETokenizer
 from cotext.data.tokenizer.protocol import SentencePieceTokenizer as SentencePieceTokenizer
 from cotext.data.tokenizer.protocol import Side as Side
 from cotext.data.tokenizer.protocol import Tokenizer as Tokenizer
