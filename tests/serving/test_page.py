@@ -33,7 +33,8 @@ def test_every_file_of_the_folder_is_handed_out_with_its_type_and_policy() -> No
         answer = asked.get(f"/page/{name}")
         assert answer.status_code == 200
         assert answer.content == content == (FOLDER / name).read_bytes()
-        assert answer.headers["content-type"] == kind
+        charset = "; charset=utf-8" if kind.startswith("text/") else ""
+        assert answer.headers["content-type"] == f"{kind}{charset}"
         assert answer.headers["content-security-policy"].startswith("default-src 'self';")
         assert "unsafe" not in answer.headers["content-security-policy"]
     assert asked.get("/").content == parts()["index.html"][0]
