@@ -106,16 +106,13 @@ def _detokenisers(file: Path, request: Detokenisation, found: Sequence[str]) -> 
     """Return detokenisers of the languages given by options, or else of the languages of the file."""
     from cotext.data.convert import Detokenisers
 
-    options, given = (
-        ("--source-language", "--target-language"),
-        (request.source_language, request.target_language),
-    )
-    if len(found) == 1 and given[1] is not None:
+    given = {"--source-language": request.source_language, "--target-language": request.target_language}
+    if len(found) == 1 and request.target_language is not None:
         raise CotextError(
             f"{file}: has one language; set it with --source-language, without --target-language"
         )
     codes = ["", ""]
-    for side, (option, wish, language) in enumerate(zip(options, given, found, strict=False)):
+    for side, ((option, wish), language) in enumerate(zip(given.items(), found, strict=False)):
         codes[side] = primary_language(language) if wish is None else language_code(wish, option)
         if wish is None and codes[side] not in CODES:
             raise CotextError(

@@ -9,7 +9,7 @@ import threading
 import time
 import traceback
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -85,17 +85,11 @@ class Running:
 
 
 def translate_job(
-    row: Row,
-    table: JobTable,
-    system: System,
-    shared: SharedSystem,
-    running: Running,
-    on_read: Callable[[int, int], None],
+    row: Row, table: JobTable, system: System, shared: SharedSystem, running: Running
 ) -> list[str]:
     """Translate the file of a job; return messages about the translation.
 
-    The journal is kept, in case the final state of the job cannot be saved. `on_read` is called with the
-    numbers of sentences and characters.
+    The journal is kept, in case the final state of the job cannot be saved.
 
     Raises:
         CotextError: the file cannot be translated; the message is for the client, without paths.
@@ -125,7 +119,7 @@ def translate_job(
             FileOptions(Splitting(), row.options.wishes, before.append, by_window=True),
             alone=partial(shared.exclusively, running.work),
         )
-        on_read(job.sentences, job.characters)
+        table.read(row.id, job.sentences, job.characters)
         at_start = list(before)  # later messages are also in the report
         report = run(job, running.advance, overwrite=True, keep=True)
     except CotextError as error:
@@ -479,5 +473,4 @@ class Jobs:
         if row.attempts >= MAX_ATTEMPTS:
             message = f"the server stopped {MAX_ATTEMPTS} times while translating this file; split it"
             raise CotextError(f"{row.source_name}: {message}")
-        on_read = partial(self.table.read, row.id)
-        return translate_job(row, self.table, system, self._shared[system.name], running, on_read)
+        return translate_job(row, self.table, system, self._shared[system.name], running)
