@@ -35,7 +35,7 @@ from cotext.data.contrastive_suites import (
 )
 from cotext.data.documents import Document, ParallelDocument
 from cotext.data.formats import read_documents, read_parallel
-from cotext.evaluation.metrics.generative import OUTCOMES, outcome
+from cotext.evaluation.metrics.contrastive import OUTCOMES, outcome
 from cotext.evaluation.studies.contrastive.contrastive import write_suite_forms
 from cotext.runtime import CotextError
 from cotext.runtime.files import replacing

@@ -38,8 +38,7 @@ from cotext.runtime.files import require_absent, write_text
 
 if TYPE_CHECKING:
     from cotext.data.contrastive_suites import ContrastiveSuite
-    from cotext.evaluation.metrics.contrastive import ContrastiveReport
-    from cotext.evaluation.metrics.generative import GenerativeReport
+    from cotext.evaluation.metrics.contrastive import ContrastiveReport, GenerativeReport
     from cotext.evaluation.studies.contrastive.evidence import ContextWindow, Evidence
     from cotext.language_models.client import Client
     from cotext.runtime.progress import Meter
@@ -124,8 +123,8 @@ def leaderboard(request: LeaderboardRequest, json: Json = False) -> None:
 def profile(request: ProfileRequest, json: Json = False) -> None:
     """Measure translation quality by position in the document and by document length."""
     from cotext.evaluation.metrics.aligned_files import name_systems, read_aligned
-    from cotext.evaluation.metrics.profile import TITLES, render_profile
-    from cotext.evaluation.metrics.profile import profile as profile_by
+    from cotext.evaluation.metrics.interface import TITLES, render_profile
+    from cotext.evaluation.metrics.interface import profile as profile_by
 
     paths, language = request.hypothesis, request.target_language
     with output(request.out, [*paths, request.reference]):
@@ -136,7 +135,7 @@ def profile(request: ProfileRequest, json: Json = False) -> None:
         figures: dict[str, Any] = {"format": "cotext-profile", "version": 1, "systems": names}
         hypotheses = list(systems.values())
         for kind, title in TITLES.items():
-            buckets = profile_by(kind, hypotheses, references, request.protocols, target_language=language)
+            buckets = profile_by(kind, hypotheses, references, request.protocols, language)
             if not json:
                 typer.echo(f"{render_profile(title, buckets, names)}\n")
             figures[f"by_{kind}"] = [asdict(bucket) for bucket in buckets]
@@ -201,7 +200,7 @@ def context(request: ContextRequest, json: Json = False) -> None:
 
 def cxmi(request: CxmiRequest, json: Json = False) -> None:
     """Measure how much context adds to the log-probability of references (CXMI)."""
-    from cotext.evaluation.studies.context.context_corpus import CorpusUseJob, measure_corpus
+    from cotext.evaluation.studies.context.context_use import CorpusUseJob, measure_corpus
     from cotext.runtime.progress import meter
     from cotext.translation.open import open_scorer
 
@@ -295,10 +294,9 @@ def write_reports(
     json: bool,
 ) -> None:
     """Print the reports on each suite and on all suites together, and write them to `out`."""
-    from cotext.evaluation.metrics.contrastive import render_table
-    from cotext.evaluation.metrics.generative import render_forms
-    from cotext.evaluation.studies.contrastive.contrastive import evidence_of
+    from cotext.evaluation.metrics.contrastive import render_forms, render_table
     from cotext.evaluation.studies.contrastive.decisions import ALL_SUITES, pool
+    from cotext.evaluation.studies.contrastive.evidence import groups_of, weigh
 
     tell = _tell_unless(json)
     evidence: dict[str, list[Evidence]] = {}
@@ -317,7 +315,8 @@ def write_reports(
             continue
         judged[key], named[key] = report, suite
         if report.readings is not None:
-            evidence[key] = evidence_of(suite, report.readings, window)
+            groups = [group for group in groups_of(suite) if window.has_clue_of(group)]
+            evidence[key] = [weigh(group, report.readings) for group in groups]
     if pooled := pool(named, judged):
         tell(f"{ALL_SUITES}, clues in other sentences\n{render_table(pooled)}\n")
         reports[ALL_SUITES] = pooled.as_dict()
@@ -370,7 +369,7 @@ def _forms_of(client: "Client", suites: "Suites") -> "Iterator[Found]":
     The signature counts untranslated sentences. Raises CotextError for candidates that do not differ in
     words; also as `EndpointTranslator.translate`.
     """
-    from cotext.evaluation.metrics.generative import generative_accuracy
+    from cotext.evaluation.metrics.contrastive import generative_accuracy
     from cotext.language_models.translator import EndpointTranslator, translation_signature
     from cotext.runtime.progress import meter
     from cotext.translation.open import signature_entries
