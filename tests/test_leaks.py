@@ -27,7 +27,7 @@ from cotext.data.batch import Batch, Instance, SpecialSymbols, make_batch
 from cotext.data.build import build_mixture, build_view, special_symbols
 from cotext.data.documents import Document
 from cotext.data.sampling import Arrangement, Cursor, Sampler, ordered_batches
-from cotext.data.store import StoreWriter, TokenStore
+from cotext.data.store import TokenStore, store_writer
 from cotext.losses.glancing import Glancing
 from cotext.models.build import BATCH_CONTEXTS as BATCH_CONTEXTS_BUILT
 from cotext.models.build import CONTEXT_ENCODERS, OTHERS, SCORES, SPANS, build_model
@@ -187,7 +187,7 @@ def target_sentence(number: int, length: int) -> list[int]:
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> TokenStore:
     path = tmp_path_factory.mktemp("leaks") / "train.arrow"
-    with StoreWriter(path, TOKENIZER.fingerprint) as writer:
+    with store_writer(path, TOKENIZER.fingerprint) as writer:
         for d, lengths in enumerate(LENGTHS):
             numbered = [(SENTENCES.index((d, k)), length) for k, length in enumerate(lengths)]
             sides = ([make(*pair) for pair in numbered] for make in (source_sentence, target_sentence))

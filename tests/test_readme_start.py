@@ -11,8 +11,7 @@ import pytest
 from typer.main import get_command
 
 from cotext.cli.main import app
-from cotext.data.contrastive_suites import write_suite
-from cotext.data.suite_files import read_suite
+from cotext.data.contrastive_suites import read_suite, write_suite
 from tests.command_line import succeed
 from tests.data.test_document_alignment import pairs_of
 from tests.files import structures

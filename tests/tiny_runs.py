@@ -15,7 +15,7 @@ from cotext.config.recipe import Config, dump_config, parse_config
 from cotext.data.documents import ParallelDocument
 from cotext.data.formats import write_parallel
 from cotext.data.prepared import write_report
-from cotext.data.store import StoreWriter
+from cotext.data.store import store_writer
 from cotext.data.tokenizer import Tokenizer, TokenizerSettings, train_tokenizer
 from cotext.models import checkpoint as ckpt
 from cotext.models.build import build_model
@@ -81,7 +81,7 @@ def prepare_toy(folder: Path, documents: int = 24, seed: int = 0) -> Path:
     tokenizer = train_tokenizer(sentences, settings)
     tokenizer.save(folder / "tokenizer")
     for name, corpus in (("train", train_documents), ("dev", dev_documents)):
-        with StoreWriter(folder / f"{name}.arrow", tokenizer.fingerprint) as writer:
+        with store_writer(folder / f"{name}.arrow", tokenizer.fingerprint) as writer:
             for d in corpus:
                 writer.add(d.id, tokenizer.encode_batch(d.source), tokenizer.encode_batch(d.target))
         write_parallel(folder / f"{name}.jsonl", None, corpus, "jsonl")

@@ -26,10 +26,15 @@ from typing import Any
 from benchmarks.study.pronoun_choices import pronoun_choices
 from benchmarks.study.register_choices import register_choices
 from benchmarks.study.term_choices import Alternatives, learn, term_choices
-from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite, documents_of, write_suite
+from cotext.data.contrastive_suites import (
+    ContrastiveExample,
+    ContrastiveSuite,
+    documents_of,
+    read_suite,
+    write_suite,
+)
 from cotext.data.documents import Document, ParallelDocument
 from cotext.data.formats import read_documents, read_parallel
-from cotext.data.suite_files import read_suite
 from cotext.evaluation.metrics.contrastive import OUTCOMES, outcome
 from cotext.evaluation.studies.contrastive.contrastive import write_suite_forms
 from cotext.runtime import CotextError

@@ -31,10 +31,9 @@ from typing import Any, Final
 from zlib import crc32
 
 from benchmarks.study.choices import BEFORE, write_json
-from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite, write_suite
+from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite, read_suite, write_suite
 from cotext.data.documents import ParallelDocument
 from cotext.data.formats import read_parallel
-from cotext.data.suite_files import read_suite
 from cotext.runtime.reading import read_text
 from cotext.translation.open import open_run
 

@@ -17,11 +17,10 @@ from random import Random
 from benchmarks.experiments.plan_data import Parts, Sampled
 from benchmarks.study import dropped_choices
 from benchmarks.study.choices import make_suites
-from cotext.data.contrastive_suites import ContrastiveSuite, documents_of, write_suite
+from cotext.data.contrastive_suites import ContrastiveSuite, documents_of, read_suite, write_suite
 from cotext.data.convert import Detokenisers
 from cotext.data.documents import ParallelDocument
 from cotext.data.formats import read_parallel, write_parallel
-from cotext.data.suite_files import read_suite
 from cotext.runtime import CotextError
 from cotext.runtime.reading import read_text
 

@@ -7,9 +7,9 @@ from benchmarks.study.choices import judge, main, suites_of
 from benchmarks.study.pronoun_choices import pronoun_choices, pronoun_of
 from benchmarks.study.register_choices import exchanged, register_choices, register_of
 from benchmarks.study.term_choices import gender, learn, term_choices
+from cotext.data.contrastive_suites import read_suite
 from cotext.data.documents import Document, ParallelDocument
 from cotext.data.formats import write_parallel
-from cotext.data.suite_files import read_suite
 from cotext.evaluation.studies.contrastive.decisions import read_decisions
 from tests.loops import loop_over
 from tests.refusals import must_raise

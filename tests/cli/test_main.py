@@ -216,7 +216,7 @@ def test_the_commands_of_the_readme_work(tmp_path: Path, monkeypatch: pytest.Mon
     section = text.split("## Prepare, train, translate and evaluate")[1].split("\n## ")[0]
     lines = [line for block in section.split("```")[1::2] for line in block.strip().splitlines()]
     commands = [line.split("  #")[0].split() for line in lines]
-    assert len(commands) == 16
+    assert len(commands) == 15
     assert {words[0] for words in commands} == {"cotext"}
     write_corpus(tmp_path)
     monkeypatch.chdir(tmp_path)

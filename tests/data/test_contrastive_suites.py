@@ -6,8 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite, write_suite
-from cotext.data.suite_files import read_suite
+from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite, read_suite, write_suite
 from tests.loops import loop_over
 from tests.refusals import must_raise
 

@@ -9,10 +9,9 @@ from itertools import islice
 import pytest
 
 from cotext.data import controlled
-from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite, write_suite
+from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite, read_suite, write_suite
 from cotext.data.controlled import lexicon
 from cotext.data.controlled.lexicon import ordered
-from cotext.data.suite_files import read_suite
 
 
 def words(sentence: str) -> list[str]:

@@ -4,8 +4,8 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+from cotext.data.contrastive_suites import read_suite
 from cotext.data.convert import Detokeniser
-from cotext.data.suite_files import read_suite
 from tests.command_line import cotext, must_refuse, succeed
 from tests.loops import loop_over
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cotext.data.contrastive_suites import write_suite
+from cotext.data.contrastive_suites import read_suite, write_suite
 from cotext.data.documents import (
     CODES,
     NAMES,
@@ -18,7 +18,6 @@ from cotext.data.documents import (
     name_of,
     name_warning,
 )
-from cotext.data.suite_files import read_suite
 from cotext.models.checkpoint import load_run
 from cotext.models.run_folder import describe_file
 from cotext.runtime import CotextError

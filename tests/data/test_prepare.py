@@ -7,18 +7,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cotext.data import corpora
 from cotext.data import prepare as prepare_module
+from cotext.data.contrastive_suites import read_suite
 from cotext.data.controlled import VERSION
-from cotext.data.corpora import document_notes
 from cotext.data.documents import Languages
 from cotext.data.formats import read_documents, read_parallel, write_parallel
-from cotext.data.prepare import prepare, prepare_controlled
-from cotext.data.prepared import Report
+from cotext.data.prepare import document_notes, prepare, prepare_controlled
+from cotext.data.prepared import Histogram, Report, StatisticsCollector
 from cotext.data.requests import ControlledRequest, PreparationRequest
-from cotext.data.statistics import Histogram, StatisticsCollector
 from cotext.data.store import Flat, TokenStore
-from cotext.data.suite_files import read_suite
 from cotext.data.tokenizer import load_tokenizer
 from cotext.training.prepared_data import open_data
 from tests.command_line import listing as contents
@@ -105,8 +102,8 @@ def test_same_bytes_whatever_the_number_of_workers(
     options = {"split": True, "clean": ["duplicates", "length=60"]}
     report = run(files, tmp_path / "one", **options)
     assert report.overlap["test"].pairs > 5
-    monkeypatch.setattr(corpora, "CHUNK_SENTENCES", 20)
-    monkeypatch.setattr(corpora, "CHUNKS_ALONE", 2)
+    monkeypatch.setattr("cotext.data.prepare.CHUNK_SENTENCES", 20)
+    monkeypatch.setattr("cotext.data.prepare.CHUNKS_ALONE", 2)
     assert run(files, tmp_path / "several", workers=3, **options) == report
     assert contents(tmp_path / "one") == contents(tmp_path / "several")
 

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from cotext.data.contrastive_suites import ContrastiveExample, documents_of
-from cotext.data.suite_files import SubtitleContext, read_suite
+from cotext.data.contrastive_suites import ContrastiveExample, SubtitleContext, documents_of, read_suite
 from tests.command_line import cotext, must_refuse, succeed
 from tests.loops import loop_over
 from tests.refusals import must_raise

@@ -16,14 +16,14 @@ from hypothesis import strategies as st
 
 from cotext.data.batch import Batch, SpecialSymbols
 from cotext.data.sampling import Arrangement, Cursor, Sampler, instances_of, ordered_batches, read_ahead
-from cotext.data.store import StoreWriter, TokenStore
-from cotext.data.views import DocumentView, Limit, Mixture, SentenceView, View, WindowView
+from cotext.data.store import TokenStore, store_writer
+from cotext.data.views import DocumentView, Limit, Mixture, View, WindowView
 from cotext.runtime import CotextError
 from tests.loops import loop_over
 from tests.refusals import must_raise
 
 SYMBOLS = SpecialSymbols(pad=1000, bos=1001, eos=1002, separators=(1003,))
-VIEWS = [SentenceView(), WindowView(before=2, after=1, limit=Limit(40))]
+VIEWS = [WindowView(0), WindowView(before=2, after=1, limit=Limit(40))]
 SHUFFLED = Arrangement(max_tokens=120, max_row_tokens=25, pool_tokens=900, seed=3)
 IN_ORDER = replace(SHUFFLED, order="documents")
 FOREIGN = replace(SHUFFLED, context="foreign")
@@ -34,7 +34,7 @@ def write_store(path: Path, documents: int, seed: int = 0, longest: int = 30) ->
     """Documents of 1 to 9 sentences; every sentence opens with a token of its own, on both sides."""
     random = np.random.default_rng(seed)
     name = count()
-    with StoreWriter(path, "no tokenizer") as writer:
+    with store_writer(path, "no tokenizer") as writer:
         for d in range(documents):
             sides: tuple[list[list[int]], list[list[int]]] = ([], [])
             for _ in range(random.integers(1, 10)):
@@ -228,7 +228,7 @@ def fitting(store: TokenStore, document: int, view: View, max_row_tokens: int) -
 
 def write_lengths(path: Path, documents: Sequence[Sequence[int]]) -> TokenStore:
     """Documents of sentences of so many tokens, equal on both sides; of words 10d + j."""
-    with StoreWriter(path, "none") as writer:
+    with store_writer(path, "none") as writer:
         for d, lengths in enumerate(documents):
             side = [[10 * d + j] * length for j, length in enumerate(lengths)]
             writer.add(f"d{d}", side, side)
@@ -262,7 +262,7 @@ def test_rows_in_order_by_hand(tmp_path: Path) -> None:
     """Rows of 4 tokens, three to a batch; one of 14, over the budget; the short document finds room."""
     five = write_lengths(tmp_path / "five.arrow", [[3] * 5, [3], [2, 13, 2]])
     for epoch in range(4):
-        sampler = make_sampler(five, SentenceView(), 12, arrangement=IN_ORDER)
+        sampler = make_sampler(five, WindowView(0), 12, arrangement=IN_ORDER)
         batches = [places(batch) for batch, _ in epoch_of(sampler, epoch)]
         # The first and the last sentence of the third document must not meet: they are no neighbours.
         expected = [{0: [0, 1, 2]}, {0: [3, 4], 1: [0]}, {2: [0]}, {2: [1]}, {2: [2]}]
@@ -317,7 +317,7 @@ class TestForeignContext:
             sizes[len(context)] += 1
         assert set(sizes) == {0, 1, 2, 3}
         # No row is lost to long strangers: every sentence that fits alone is there.
-        alone = {(d.index, j) for d in store for j in fitting(store, d.index, SentenceView(), 55)}
+        alone = {(d.index, j) for d in store for j in fitting(store, d.index, WindowView(0), 55)}
         assert set(found) == alone
         # The other document differs from epoch to epoch.
         other = self.instances(store, 1, pool_tokens)
@@ -325,7 +325,7 @@ class TestForeignContext:
         assert sum(found[key] != other[key] for key in found) > len(found) / 2
 
     def test_there_must_be_another_document(self, tmp_path: Path) -> None:
-        with StoreWriter(tmp_path / "one.arrow", "none") as writer:
+        with store_writer(tmp_path / "one.arrow", "none") as writer:
             writer.add("one", [[7], [8]], [[7], [8]])
             writer.add("nothing", [[]], [[]])
         one, message = TokenStore(tmp_path / "one.arrow"), "train.context = foreign needs a second document"
@@ -368,7 +368,7 @@ def test_nothing_fits_and_too_few_documents(store: TokenStore, tmp_path: Path) -
     assert next(make_sampler(few, max_row_tokens=100, shard=1, shards=3).batches(Cursor()))
     message = "few.arrow: 2 documents are too few for 3 processes"
     must_raise(message, make_sampler(few, shard=2, shards=3).require_instances)
-    with StoreWriter(tmp_path / "two.arrow", "none") as writer:
+    with store_writer(tmp_path / "two.arrow", "none") as writer:
         writer.add("long", [[7] * 50], [[7] * 50])
         writer.add("short", [[7]], [[7]])
     # With one document a process, an epoch may well bring nothing: the next one brings the other document.
@@ -402,12 +402,12 @@ def test_validation_keeps_groups_whole(store: TokenStore, view: View, group_wind
 def test_validation_groups_by_hand(tmp_path: Path) -> None:
     """Rows of 3 tokens in pairs, four rows to a batch; a pair of 12 tokens a row exceeds it together."""
     store = write_lengths(tmp_path / "dev.arrow", [[2] * 5, [11, 11], [2] * 3])
-    batches = [places(b) for b in ordered_batches(store, SentenceView(), SYMBOLS, 12, 100, 2)]
+    batches = [places(b) for b in ordered_batches(store, WindowView(0), SYMBOLS, 12, 100, 2)]
     assert batches == [{1: [0, 1]}, {0: [0, 1]}, {0: [2, 3], 2: [2]}, {0: [4], 2: [0, 1]}]
 
 
 def test_pairs_without_a_token_are_no_part_of_their_document(tmp_path: Path) -> None:
-    with StoreWriter(tmp_path / "gaps.arrow", "words") as writer:
+    with store_writer(tmp_path / "gaps.arrow", "words") as writer:
         writer.add("gaps", [[7], [], [], [8]], [[7], [], [9], []])
         writer.add("nothing", [[]], [[]])
     gaps = TokenStore(tmp_path / "gaps.arrow")
@@ -497,7 +497,7 @@ def test_one_sentence_of_each_row_is_also_in_foreign_context(store: TokenStore, 
 
 def test_sentences_without_context_stay_as_they_are(store: TokenStore) -> None:
     arrangement = replace(SHUFFLED, adds_foreign=True)
-    batch, _ = next(Sampler(store, Mixture(((SentenceView(), 1),)), SYMBOLS, arrangement).batches(Cursor()))
+    batch, _ = next(Sampler(store, Mixture(((WindowView(0), 1),)), SYMBOLS, arrangement).batches(Cursor()))
     assert batch.foreign is not None
     assert torch.equal(batch.foreign.source.tokens, batch.source.tokens)
     assert int(batch.foreign.source.sentence.max()) == 0

@@ -9,7 +9,7 @@ import pytest
 
 from cotext.data.documents import Languages, ParallelDocument
 from cotext.data.formats import read_parallel, write_parallel
-from cotext.data.overlap import HeldOut, Overlap, found_in
+from cotext.data.prepared import HeldOut, Overlap, found_in
 from cotext.data.selection import (
     PASSAGE_SENTENCES,
     RULES,

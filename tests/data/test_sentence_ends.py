@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cotext.data.sentence_ends import read_abbreviations, sentence_ends
-from cotext.data.splitting import Splitter, join_sentences
+from cotext.data.splitting import Splitter, join_sentences, read_abbreviations, sentence_ends
 from tests.loops import loop_over
 from tests.refusals import must_raise
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from cotext.data.documents import ParallelDocument
 from cotext.data.formats import read_documents, write_parallel
 from cotext.data.requests import PreparationRequest
-from cotext.data.set_aside import part_of, set_aside
+from cotext.data.selection import part_of, set_aside
 from tests.command_line import cotext, succeed
 from tests.refusals import must_raise
 

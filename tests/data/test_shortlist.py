@@ -8,7 +8,7 @@ import pytest
 
 from cotext.data import shortlist
 from cotext.data.shortlist import Shortlist, coverage, learned_shortlist
-from cotext.data.store import StoreWriter, TokenStore
+from cotext.data.store import TokenStore, store_writer
 from tests.refusals import must_raise
 from tests.tiny import WordTokenizer
 
@@ -25,7 +25,7 @@ PAIRS: Pairs = [
 
 
 def store(path: Path, pairs: Pairs = PAIRS, made_with: str = "words") -> TokenStore:
-    with StoreWriter(path / "train.arrow", made_with) as writer:
+    with store_writer(path / "train.arrow", made_with) as writer:
         writer.add("d", [source for source, _ in pairs], [target for _, target in pairs])
     return TokenStore(path / "train.arrow")
 

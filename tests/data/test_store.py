@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from cotext.data import store as store_module
-from cotext.data.store import StoreWriter, TokenStore, Totals
+from cotext.data.store import TokenStore, Totals, store_writer
 from cotext.runtime import CotextError
 from tests.refusals import must_raise
 
@@ -21,7 +21,7 @@ documents = st.lists(st.tuples(sentences, sentences), min_size=1, max_size=5)
 
 
 def write(path: Path, corpus: list[tuple[str, Side, Side]]) -> TokenStore:
-    with StoreWriter(path, "fingerprint") as writer:
+    with store_writer(path, "fingerprint") as writer:
         for document in corpus:
             writer.add(*document)
     return TokenStore(path)
@@ -115,7 +115,7 @@ def test_same_corpus_same_bytes_and_another_tokenizer_is_noticed(tmp_path: Path)
 def test_refused_documents_and_interruptions_leave_the_old_file(tmp_path: Path) -> None:
     path = tmp_path / "s"
     for source, target in (([[1]], [[1], [2]]), ([], [])):
-        with pytest.raises(CotextError, match="document 'x'"), StoreWriter(path, "f") as writer:
+        with pytest.raises(CotextError, match="document 'x'"), store_writer(path, "f") as writer:
             writer.add("x", source, target)
     assert not list(tmp_path.iterdir())
     write(path, corpus(3))
@@ -125,7 +125,7 @@ def test_refused_documents_and_interruptions_leave_the_old_file(tmp_path: Path) 
         def __iter__(self) -> NoReturn:
             raise KeyboardInterrupt
 
-    with pytest.raises(KeyboardInterrupt), StoreWriter(path, "other") as writer:
+    with pytest.raises(KeyboardInterrupt), store_writer(path, "other") as writer:
         writer.add("a", Interrupting([[1]]), [[2]])
     assert path.read_bytes() == before
     assert [each.name for each in tmp_path.iterdir()] == ["s"]

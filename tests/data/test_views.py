@@ -13,7 +13,6 @@ from cotext.data.views import (
     DocumentView,
     Limit,
     Mixture,
-    SentenceView,
     View,
     Window,
     WindowView,
@@ -30,7 +29,7 @@ bounded = st.builds(
 )
 limits = st.one_of(st.just(Limit()), bounded)
 views = st.one_of(
-    st.just(SentenceView()),
+    st.just(WindowView(0)),
     st.builds(
         WindowView,
         before=st.integers(0, 4),
@@ -137,7 +136,7 @@ def test_join_refuses_what_is_no_document() -> None:
 
 
 def test_views_of_configurations() -> None:
-    assert build_view(ViewConfig()) == SentenceView()
+    assert build_view(ViewConfig()) == WindowView(0)
     assert build_view(ViewConfig(kind="window", before=3, max_tokens=99)) == WindowView(3, 0, Limit(99))
     doc2sent = ViewConfig(kind="window", before=4, target_before=0)
     assert build_view(doc2sent) == WindowView(4, 0, Limit(512), target_before=0)
@@ -202,16 +201,16 @@ def draw(mixture: Mixture, sentences: int, seed: int = 0) -> list[Window]:
 def test_a_mixture_of_weights_one_is_a_union() -> None:
     """Multi-resolution training on eight sentences: 1 + 2 + 4 + 8 sequences (Sun et al. 2022)."""
     halves = (DocumentView(Limit(16), parts) for parts in (1, 2, 4, 8, 16))
-    drawn = draw(Mixture(tuple((view, 1.0) for view in (*halves, SentenceView()))), 8)
+    drawn = draw(Mixture(tuple((view, 1.0) for view in (*halves, WindowView(0)))), 8)
     assert ranges(drawn)[:7] == [(0, 8), (0, 4), (4, 8), (0, 2), (2, 4), (4, 6), (6, 8)]
     assert ranges(drawn)[7:] == [(j, j + 1) for j in range(8)]
     # A document of one sentence is the same in every resolution.
-    one = Mixture(((DocumentView(Limit(16)), 1.0), (SentenceView(), 1.0)))
+    one = Mixture(((DocumentView(Limit(16)), 1.0), (WindowView(0), 1.0)))
     assert ranges(draw(one, 1)) == [(0, 1)]
 
 
 def test_weights_say_how_often_an_instance_is_drawn() -> None:
-    mixture = Mixture(((DocumentView(Limit(600)), 1.0), (SentenceView(), 2.25)))
+    mixture = Mixture(((DocumentView(Limit(600)), 1.0), (WindowView(0), 2.25)))
     counts = Counter(draw(mixture, 200))
     assert counts.pop(Window(range(200), range(200), range(200))) == 1
     assert set(counts.values()) == {2, 3}
@@ -225,5 +224,5 @@ def test_all_pieces_of_a_mixture_are_limited_alike() -> None:
     for first in cuts:
         config = ViewConfig.model_validate({**first, "max_sentences": 3, "mixed_with": cuts})
         limit = Limit(512, max_sentences=3)
-        expected = [DocumentView(limit), CumulativeView(limit), SentenceView(), WindowView(1, 0, Limit(512))]
+        expected = [DocumentView(limit), CumulativeView(limit), WindowView(0), WindowView(1, 0, Limit(512))]
         assert [view for view, _ in build_mixture(config).parts] == [expected[cuts.index(first)], *expected]

@@ -8,7 +8,7 @@ import pytest
 from cotext.data.documents import Document
 from cotext.data.formats import write_documents
 from cotext.data.tokenizer import MosesBPETokenizer, TokenizerSettings, load_tokenizer, train_tokenizer
-from cotext.data.tokenizer.moses_bpe import WordSplitter
+from cotext.data.tokenizer.protocol import WordSplitter
 from tests.command_line import must_refuse, succeed
 from tests.refusals import must_raise
 

@@ -7,7 +7,7 @@ from unittest.mock import patch
 
 import pytest
 
-from cotext.data.controlled.contrast import training_documents
+from cotext.data.controlled import training_documents
 from cotext.data.formats import read_documents, write_parallel
 from cotext.data.tokenizer import TokenizerSettings, train_tokenizer
 from cotext.interchange.model_names import NamedModel

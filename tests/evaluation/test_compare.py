@@ -11,9 +11,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite, write_suite
+from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite, read_suite, write_suite
 from cotext.data.documents import Languages
-from cotext.data.suite_files import read_suite
 from cotext.evaluation.metrics.contrastive import Reading, Readings
 from cotext.evaluation.statistics.significance import Resampling
 from cotext.evaluation.studies.compare.comparison import RunComparison, compare_runs

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite, write_suite
-from cotext.data.suite_files import read_suite
+from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite, read_suite, write_suite
 from cotext.evaluation.metrics.contrastive import (
     Accuracy,
     CandidateScores,

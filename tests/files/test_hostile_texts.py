@@ -8,10 +8,8 @@ import pytest
 from markdown_it.token import Token
 
 from cotext.config.parts import OWN
-from cotext.data.placeholders import placeholder_spans
-from cotext.data.sentence_ends import EndRules
-from cotext.data.splitting import Splitter
-from cotext.data.words import consists_of
+from cotext.data.splitting import EndRules, Splitter
+from cotext.data.words import consists_of, placeholder_spans
 from cotext.files.block_sentences import cut
 from cotext.files.blocks import Block, Close, Copied, Open
 from cotext.files.markdown import FORMAT as MARKDOWN
@@ -21,8 +19,8 @@ from cotext.files.po import FORMAT as PO
 from cotext.files.table import named_format
 from cotext.files.tags import project, shown_text
 from cotext.files.translate_blocks import without_added_stop
-from cotext.language_models.prompts import read_numbered
-from cotext.serving.fragments import TagHandling, fragment
+from cotext.language_models.config import read_numbered
+from cotext.serving.translation import TagHandling, fragment
 from cotext.translation.faults import Checks, Fault, tag_faults
 from cotext.translation.numbers import missing_numbers
 from tests.loops import loop_over

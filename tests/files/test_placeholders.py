@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cotext.data.placeholders import placeholder_spans
 from cotext.data.tokenizer import SentencePieceTokenizer, TokenizerSettings
+from cotext.data.words import placeholder_spans
 from cotext.files.block_sentences import (
     gives_back,
     shown,

@@ -15,9 +15,9 @@ from typing import Any
 
 from cotext.data.convert import Detokeniser
 from cotext.data.formats.streams import markup_root, subtitle_kind
-from cotext.data.placeholders import placeholder_spans
 from cotext.data.splitting import Splitter, join_sentences
 from cotext.data.tokenizer.protocol import clean
+from cotext.data.words import placeholder_spans
 from cotext.evaluation.metrics.contrastive import words_of
 from cotext.files.block_sentences import cut, with_placeholders
 from cotext.files.blocks import Block, Job, OpenedFile
@@ -27,13 +27,12 @@ from cotext.files.table import file_formats, named_format, recognise
 from cotext.files.tags import project
 from cotext.files.text import wrapped
 from cotext.files.translate_blocks import without_added_stop
-from cotext.language_models.prompts import UnusableError, read_numbered, read_plain
+from cotext.language_models.config import UnusableError, read_numbered, read_plain
 from cotext.language_models.translator import is_echo, moved, suspicion
 from cotext.runtime import CotextError
-from cotext.serving.errors import RequestError, without_paths
-from cotext.serving.fragments import TagHandling, fragment
-from cotext.serving.jobs.names import attachment, clean_name, result_name
-from cotext.serving.translation import detect
+from cotext.serving.record import RequestError, without_paths
+from cotext.serving.state import attachment, clean_name, result_name
+from cotext.serving.translation import TagHandling, detect, fragment
 from cotext.translation.faults import Checks, Fault
 from cotext.translation.terms.glossary import Glossary
 from cotext.translation.terms.terms import TermGuide

@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from cotext.data.contrastive_suites import write_suite
+from cotext.data.contrastive_suites import read_suite, write_suite
 from cotext.data.documents import Document
 from cotext.data.formats import read_documents, write_documents
-from cotext.data.suite_files import read_suite
 from tests.command_line import succeed, write_corpus
 from tests.pretrained_models import FOLDERS
 from tests.tiny_runs import toy_documents

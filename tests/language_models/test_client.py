@@ -10,9 +10,17 @@ from typing import Any
 import pytest
 
 from cotext.language_models import client as client_module
-from cotext.language_models import connection as connection_module
-from cotext.language_models.client import Answers, Client, RefusedRequestError, Request, Usage
-from cotext.language_models.connection import Pace, StoppedError, backoff, retry_after
+from cotext.language_models.client import (
+    Answers,
+    Client,
+    Pace,
+    RefusedRequestError,
+    Request,
+    StoppedError,
+    Usage,
+    backoff,
+    retry_after,
+)
 from cotext.runtime import CotextError
 from tests.language_models.described import KEY, VARIABLE, WORDS, described
 from tests.language_models.fake import Fake
@@ -148,7 +156,7 @@ def test_what_makes_no_connection_is_told(
 ) -> None:
     if variable:
         monkeypatch.setenv(variable, value)
-    connection_module.certificates.cache_clear()
+    client_module.certificates.cache_clear()
     must_raise("no connection can be made", Client, described(tmp_path, address))
 
 
@@ -233,9 +241,9 @@ def test_an_answer_as_large_as_it_may_be_is_found_again(
     answers.keep(request, content)
     found = answers.find(request)
     assert found is not None
-    assert found.content == content
+    assert found[0] == content
     # The first answer of two processes stays.
-    assert answers.keep(request, {"a": 2}).content == content
+    assert answers.keep(request, {"a": 2})[0] == content
 
 
 def test_waiting_ends_when_the_job_is_given_up() -> None:

@@ -4,8 +4,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cotext.language_models.config import TEMPLATE, Endpoint
-from cotext.language_models.prompts import Piece, Prompt, UnusableError, numbered, read_numbered, read_plain
+from cotext.language_models.config import (
+    TEMPLATE,
+    Endpoint,
+    Piece,
+    Prompt,
+    UnusableError,
+    numbered,
+    read_numbered,
+    read_plain,
+)
 from cotext.language_models.translator import ECHO, EMPTY, LONG, is_echo, moved, suspicion
 from tests.loops import loop_over
 

@@ -15,7 +15,7 @@ from safetensors.torch import load_file, save_file
 
 from cotext.config.model import ModelConfig
 from cotext.config.recipe import Config, load_config, recipe_names
-from cotext.data.store import StoreWriter, TokenStore
+from cotext.data.store import TokenStore, store_writer
 from cotext.models import checkpoint as ckpt
 from cotext.models.build import build_model
 from cotext.models.describe import describe_model
@@ -227,7 +227,7 @@ def test_no_store_is_a_pipe(world: World, tmp_path: Path) -> None:
 def test_totals_that_a_store_cannot_have(tmp_path: Path, totals: dict[str, Any], ends: Any) -> None:
     """Memory is taken by what a store says that it holds."""
     path = tmp_path / "train.arrow"
-    with StoreWriter(path, "f" * 64) as writer:
+    with store_writer(path, "f" * 64) as writer:
         for name in "abc":
             writer.add(name, [[1, 2], [3]], [[4], [5, 6]])
     with pa.memory_map(str(path)) as source:

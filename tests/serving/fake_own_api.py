@@ -13,9 +13,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from cotext.serving.errors import RequestError
-from cotext.serving.event_stream import Event
-from cotext.serving.page_routes import routes as page_routes
+from cotext.serving.own_api import Event, page
+from cotext.serving.record import RequestError
 from cotext.serving.settings import ServerSettings
 
 WORDS = {
@@ -193,7 +192,8 @@ def fake(told: Told) -> Starlette:
 
     made = Starlette(
         routes=[
-            *page_routes(),
+            Route("/", page),
+            Route("/page/{file}", page),
             Route("/api/systems", systems),
             Route("/api/translate", translate, methods=["POST"]),
             Route("/api/explain", explain, methods=["POST"]),

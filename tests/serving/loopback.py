@@ -12,7 +12,7 @@ from typing import Any
 import httpx2 as httpx
 import uvicorn
 
-from cotext.serving.server import address_of, listening_socket, serve_until_stopped
+from cotext.serving.application import address_of, listening_socket, serve_until_stopped
 from cotext.serving.service import Service
 from cotext.serving.systems import Systems
 

@@ -11,10 +11,10 @@ import torch
 from cotext.files.blocks import Block
 from cotext.serving import answers
 from cotext.serving.answers import Event, TextAnswer
-from cotext.serving.errors import RequestError
+from cotext.serving.record import RequestError
 from cotext.serving.service import Service, TextRequest
 from cotext.serving.settings import ServerSettings
-from cotext.serving.sharing.turns import Work
+from cotext.serving.sharing import Work
 from cotext.serving.systems import System, Systems
 from cotext.translation.open import Terminology
 from cotext.translation.terms.glossary import Glossary

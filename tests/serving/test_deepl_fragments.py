@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from cotext.files.blocks import Piece
-from cotext.serving.fragments import Fragment, SplitSentences, TagHandling, fragment
+from cotext.serving.translation import Fragment, SplitSentences, TagHandling, fragment
 from tests.files.faking import changed, shape
 from tests.loops import loop_over
 

@@ -16,9 +16,9 @@ import pytest
 from cotext.files.blocks import Block
 from cotext.serving import answers
 from cotext.serving.service import Service, TextRequest
-from cotext.serving.sessions import SessionPlace, translate
 from cotext.serving.settings import ServerSettings
 from cotext.serving.systems import System, Systems
+from cotext.serving.translation import SessionPlace, translate_documents
 from tests.serving.test_load import NAMES, alone, assert_same, drawn, many, sentence, texts_of
 from tests.serving.waiting import SECONDS, Sender, until
 
@@ -63,10 +63,10 @@ class Events:
             place = SessionPlace(f"one {numbered}", number if numbered else None)
             while self.draw.random() < 0.3:
                 with suppress(TimeoutError):
-                    asking = translate(self.service, request, client, place)
+                    asking = translate_documents(self.service, request, client, place)
                     await asyncio.wait_for(asking, self.draw.random() * 0.05)
             for _ in range(self.draw.randint(1, 2)):
-                answer = await translate(self.service, request, client, place)
+                answer = await translate_documents(self.service, request, client, place)
                 assert [block.text for block in answer.documents[0]] == [expected[number]]
             self.seen["segments"] += 1
 

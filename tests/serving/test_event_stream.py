@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from cotext.serving.errors import RequestError
-from cotext.serving.event_stream import Event, EventStream
-from cotext.serving.sharing.turns import CancelledError
+from cotext.serving.own_api import Event, EventStream
+from cotext.serving.record import RequestError
+from cotext.serving.sharing import CancelledError
 from tests.loops import loop_over
 from tests.serving.loopback import events
 
@@ -18,9 +18,9 @@ Send = Callable[[Any], Awaitable[None]]
 def sent(
     told: AsyncGenerator[Event, None],
     *,
+    first: Event | None = None,
     gone: asyncio.Event | None = None,
     send: Send | None = None,
-    **more: Any,
 ) -> tuple[dict[str, Any], str]:
     """The start of the answer and all of its text; `gone`: when the client hangs up."""
     messages: list[dict[str, Any]] = []
@@ -33,7 +33,7 @@ def sent(
         messages.append(message)
 
     scope: dict[str, Any] = {"type": "http"}
-    asyncio.run(EventStream(told, **more)(scope, receive, send or keep))  # type: ignore[arg-type]
+    asyncio.run(EventStream(told, first)(scope, receive, send or keep))  # type: ignore[arg-type]
     body = b"".join(message["body"] for message in messages[1:])
     return (messages or [{}])[0], body.decode()
 
@@ -53,13 +53,15 @@ def test_any_text_is_an_event(text: str) -> None:
     assert b"content-length" not in headers
 
 
-def test_comments_keep_the_connection() -> None:
+def test_comments_keep_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cotext.serving.own_api.KEEP_ALIVE_SECONDS", 0.02)
+
     async def slow() -> AsyncGenerator[Event, None]:
         yield Event("said", 1)
         await asyncio.sleep(0.1)
         yield Event("said", 2)
 
-    _, body = sent(slow(), keep_alive=0.02)
+    _, body = sent(slow())
     assert list(events(iter(body.split("\n")))) == [("said", 1), ("said", 2)]
     between = body[body.index("data: 1") : body.index("data: 2")]
     assert between.count("\n\n: ") >= 2

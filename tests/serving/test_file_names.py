@@ -1,6 +1,6 @@
 """The names of files: of clients, who may call them anything, and of results."""
 
-from cotext.serving.jobs.names import MAX_BYTES, attachment, clean_name, result_name, suffix_of
+from cotext.serving.state import MAX_NAME_BYTES, attachment, clean_name, result_name, suffix_of
 from tests.loops import loop_over
 
 HOSTILE = [
@@ -17,7 +17,7 @@ def test_a_hostile_name_is_a_name_like_any_other(name: str) -> None:
     for found in (clean_name(name), result_name(clean_name(name), "en", "de")):
         assert found.strip(" .")
         assert not set(found) & set('/\\<>:"|?*\0\r\n\u2028\u202e')
-        assert len(found.encode()) <= MAX_BYTES
+        assert len(found.encode()) <= MAX_NAME_BYTES
         assert clean_name(found) == found
         header = attachment(found)
         assert header.isascii()

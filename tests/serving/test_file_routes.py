@@ -16,9 +16,8 @@ from starlette.testclient import TestClient
 
 from cotext.files.table import file_formats, recognise
 from cotext.serving import requests
-from cotext.serving.jobs.storage import Space
-from cotext.serving.jobs.table import JobTicket
 from cotext.serving.requests import Form
+from cotext.serving.state import JobTicket, Space
 from cotext.serving.systems import System, Systems
 from tests.command_line import succeed
 from tests.files import structures

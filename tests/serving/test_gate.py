@@ -14,11 +14,10 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Mount, Route
 
 from cotext.runtime import CotextError
-from cotext.serving import application as assembled
-from cotext.serving.errors import RequestError, without_paths
-from cotext.serving.gate import Routes
+from cotext.serving import own_api
+from cotext.serving.application import application
 from cotext.serving.keys import Rates, add_key, revoke_key
-from cotext.serving.record import LOGGER, JsonLines
+from cotext.serving.record import LOGGER, JsonLines, RequestError, without_paths
 from cotext.serving.requests import client_of, fields, whole_number
 from cotext.serving.service import Service
 from cotext.serving.settings import ServerSettings
@@ -55,7 +54,7 @@ async def _probe(request: Request) -> Response:
 
 class World:
     def __init__(self, service: Service) -> None:
-        self.app = assembled.application(service)
+        self.app = application(service)
 
     def ask(self, method: str, path: str, **more: Any) -> httpx.Response:
         async def once() -> httpx.Response:
@@ -74,7 +73,8 @@ def made(systems: Systems, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> A
         Route("/probe/{what}", _probe, methods=["POST"]),
         Route("/probe", _who, methods=["GET", "POST"]),
     ]
-    monkeypatch.setattr(assembled, "Routes", lambda routes: Routes([*routes, *probes]))
+    routes = [*own_api.routes(), *probes]
+    monkeypatch.setattr(own_api, "routes", lambda: routes)
 
     def make(**settings: Any) -> World:
         return World(Service(systems, ServerSettings(state=tmp_path / "state", **settings)))

@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from cotext.data.documents import Languages
-from cotext.serving import glossary_store
-from cotext.serving.glossary_store import GlossaryStore
+from cotext.serving.state import GlossaryStore
 from tests.loops import loop_over
 from tests.refusals import must_raise
 from tests.serving.waiting import refused
@@ -60,8 +59,8 @@ def test_threads_share_a_store(tmp_path: Path) -> None:
 def test_a_client_has_a_number_of_glossaries_and_an_eighth_of_the_space(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(glossary_store, "MAX_BYTES", 800_000)
-    monkeypatch.setattr(glossary_store, "MAX_GLOSSARIES", 2)
+    monkeypatch.setattr("cotext.serving.state.MAX_BYTES", 800_000)
+    monkeypatch.setattr("cotext.serving.state.MAX_GLOSSARIES", 2)
     store = GlossaryStore(tmp_path)
     entries = [(f"{n} {'x' * 900}", "y") for n in range(80)]  # 80,000 bytes
     made = store.create("eve", "much", EN_DE, entries)

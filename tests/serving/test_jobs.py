@@ -17,13 +17,11 @@ from cotext.data.splitting import Splitting
 from cotext.files.table import format_of
 from cotext.files.translate_files import open_job
 from cotext.runtime.jobs.engine import run
-from cotext.serving.jobs import translation
-from cotext.serving.jobs.queue import Jobs
-from cotext.serving.jobs.table import JobStatus, JobTicket
-from cotext.serving.jobs.translation import Running
+from cotext.serving.jobs import Jobs, Running
 from cotext.serving.service import Service
 from cotext.serving.settings import ServerSettings
-from cotext.serving.sharing.turns import Work
+from cotext.serving.sharing import Work
+from cotext.serving.state import JobStatus, JobTable, JobTicket
 from cotext.serving.systems import System, Systems
 from cotext.translation.translate_file import FileOptions, NotedWindows
 from tests.refusals import must_raise
@@ -189,7 +187,7 @@ def test_a_fault_of_the_server_is_the_jobs_error(opened: Opened, monkeypatch: py
     def fail(*args: object) -> None:
         raise ZeroDivisionError("secret text")
 
-    monkeypatch.setattr("cotext.serving.jobs.translation._of_sentences", fail)
+    monkeypatch.setattr("cotext.serving.jobs._of_sentences", fail)
     sender = opened()
     status = sender.finished(sender.send())
     assert status.state == "error"
@@ -211,7 +209,7 @@ def test_a_full_disk_is_the_jobs_error(
         status = sender.finished(sender.send())
     assert (status.state, str(tmp_path) in status.message) == ("error", False)
     with monkeypatch.context() as patched:
-        patched.setattr("cotext.serving.jobs.table.JobTable.store", full)
+        patched.setattr("cotext.serving.state.JobTable.store", full)
         assert refused(sender.send).status == 503
     with monkeypatch.context() as patched:
         usage = shutil.disk_usage(tmp_path)._replace(free=1 << 20)
@@ -224,11 +222,9 @@ def test_a_full_disk_is_the_jobs_error(
 def test_the_end_of_a_job_that_the_disk_refuses_is_noted_when_there_is_room(
     opened: Opened, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from cotext.serving.jobs import queue, table
-
-    monkeypatch.setattr(queue, "REFUSED_SECONDS", 0.05)
+    monkeypatch.setattr("cotext.serving.jobs.REFUSED_SECONDS", 0.05)
     sender = opened()
-    plain, refusals = table.JobTable.finish, []
+    plain, refusals = JobTable.finish, []
 
     def finish(self: Any, *args: Any, **kwargs: Any) -> bool:
         if len(refusals) < 2:
@@ -236,7 +232,7 @@ def test_the_end_of_a_job_that_the_disk_refuses_is_noted_when_there_is_room(
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         return plain(self, *args, **kwargs)
 
-    monkeypatch.setattr(table.JobTable, "finish", finish)
+    monkeypatch.setattr(JobTable, "finish", finish)
     assert sender.finished(sender.send()).state == "done"
     assert len(refusals) == 2
 
@@ -430,7 +426,7 @@ def test_a_job_that_cannot_be_gone_on_with_is_given_up(
 
 def test_remaining_time_is_by_the_speed_since_the_server_was_started(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = [100.0]
-    monkeypatch.setattr(translation.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr("cotext.serving.jobs.time.monotonic", lambda: clock[0])
     running, status = Running(Work()), JobStatus("1", "translating", "a", "a.txt", sentences=100)
     assert running.updated(status).seconds_remaining is None
     for seconds, count in ((0.0, 0), (0.01, 40), (2.0, 10), (2.0, 10)):

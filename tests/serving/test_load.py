@@ -18,8 +18,7 @@ from cotext.files.blocks import Block, Close, Contents, Open
 from cotext.files.translate_blocks import BlockDocuments
 from cotext.serving.answers import TextAnswer
 from cotext.serving.service import TextRequest
-from cotext.serving.sharing.shared_system import SharedSystem
-from cotext.serving.sharing.turns import Work
+from cotext.serving.sharing import SharedSystem, Work
 from cotext.serving.systems import System, Systems, open_systems
 from cotext.translation.open import Terminology
 from cotext.translation.terms.glossary import Glossary

@@ -8,8 +8,8 @@ import pytest
 from cotext.data.documents import Document, ParallelDocument
 from cotext.data.words import token_words, words_of
 from cotext.evaluation.studies.context.context_use import influences, score_excerpts
-from cotext.serving.errors import RequestError
 from cotext.serving.own_api import explanations
+from cotext.serving.record import RequestError
 from tests.loops import loop_over
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import pytest
 from starlette.testclient import TestClient
 
 import cotext.serving
-from cotext.serving.page_routes import parts
+from cotext.serving.own_api import parts
 from cotext.serving.settings import ServerSettings
 from tests.loops import loop_over
 from tests.serving.fake_own_api import Told, fake
@@ -33,13 +33,14 @@ def test_every_file_of_the_folder_is_handed_out_with_its_type_and_policy() -> No
         answer = asked.get(f"/page/{name}")
         assert answer.status_code == 200
         assert answer.content == content == (FOLDER / name).read_bytes()
-        assert answer.headers["content-type"] == kind
+        charset = "; charset=utf-8" if kind.startswith("text/") else ""
+        assert answer.headers["content-type"] == f"{kind}{charset}"
         assert answer.headers["content-security-policy"].startswith("default-src 'self';")
         assert "unsafe" not in answer.headers["content-security-policy"]
     assert asked.get("/").content == parts()["index.html"][0]
 
 
-@loop_over("name", ["none.js", "..%2fpage_routes.py", "%2e%2e/errors.py", "page_routes.py", ""])
+@loop_over("name", ["none.js", "..%2fsettings.py", "%2e%2e/errors.py", "settings.py", ""])
 def test_nothing_else_is_handed_out(name: str) -> None:
     assert client().get(f"/page/{name}").status_code == 404
     for path in ("/", "/page/app.js"):

@@ -18,9 +18,8 @@ import pytest
 
 from cotext.data.documents import Languages
 from cotext.serving import require_packages
-from cotext.serving import server as serving_server
+from cotext.serving.application import listening_socket
 from cotext.serving.keys import add_key, read_keys
-from cotext.serving.server import listening_socket
 from cotext.serving.systems import Systems, open_systems
 from cotext.translation.open import open_run
 from tests.command_line import must_refuse, succeed
@@ -178,7 +177,7 @@ def test_a_request_that_does_not_come_is_not_waited_for(
     systems: Systems, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sent: bytes
 ) -> None:
     """Neither the first of a connection nor one after another."""
-    monkeypatch.setattr(serving_server, "HEAD_SECONDS", 0.2)
+    monkeypatch.setattr("cotext.serving.application.HEAD_SECONDS", 0.2)
     with listening(systems, tmp_path) as (_, address):
         for before in (b"", b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"):
             with socket.create_connection(address, timeout=10) as client:
@@ -189,7 +188,7 @@ def test_a_request_that_does_not_come_is_not_waited_for(
 def test_more_connections_than_there_may_be(
     systems: Systems, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(serving_server, "MAX_CONNECTIONS", 3)
+    monkeypatch.setattr("cotext.serving.application.MAX_CONNECTIONS", 3)
     with listening(systems, tmp_path) as (_, address):
         idle = [socket.create_connection(address, timeout=10) for _ in range(3)]
         time.sleep(0.1)

@@ -9,12 +9,12 @@ import pytest
 from starlette.requests import Request
 
 from cotext.files.blocks import Block
-from cotext.serving import session_memory, sessions
+from cotext.serving import answers, translation
+from cotext.serving.answers import KEPT_SEGMENTS, Sessions
 from cotext.serving.service import Service, TextRequest
-from cotext.serving.session_memory import KEPT_SEGMENTS, Sessions
-from cotext.serving.sessions import SessionPlace, session_place, translate
 from cotext.serving.settings import ServerSettings
 from cotext.serving.systems import Systems
+from cotext.serving.translation import SessionPlace, session_place, translate_documents
 from tests.loops import loop_over
 from tests.serving.waiting import refused
 
@@ -40,7 +40,7 @@ class Tool:
         """The translations of segments that come in one request."""
         request = TextRequest(self.system, tuple((Block((text,), "a place"),) for text in texts))
         where = None if session is None else SessionPlace(session, **place)
-        answer = asyncio.run(translate(self.service, request, client, where))
+        answer = asyncio.run(translate_documents(self.service, request, client, where))
         assert {pair.document for pair in answer.pairs} <= set(range(len(texts)))
         return [block.text for [block] in answer.documents]
 
@@ -86,7 +86,7 @@ def test_asked_again_is_not_searched(tool: Tool, monkeypatch: pytest.MonkeyPatch
 
     searched: list[int] = []
     monkeypatch.setattr(
-        sessions._Replay, "note", lambda log, document, window: searched.append(window.number)
+        translation._Replay, "note", lambda log, document, window: searched.append(window.number)
     )
     assert tool.one_by_one(DOCUMENT) == first
     assert not searched
@@ -159,7 +159,7 @@ def test_sessions_of_another_name_client_or_system_know_nothing_of_it(
 def test_given_up_is_not_kept(tool: Tool) -> None:
     async def given_up() -> None:
         request = TextRequest(tool.system, ((Block((DOCUMENT[0],)),),))
-        task = asyncio.ensure_future(translate(tool.service, request, "a", SessionPlace("s")))
+        task = asyncio.ensure_future(translate_documents(tool.service, request, "a", SessionPlace("s")))
         await asyncio.sleep(0)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -172,7 +172,9 @@ def test_given_up_is_not_kept(tool: Tool) -> None:
 def test_context_of_a_request_is_read_behind_that_of_the_session(tool: Tool) -> None:
     context, text = Block((DOCUMENT[1],), translate=False), Block((DOCUMENT[2],))
     answer = asyncio.run(
-        translate(tool.service, TextRequest(tool.system, ((context, text),)), "anybody", SessionPlace("s"))
+        translate_documents(
+            tool.service, TextRequest(tool.system, ((context, text),)), "anybody", SessionPlace("s")
+        )
     )
     assert answer.documents[0][0] == context
     assert answer.documents[0][1].text == tool.whole(DOCUMENT[1:3])[1]
@@ -181,7 +183,7 @@ def test_context_of_a_request_is_read_behind_that_of_the_session(tool: Tool) -> 
 
 
 def test_a_session_is_bounded(tool: Tool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(session_memory, "KEPT_SEGMENTS", 3)
+    monkeypatch.setattr(answers, "KEPT_SEGMENTS", 3)
     whole = tool.whole(DOCUMENT)
     assert tool.one_by_one(DOCUMENT) == whole
     memory = tool.service.sessions.of("a", "s", "window")
@@ -190,7 +192,7 @@ def test_a_session_is_bounded(tool: Tool, monkeypatch: pytest.MonkeyPatch) -> No
     memory.last = 0
     tool.ask("A bird.")  # the end is farther away than the beginning
     assert [segment.blocks[0].text for segment in memory.segments] == [kept[0], "A bird.", kept[1]]
-    monkeypatch.setattr(session_memory, "KEPT_CHARACTERS", 10)
+    monkeypatch.setattr(answers, "KEPT_CHARACTERS", 10)
     tool.ask(OTHER)
     assert [segment.blocks[0].text for segment in memory.segments] == [OTHER]
     assert KEPT_SEGMENTS > 3
@@ -198,9 +200,9 @@ def test_a_session_is_bounded(tool: Tool, monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_sessions_are_bounded_in_time_and_number(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 0.0
-    monkeypatch.setattr("cotext.serving.session_memory.time.monotonic", lambda: now)
-    monkeypatch.setattr(session_memory, "SESSIONS_OF_CLIENT", 2)
-    monkeypatch.setattr(session_memory, "SESSIONS", 3)
+    monkeypatch.setattr("cotext.serving.answers.time.monotonic", lambda: now)
+    monkeypatch.setattr(answers, "SESSIONS_OF_CLIENT", 2)
+    monkeypatch.setattr(answers, "SESSIONS", 3)
     sessions = Sessions()
     first, other = sessions.of("a", "1", "x"), sessions.of("b", "1", "x")
     assert sessions.of("a", "1", "x") is first
@@ -208,14 +210,14 @@ def test_sessions_are_bounded_in_time_and_number(monkeypatch: pytest.MonkeyPatch
     sessions.of("a", "3", "x")
     assert sessions.of("b", "1", "x") is other  # a client pushes out sessions of its own
     assert sessions.of("a", "1", "x") is not first
-    now = session_memory.KEPT_SECONDS + 1
+    now = answers.SESSION_SECONDS + 1
     assert sessions.of("b", "1", "x") is not other
 
 
 def test_a_client_with_many_sessions_pushes_out_none_of_a_client_with_fewer(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(session_memory, "SESSIONS", 6)
+    monkeypatch.setattr(answers, "SESSIONS", 6)
     sessions = Sessions()
     first = sessions.of("ann", "1", "x")
     many = [sessions.of("eve", f"{n}", "x") for n in range(20)]
@@ -284,7 +286,7 @@ def test_requests_of_several_texts_are_answered_one_after_the_other(tool: Tool) 
     async def together() -> list[str]:
         requests = [TextRequest(tool.system, tuple((Block((text,)),) for text in half)) for half in halves]
         place = SessionPlace("s")
-        answers = [translate(tool.service, request, "anybody", place) for request in requests]
+        answers = [translate_documents(tool.service, request, "anybody", place) for request in requests]
         return [blocks[0].text for each in await asyncio.gather(*answers) for blocks in each.documents]
 
     assert asyncio.run(together()) == tool.whole(DOCUMENT)

@@ -12,9 +12,8 @@ import httpx2 as httpx
 import pytest
 
 from cotext.runtime import CotextError
-from cotext.serving import server as serving_server
+from cotext.serving.application import TimedProtocol
 from cotext.serving.keys import add_key
-from cotext.serving.server import TimedProtocol
 from cotext.serving.service import Service
 from cotext.serving.settings import ServerSettings
 from cotext.serving.systems import Systems
@@ -106,7 +105,7 @@ def test_what_is_announced_takes_no_space_of_others(world: World, path: str, wit
 def test_a_body_that_drips_behind_its_response_is_cut_off(
     world: World, monkeypatch: pytest.MonkeyPatch, coding: str
 ) -> None:
-    monkeypatch.setattr(serving_server, "REST_SECONDS", 0.5)
+    monkeypatch.setattr("cotext.serving.application.REST_SECONDS", 0.5)
     head = f"POST /api/files HTTP/1.1\r\nHost: localhost\r\n{coding}\r\n\r\n".encode()
     with world.connect() as client:
         client.sendall(head)
@@ -123,7 +122,7 @@ def test_an_answer_that_is_not_taken_is_cut_off(
     quick_systems: Systems, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its request is given up in time, and its connection is closed too, with what waits to be taken."""
-    monkeypatch.setattr(serving_server, "TAKE_SECONDS", 1.0)
+    monkeypatch.setattr("cotext.serving.application.TAKE_SECONDS", 1.0)
     connections: list[TimedProtocol] = []
     made = TimedProtocol.connection_made
 
@@ -148,7 +147,7 @@ def test_an_answer_that_is_not_taken_is_cut_off(
 def test_a_body_that_ends_behind_its_response_is_followed_by_another_request(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(serving_server, "REST_SECONDS", 0.5)
+    monkeypatch.setattr("cotext.serving.application.REST_SECONDS", 0.5)
     with world.connect() as client:
         client.sendall(b"POST /api/files HTTP/1.1\r\nHost: localhost\r\nContent-Length: 4\r\n\r\nab")
         time.sleep(0.2)

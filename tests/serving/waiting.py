@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from cotext.serving.errors import RequestError
-from cotext.serving.jobs.table import JobOptions, JobStatus, JobTicket
+from cotext.serving.record import RequestError
 from cotext.serving.service import Service
+from cotext.serving.state import JobOptions, JobStatus, JobTicket
 
 SECONDS = 60.0
 TEXT = b"The cat sees a dog. It runs.\n\nIt sings!\n"

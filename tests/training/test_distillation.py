@@ -9,7 +9,7 @@ import pytest
 from cotext.data.documents import Document
 from cotext.data.formats import read_documents, write_documents
 from cotext.data.prepared import write_report
-from cotext.data.store import StoreWriter, TokenStore
+from cotext.data.store import TokenStore, store_writer
 from cotext.data.tokenizer import load_tokenizer
 from cotext.runtime.jobs.engine import folder_of, journal_of
 from tests.command_line import (
@@ -79,7 +79,7 @@ def store_of(folder: Path, documents: list[tuple[str, list[str], list[str]]], li
     for name in ("train.arrow", "report.json"):  # which knows the file by its digest
         (folder / name).unlink()
     tokenizer = load_tokenizer(folder / "tokenizer")
-    with StoreWriter(folder / "train.arrow", tokenizer.fingerprint) as writer:
+    with store_writer(folder / "train.arrow", tokenizer.fingerprint) as writer:
         for name, source, target in documents:
             writer.add(name, tokenizer.encode_batch(source), tokenizer.encode_batch(target))
     write_report(folder, {})

@@ -9,8 +9,8 @@ import pytest
 from cotext.config.recipe import load_config
 from cotext.data.batch import SpecialSymbols
 from cotext.data.sampling import Cursor
-from cotext.data.store import StoreWriter, TokenStore
-from cotext.data.views import DocumentView, Limit, Mixture, SentenceView, View, WindowView
+from cotext.data.store import TokenStore, store_writer
+from cotext.data.views import DocumentView, Limit, Mixture, View, WindowView
 from cotext.training.dry_run import InstanceCounts, count_instances
 from cotext.training.run import set_up
 from tests.command_line import RECIPE, TINY, World, cotext, listing, must_refuse, succeed
@@ -89,7 +89,7 @@ def count(store: TokenStore, view: View, limit: int, symbols: SpecialSymbols = S
 @pytest.fixture
 def by_hand(tmp_path: Path) -> TokenStore:
     """Sentences of 3, 4, 5 and of 6 source tokens, of 2, 2, 9 and 1 target tokens; a pair without a token."""
-    with StoreWriter(tmp_path / "train.arrow", "no tokenizer") as writer:
+    with store_writer(tmp_path / "train.arrow", "no tokenizer") as writer:
         writer.add("a", [[1] * 3, [], [1] * 4, [1] * 5], [[2] * 2, [], [2] * 2, [2] * 9])
         writer.add("b", [[1] * 6], [[2]])
         writer.add("of nothing", [[]], [[]])
@@ -98,9 +98,9 @@ def by_hand(tmp_path: Path) -> TokenStore:
 
 def test_instances_are_counted_as_by_hand(by_hand: TokenStore) -> None:
     # Rows of 4, 5, 6 and 7 tokens with their ends; of the target 3, 3, 10 and 2.
-    assert count(by_hand, SentenceView(), 512) == InstanceCounts(4, 0, 1, 22 / 4, 18 / 4)
+    assert count(by_hand, WindowView(0), 512) == InstanceCounts(4, 0, 1, 22 / 4, 18 / 4)
     # The target of 10 is over the limit.
-    assert count(by_hand, SentenceView(), 9) == InstanceCounts(3, 1, 1, 16 / 3, 8 / 3)
+    assert count(by_hand, WindowView(0), 9) == InstanceCounts(3, 1, 1, 16 / 3, 8 / 3)
     # Windows of two: 4, 4 + 5, 5 + 6, and 7; of the target 3, 3 + 3, 3 + 10, and 2.
     assert count(by_hand, WindowView(1), 512) == InstanceCounts(4, 0, 6 / 4, 31 / 4, 24 / 4)
     # Pieces of at most 12: 4 + 5 | 6, and 7; of the target 3 + 3 | 10, and 2.
@@ -111,7 +111,7 @@ def test_instances_are_counted_as_by_hand(by_hand: TokenStore) -> None:
 
 
 def test_of_a_mixture_as_many_instances_as_are_drawn_on_average(by_hand: TokenStore) -> None:
-    mixture = Mixture(((DocumentView(Limit(512)), 1.0), (SentenceView(), 2.5)))
+    mixture = Mixture(((DocumentView(Limit(512)), 1.0), (WindowView(0), 2.5)))
     # Documents of 15 and 7 source tokens; sentences of 4, 5 and 6, the single one being a document already.
     found = count_instances(by_hand, mixture, SYMBOLS, 512)
     assert found.instances == 2 + 3 * 2.5
@@ -120,7 +120,7 @@ def test_of_a_mixture_as_many_instances_as_are_drawn_on_average(by_hand: TokenSt
 
 
 def test_a_corpus_without_instances(tmp_path: Path) -> None:
-    with StoreWriter(tmp_path / "train.arrow", "no tokenizer") as writer:
+    with store_writer(tmp_path / "train.arrow", "no tokenizer") as writer:
         writer.add("long", [[1] * 9], [[2] * 9])
-    found = count(TokenStore(tmp_path / "train.arrow"), SentenceView(), 9)
+    found = count(TokenStore(tmp_path / "train.arrow"), WindowView(0), 9)
     assert found == InstanceCounts(0, 1, 0, 0, 0)

@@ -16,7 +16,7 @@ from cotext.data.documents import Document
 from cotext.data.sampling import ordered_batches
 from cotext.data.store import TokenDocument
 from cotext.data.tokenizer import Tokenizer
-from cotext.data.views import SentenceView, View, Window
+from cotext.data.views import View, Window, WindowView
 from cotext.losses.cross_entropy import CrossEntropy
 from cotext.models import checkpoint as ckpt
 from cotext.models.build import build_model
@@ -188,14 +188,14 @@ def test_sentences_cost_what_they_cost_the_sentence_model(
     config, model, _ = started(recipe, data, folder, tmp_path)
     there_config, there = sentence_model(folder, data)
     with torch.no_grad():
-        expected = loss(there, batches(there_config, tokenizer, SentenceView()))
+        expected = loss(there, batches(there_config, tokenizer, WindowView(0)))
         assert expected > 5  # far from a model that finds all words alike
-        assert loss(model, batches(config, tokenizer, SentenceView())) == pytest.approx(expected, rel=1e-9)
+        assert loss(model, batches(config, tokenizer, WindowView(0))) == pytest.approx(expected, rel=1e-9)
         # Rows of one sentence as the recipe's own view cuts them.
-        alone = loss(there, batches(there_config, tokenizer, SentenceView(), single=True))
+        alone = loss(there, batches(there_config, tokenizer, WindowView(0), single=True))
         single = loss(model, batches(config, tokenizer, build_view(config.view), single=True))
         assert single == pytest.approx(alone, rel=1e-9)
-        of_sentences = losses_by_sentence(there, batches(there_config, tokenizer, SentenceView()))
+        of_sentences = losses_by_sentence(there, batches(there_config, tokenizer, WindowView(0)))
         rows = batches(config, tokenizer, build_view(config.view))
         found = losses_by_sentence(model, rows)
     several = sum(int((batch.source.sentence.max(dim=1).values > 0).sum()) for batch in rows)
@@ -405,7 +405,7 @@ def test_the_start_is_kept_as_the_sentence_model_whatever_is_blended_in(
     for run in (imported, tmp_path / "run"):
         loaded = ckpt.load_run(run)
         with torch.no_grad():
-            given = batches(loaded.config, tokenizer, SentenceView())
+            given = batches(loaded.config, tokenizer, WindowView(0))
             costs.append(loss(loaded.left_to_right("this test"), given))
     assert loaded.updates == [0]
     assert costs[1] == pytest.approx(costs[0], rel=1e-5)

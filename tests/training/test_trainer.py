@@ -18,7 +18,7 @@ from cotext.config.recipe import Config
 from cotext.config.training import TrainConfig
 from cotext.data.batch import Batch, make_batch
 from cotext.data.sampling import Cursor, instances_of, ordered_batches
-from cotext.data.store import StoreWriter
+from cotext.data.store import store_writer
 from cotext.data.tokenizer import load_tokenizer
 from cotext.losses.build import build_loss
 from cotext.losses.cross_entropy import LossParts
@@ -302,7 +302,7 @@ class TestValidation:
     def test_nothing_fits(self, data: Path, tmp_path: Path) -> None:
         folder = prepare_toy(tmp_path / "data")
         tokenizer = load_tokenizer(folder / "tokenizer")
-        with StoreWriter(folder / "dev.arrow", tokenizer.fingerprint) as writer:
+        with store_writer(folder / "dev.arrow", tokenizer.fingerprint) as writer:
             writer.add("long", [[1] * 99], [[1] * 99])
         training_is_refused(
             run_config(), folder, tmp_path / "run", r"no sentence of the development set fits into 60 tokens"
@@ -333,11 +333,11 @@ class TestBatchLevelContext:
     def test_pairs_without_a_token_have_no_number(self, tmp_path: Path) -> None:
         folder = prepare_toy(tmp_path / "data")
         fingerprint = load_tokenizer(folder / "tokenizer").fingerprint
-        with StoreWriter(folder / "train.arrow", fingerprint) as writer:
+        with store_writer(folder / "train.arrow", fingerprint) as writer:
             writer.add("gaps", [[], [1], [], [2], []], [[], [1], [3], [], []])
             writer.add("two", [[1], [1]], [[1], [1]])
         assert open_data(folder).most_sentences() == 3
-        with StoreWriter(folder / "train.arrow", fingerprint) as writer:
+        with store_writer(folder / "train.arrow", fingerprint) as writer:
             writer.add("nothing", [[]], [[]])
         assert open_data(folder).most_sentences() == 1
 

@@ -16,7 +16,7 @@ from cotext.config.view import ViewConfig
 from cotext.data.batch import Instance, SpecialSymbols, make_batch
 from cotext.data.build import special_symbols
 from cotext.data.sampling import instances_of
-from cotext.data.views import SentenceView, Window
+from cotext.data.views import Window, WindowView
 from cotext.models import checkpoint as ckpt
 from cotext.models.build import build_model
 from cotext.models.interface import System
@@ -467,7 +467,7 @@ def cost_of_the_separator(data: Path, run: Path) -> float:
     loaded = ckpt.load_run(run)
     symbols = special_symbols(loaded.tokenizer, loaded.config.view)
     dev = open_data(data).dev
-    batch = make_batch([i for d in dev for i in instances_of(d, SentenceView())], symbols)
+    batch = make_batch([i for d in dev for i in instances_of(d, WindowView(0))], symbols)
     model = loaded.left_to_right("this test")
     hidden = model.decode(batch.target_input, batch.input_sentence, model.encode(batch.source))
     probability = (hidden[batch.is_label] @ model.output_weight.T).softmax(dim=1)

@@ -10,9 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite, write_suite
+from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite, read_suite, write_suite
 from cotext.data.formats import read_documents, read_parallel, streams, xml_formats
-from cotext.data.suite_files import read_suite
 from cotext.evaluation.metrics.discourse import read_marks
 from cotext.evaluation.studies.contrastive.decisions import read_decisions
 from tests.command_line import piped

@@ -8,13 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from cotext.cli.options import Json, as_json, counted, printable
-from cotext.data.requests import (
-    BeginningRequest,
-    ConversionRequest,
-    Detokenisation,
-    SuiteConversionRequest,
-)
-from cotext.runtime import CotextError
+from cotext.data.documents import CODES, Languages, language_code, language_of_name, primary_language
+from cotext.data.requests import BeginningRequest, ConversionRequest, Detokenisation, SuiteConversionRequest
+from cotext.runtime import CotextError, nearest_known
 
 if TYPE_CHECKING:
     from cotext.data.convert import Detokenisers
@@ -74,7 +70,6 @@ def convert(request: ConversionRequest) -> None:
     """Convert a corpus to another format; documents and sentences stay the same."""
     from cotext.data.convert import convert as convert_corpus
     from cotext.data.convert import holds_two_languages
-    from cotext.data.documents import language_of_name
 
     source, target, out, out_target = request.source, request.target, request.out, request.out_target
     joined = None
@@ -91,9 +86,8 @@ def convert(request: ConversionRequest) -> None:
 
 def convert_suite(request: SuiteConversionRequest) -> None:
     """Convert a published contrastive suite to the format of Cotext."""
-    from cotext.data.contrastive_suites import write_suite
+    from cotext.data.contrastive_suites import SubtitleContext, read_suite, write_suite
     from cotext.data.formats.streams import same_file
-    from cotext.data.suite_files import SubtitleContext, read_suite
 
     source, out, context = request.source, request.out, request.context
     if same_file(source, out):
@@ -111,21 +105,51 @@ def convert_suite(request: SuiteConversionRequest) -> None:
 def _detokenisers(file: Path, request: Detokenisation, found: Sequence[str]) -> "Detokenisers":
     """Return detokenisers of the languages given by options, or else of the languages of the file."""
     from cotext.data.convert import Detokenisers
-    from cotext.data.documents import CODES, Languages, language_code, primary_language
 
-    options, given = (
-        ("--source-language", "--target-language"),
-        (request.source_language, request.target_language),
-    )
-    if len(found) == 1 and given[1] is not None:
+    given = {"--source-language": request.source_language, "--target-language": request.target_language}
+    if len(found) == 1 and request.target_language is not None:
         raise CotextError(
             f"{file}: has one language; set it with --source-language, without --target-language"
         )
     codes = ["", ""]
-    for side, (option, wish, language) in enumerate(zip(options, given, found, strict=False)):
+    for side, ((option, wish), language) in enumerate(zip(given.items(), found, strict=False)):
         codes[side] = primary_language(language) if wish is None else language_code(wish, option)
         if wish is None and codes[side] not in CODES:
             raise CotextError(
                 f"{file}: detokenisation needs the language, which is unknown; set it, as in {option} en"
             )
     return Detokenisers(Languages(*codes))
+
+
+def models(
+    action: Annotated[Literal["list", "verify", "remove"], typer.Argument(help="What to do.")] = "list",
+    name: Annotated[
+        str | None, typer.Argument(help="Name of a model. Default for verify: all models.")
+    ] = None,
+) -> None:
+    """List, verify or remove named models: installed packages and models downloaded from the hub.
+
+    verify compares all files with their checksums. remove deletes a downloaded model. To remove a package,
+    use pip.
+    """
+    from cotext.interchange.model_names import known_models
+    from cotext.runtime.progress import say
+
+    known = known_models()
+    if action == "remove" and name is None:
+        raise CotextError("models: write `remove NAME`")
+    if name is not None and name not in known:
+        near = nearest_known(name, known) or "; `cotext models` lists the installed models"
+        raise CotextError(f"{name}: no installed model has this name{near}")
+    if not known:
+        say("no models are installed or downloaded; `cotext translate OWNER/NAME ...` downloads one")
+    chosen = [*known.values()] if name is None else [known[name]]
+    for model in chosen:
+        if action == "verify":
+            typer.echo(f"{model.name}: {counted(model.verify(), 'file')}, checksums equal")
+        elif action == "remove":
+            model.remove()
+            typer.echo(f"{model.name}: removed from the cache")
+        else:
+            facts = (model.licence or "licence not recorded", f"{model.size / 1e6:,.1f} MB")
+            typer.echo("\t".join((model.name, *facts, model.package or "cache", str(model.folder))))

@@ -14,22 +14,8 @@ from typing import Annotated, Any, Final
 import typer
 from typer.core import TyperGroup
 
-from cotext.cli.analysis import attention, context, contrastive, cxmi, speed
-from cotext.cli.data import align, distill, prepare, prepare_controlled
-from cotext.cli.evaluate import (
-    compare,
-    compare_decisions,
-    evaluate,
-    leaderboard,
-    mbr,
-    profile,
-)
-from cotext.cli.look import convert, convert_suite, head, info, schema, systems
+from cotext.cli import evaluate, look, train, translate
 from cotext.cli.options import command, on_a_screen, require_text, short_usage_errors
-from cotext.cli.runs import average, export, import_pretrained, models, shortlist
-from cotext.cli.serve import serve, serve_key
-from cotext.cli.train import adapt, train
-from cotext.cli.translate import join, repair, rerank, score, translate
 from cotext.runtime import CotextError, __version__, is_out_of_memory
 from cotext.runtime.own_code import trusting
 from cotext.runtime.signals import INTERRUPTED, termination_interrupts
@@ -78,10 +64,7 @@ OUT_OF_MEMORY = (
 
 
 def demo(
-    out: Annotated[
-        Path,
-        typer.Option(help="Folder for data, runs and the report."),
-    ] = Path("demo"),
+    out: Annotated[Path, typer.Option(help="Folder for data, runs and the report.")] = Path("demo"),
     train: Annotated[
         bool, typer.Option("--train/--no-train", help="Train the tiny systems after the sample page.")
     ] = True,
@@ -96,49 +79,49 @@ def demo(
 COMMANDS: Final[Mapping[str, Mapping[str, Callable[..., None]]]] = {
     "Train": {
         "demo": demo,
-        "adapt": adapt,
-        "align": align,
-        "prepare": prepare,
-        "prepare-controlled": prepare_controlled,
-        "train": train,
-        "average": average,
-        "distill": distill,
-        "shortlist": shortlist,
-        "import": import_pretrained,
+        "adapt": train.adapt,
+        "align": train.align,
+        "prepare": train.prepare,
+        "prepare-controlled": train.prepare_controlled,
+        "train": train.train,
+        "average": train.average,
+        "distill": train.distill,
+        "shortlist": train.shortlist,
+        "import": train.import_pretrained,
     },
     "Translate": {
-        "translate": translate,
-        "serve": serve,
-        "serve-key": serve_key,
-        "mbr": mbr,
-        "rerank": rerank,
-        "repair": repair,
-        "export": export,
-        "join": join,
+        "translate": translate.translate,
+        "serve": translate.serve,
+        "serve-key": translate.serve_key,
+        "mbr": evaluate.mbr,
+        "rerank": translate.rerank,
+        "repair": translate.repair,
+        "export": translate.export,
+        "join": translate.join,
     },
     "Score translations": {
-        "evaluate": evaluate,
-        "compare-decisions": compare_decisions,
-        "compare": compare,
-        "leaderboard": leaderboard,
-        "profile": profile,
-        "score": score,
+        "evaluate": evaluate.evaluate,
+        "compare-decisions": evaluate.compare_decisions,
+        "compare": evaluate.compare,
+        "leaderboard": evaluate.leaderboard,
+        "profile": evaluate.profile,
+        "score": translate.score,
     },
     "Examine systems": {
-        "contrastive": contrastive,
-        "cxmi": cxmi,
-        "context": context,
-        "attention": attention,
-        "speed": speed,
+        "contrastive": evaluate.contrastive,
+        "cxmi": evaluate.cxmi,
+        "context": evaluate.context,
+        "attention": evaluate.attention,
+        "speed": evaluate.speed,
     },
     "Look at recipes, runs and data": {
-        "systems": systems,
-        "schema": schema,
-        "models": models,
-        "info": info,
-        "head": head,
-        "convert": convert,
-        "convert-suite": convert_suite,
+        "systems": look.systems,
+        "schema": look.schema,
+        "models": look.models,
+        "info": look.info,
+        "head": look.head,
+        "convert": look.convert,
+        "convert-suite": look.convert_suite,
     },
 }
 for _panel, _commands in COMMANDS.items():

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, cast, get_args, get_o
 import typer
 
 from cotext.runtime import CotextError, shown, visible
+from cotext.runtime.files import require_new, writing
+from cotext.runtime.reading import parse_yaml
 from cotext.runtime.request import Option, Request, option_name, options_of, without_none
 
 if TYPE_CHECKING:
@@ -66,6 +68,16 @@ def require_text(number: int, argument: str) -> None:
         ) from None
 
 
+def require_for_endpoints(request: Request, path: Path, others: Sequence[str]) -> None:
+    """Raise CotextError if an option of `others`, which language models do not support, is given."""
+    for name, declared in options_of(type(request)).items():
+        if name in others and request.is_given(name):
+            raise CotextError(
+                f"{path}: language models behind an API do not support "
+                f"{option_name(name, declared)}; remove the option"
+            )
+
+
 def tell_slow_precision(opened: "OpenedRun") -> None:
     """Print a warning if the precision of a run is slow on its device."""
     from cotext.runtime.progress import say
@@ -95,7 +107,6 @@ def output(out: Path | None, inputs: Iterable[Path | None], part: "Shard | None"
     if out is None:
         yield
         return
-    from cotext.runtime.files import require_new, writing
     from cotext.translation.translate_file import check_output
 
     check_output(out, [path for path in inputs if path is not None])
@@ -229,8 +240,6 @@ def _folders(value: Any) -> Any:
 
 def settings(pairs: Sequence[str]) -> dict[str, Any]:
     """Read the values of `--set`; raises CotextError if a value does not have the form key=value."""
-    from cotext.runtime.reading import parse_yaml
-
     found = {}
     for pair in pairs:
         key, equals, value = pair.partition("=")

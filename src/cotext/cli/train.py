@@ -1,22 +1,29 @@
-"""The commands `train` and `adapt`."""
+"""Commands that make data, runs and models: `prepare`, `train`, `adapt`, `import` and others."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict, replace
+from functools import partial
 from json import dumps
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cotext.cli.options import Json, as_json, counted, write_lines
+from cotext.cli.options import Json, as_json, counted, do_shard, output, printable, write_lines
+from cotext.data.documents import ParallelDocument
+from cotext.data.requests import AlignmentRequest, ControlledRequest, PreparationRequest
 from cotext.evaluation.requests import AdaptRequest
-from cotext.runtime import CotextError
+from cotext.runtime import CotextError, __version__
 from cotext.runtime.files import is_first_process
 from cotext.runtime.signals import INTERRUPTED
-from cotext.training.requests import TrainRequest
+from cotext.training.requests import DistillRequest, TrainRequest
 
 if TYPE_CHECKING:
     from cotext.config.recipe import Config
+    from cotext.data.alignment import Probabilities
+    from cotext.data.prepared import Report
+    from cotext.training.distillation import Noted, Outcome
     from cotext.training.resume import TrainingProgress
     from cotext.training.trainer import TrainingCallbacks
 
@@ -181,3 +188,240 @@ def adapt(request: AdaptRequest) -> None:
     typer.echo("\n".join([answer(found), "", summary(found).text(), "", "next:"]))
     typer.echo("\n".join(f"  {line}" for line in next_commands(found)))
     typer.echo(f"{work.folder / 'report.html'}: report with the sentences that changed most")
+
+
+# --- Data.
+
+IMPOSSIBLE = -1e4  # log-probability given to a sentence that is too long for the run
+
+
+def align(request: AlignmentRequest, json: Json = False) -> None:
+    """Align the sentences of documents and their translations; write a parallel corpus for `prepare`."""
+    from cotext.data.formats import write_parallel
+    from cotext.files.parallel import align_files
+
+    with output(request.out, [*request.source, *request.target]):
+        corpus, languages = align_files(
+            request.source,
+            request.target,
+            request.languages,
+            request.splitting(),
+            _probabilities(request.run),
+        )
+        if not corpus.documents:
+            raise CotextError(f"nothing could be aligned\n{corpus.render()}")
+        codes = (languages.source, languages.target) if str(languages) else None
+        write_parallel(request.out, None, corpus.documents, request.format, codes)
+    if json:
+        figures = {name: value for name, value in asdict(corpus).items() if name != "documents"}
+        typer.echo(as_json({"format": "cotext-align", "version": 1, "out": str(request.out), **figures}))
+        return
+    typer.echo(corpus.render())
+    typer.echo(f"{request.out}: ready for `cotext prepare --source {request.out} ...`")
+
+
+def _probabilities(run: Path | None) -> "Probabilities | None":
+    """Return a function that computes log-probabilities of sentence pairs; None without a run."""
+    if run is None:
+        return None
+    from cotext.translation.open import open_scorer
+
+    translator = open_scorer(run).translator
+
+    def fits(pair: ParallelDocument) -> bool:
+        try:
+            translator.check_pairs([pair])
+        except CotextError:
+            return False
+        return True
+
+    def probabilities(texts: Sequence[tuple[str, str]]) -> list[float]:
+        pairs = [ParallelDocument("", (source,), (target,)) for source, target in texts]
+        fitting = [fits(pair) for pair in pairs]
+        scores = iter(translator.score([pair for pair, fit in zip(pairs, fitting, strict=True) if fit]))
+        return [next(scores)[0].log_probability if fit else IMPOSSIBLE for fit in fitting]
+
+    return probabilities
+
+
+def prepare(request: PreparationRequest, json: Json = False) -> None:
+    """Tokenise a corpus into a data folder for `train`, and print its statistics."""
+    from cotext.data.prepare import prepare as prepare_corpus
+    from cotext.runtime.progress import stages
+
+    request = _with_pairs(request)
+    with stages() as progress:
+        report = prepare_corpus(request, progress)
+    tell_prepared(request.out, report, json)
+
+
+def _with_pairs(request: PreparationRequest) -> PreparationRequest:
+    """Return the request with the sentence pairs of files that are not a corpus; see `pair_files`."""
+    from cotext.data.formats import is_corpus
+
+    files = [path for path in (request.source, request.target) if path is not None]
+    if request.format is not None or all(map(is_corpus, files)):
+        return request
+    # Imported only for files that are not a corpus, because this takes seconds.
+    from cotext.files.parallel import PAIRS, pair_files
+    from cotext.runtime.progress import say
+
+    needed = sum(request.set_aside.values())
+    out = request.out.with_name(f"{request.out.name}.{PAIRS}")
+    paired = pair_files(request.source, request.target, out, request.languages, needed + 1 if needed else 0)
+    if paired is None:
+        return request
+    for note in paired.notes:
+        say(note)
+    return replace(request, source=paired.path, target=None)
+
+
+def prepare_controlled(request: ControlledRequest, json: Json = False) -> None:
+    """Make the synthetic corpus of the demo, as a data folder for `train`."""
+    from cotext.data.prepare import prepare_controlled as make_corpus
+    from cotext.runtime.progress import stages
+
+    with stages() as progress:
+        report = make_corpus(request, progress)
+    tell_prepared(request.out, report, json)
+
+
+def tell_prepared(out: Path, report: "Report", json: bool) -> None:
+    """Print the statistics of prepared data."""
+    if json:
+        typer.echo(as_json({"format": "cotext-prepare", "version": 1, "out": str(out), **asdict(report)}))
+        return
+    typer.echo(report.render())
+    typer.echo(f"{out}: ready for `cotext train RECIPE --data {out} --out RUN`")
+
+
+def distill(request: DistillRequest, json: Json = False) -> None:
+    """Make training data with targets translated by a teacher model (knowledge distillation)."""
+    from cotext.runtime.progress import meter
+    from cotext.training.distillation import DistillationJob
+    from cotext.translation.ray_cluster import placed
+
+    part = request.part()
+    job = DistillationJob(request, part, partial(placed, request=request, decode=dict(request.decode)))
+    if part is not None:
+        do_shard(job, json, "translating")
+        return
+    with meter("translating", sum(job.sizes)) as progress:
+        job.on_stage = progress.next_task
+        outcome = job.run(progress.advance)
+    resumed = f" ({job.resumed:,} of them already done)" if job.resumed else ""
+    tell_distilled(request.out, outcome, resumed, json)
+
+
+def tell_distilled(out: Path, outcome: "Outcome", resumed: str, json: bool) -> None:
+    """Print a summary of a distilled corpus."""
+    if json:
+        heading = {"format": "cotext-distill", "version": 1, "out": str(out)}
+        typer.echo(as_json({**heading, **asdict(outcome)}))
+        return
+    sentences, documents = counted(outcome.sentences, "sentence"), counted(outcome.documents, "document")
+    typer.echo(f"{out}: {sentences} in {documents}{resumed}")
+    if outcome.kept.count:
+        typer.echo(
+            f"  {counted(outcome.kept.count, 'document')} with a sentence too long for the teacher "
+            "(--set max_source_tokens=...) kept untranslated; "
+            f"{_examples(outcome.kept)}"
+        )
+    for noted, what in (
+        (outcome.missing, "missing"),
+        (outcome.cut, "truncated at the length limit (--set max_ratio=... or max_extra=...)"),
+        (outcome.long, "longer than the training data of the teacher"),
+    ):
+        if noted.count:
+            typer.echo(f"  {counted(noted.count, 'sentence')} {what}; document:sentence {_examples(noted)}")
+    typer.echo(outcome.signature)
+    typer.echo(f"{out}: ready for `cotext train RECIPE --data {out} --out RUN`")
+
+
+def _examples(noted: "Noted") -> str:
+    return f"{', '.join(noted.examples)}{' ...' if noted.count > len(noted.examples) else ''}"
+
+
+def average(
+    run: Annotated[Path, typer.Argument(help="Run folder.")],
+    out: Annotated[Path, typer.Option(help="Run folder to make for the averaged model.")],
+    checkpoint: Annotated[
+        list[int], typer.Option(help="Update at which a checkpoint was saved; repeat for each checkpoint.")
+    ],
+    json: Json = False,
+) -> None:
+    """Average checkpoints of a run into a new run folder."""
+    from cotext.models.checkpoint import average_run
+
+    average_run(run, out, checkpoint)
+    if json:
+        from cotext.evaluation.studies.info.folder import run_info
+
+        typer.echo(as_json(run_info(out).as_dict()))
+        return
+    typer.echo(f"{out}: mean of the checkpoints {', '.join(map(str, checkpoint))}")
+
+
+def shortlist(
+    run: Annotated[Path, typer.Argument(help="Run folder; the table is written into it.")],
+    data: Annotated[
+        Path, typer.Option(help="Prepared data with the run's tokenizer, such as the data it was trained on.")
+    ],
+    json: Json = False,
+) -> None:
+    """Make the shortlist table that `translate --set shortlist=N` uses to compute fewer target tokens.
+
+    The table has the 100 most probable target tokens for each source token, and the 1,000 most frequent ones
+    of the training corpus. The command reports how much of the development references it covers.
+    """
+    from cotext.data.prepared import TRAIN
+    from cotext.data.shortlist import CANDIDATES, SHORTLIST, coverage, learned_shortlist
+    from cotext.data.store import TokenStore
+    from cotext.data.tokenizer import load_tokenizer
+    from cotext.models.run_folder import is_engine, require_one_run
+
+    require_one_run(run)
+    if is_engine(run) or not (run / "config.yaml").is_file():
+        raise CotextError(f"{run}: not a run folder; a shortlist can be made only for a run folder")
+    tokenizer = load_tokenizer(run / "tokenizer")
+    made = learned_shortlist(TokenStore(data / TRAIN), tokenizer)
+    dev = TokenStore(data / "dev.arrow")
+    found = {count: coverage(made, dev, count, tokenizer) for count in (CANDIDATES // 4, CANDIDATES)}
+    made.save(run / SHORTLIST)
+    if json:
+        figures = {str(count): asdict(each) for count, each in found.items()}
+        typer.echo(as_json({"format": "cotext-shortlist", "version": 1, "shortlist": figures}))
+        return
+    for count, each in found.items():
+        typer.echo(each.render(count))
+    typer.echo(f"{run / SHORTLIST}: translate with it by --set shortlist={CANDIDATES}")
+
+
+def import_pretrained(
+    folder: Annotated[
+        Path, typer.Argument(help="Hugging Face model folder (MarianMT, M2M-100, NLLB, mBART-50).")
+    ],
+    out: Annotated[Path, typer.Option(help="Run folder to create.")],
+    source_language: Annotated[
+        str, typer.Option(help="For multilingual models: the source language, as in eng_Latn.")
+    ] = "",
+    target_language: Annotated[
+        str, typer.Option(help="For multilingual models: the target language, as in deu.")
+    ] = "",
+    licence: Annotated[str, typer.Option(help="Licence of the model, which is recorded in the run.")] = "",
+    json: Json = False,
+) -> None:
+    """Make a run folder from a pretrained sentence model: OPUS-MT, M2M-100, NLLB-200 or mBART-50.
+
+    The run can translate and score, and `train --init` starts document systems from it. No code in the model
+    files is ever run. If `transformers` is installed, token ids and logits are compared
+    with its results.
+    """
+    from cotext.data.tokenizer import LanguageChoice
+    from cotext.interchange.importing import import_model
+
+    found = import_model(folder, out, LanguageChoice(source_language, target_language), licence)
+    if json:
+        typer.echo(as_json({**asdict(found), "run": str(out), "version": __version__}))
+        return
+    typer.echo(f"{printable(found.render())}\nwritten to {printable(str(out))}")

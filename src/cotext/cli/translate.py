@@ -1,11 +1,13 @@
-"""Commands `translate`, `score`, `repair`, `rerank` and `join`, which combines the results of shards."""
+"""Commands that translate, and commands that serve, export or combine what translates."""
 
+import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from difflib import SequenceMatcher
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -19,19 +21,23 @@ from cotext.cli.options import (
     do_shard,
     output,
     printable,
+    require_for_endpoints,
     tell_slow_precision,
     write_figures,
     write_lines,
 )
-from cotext.data.documents import same_language
+from cotext.data.documents import Document, name_warning, same_language
 from cotext.files.requests import RepairRequest, TranslationRequest
 from cotext.runtime import CotextError, shown
+from cotext.serving import require_packages
+from cotext.serving.settings import ServeRequest
 from cotext.translation.requests import RerankRequest, ScoreRequest
 
 if TYPE_CHECKING:
-    from cotext.data.documents import Document
     from cotext.files.translate_files import BlocksJob
+    from cotext.language_models.translator import EndpointReport
     from cotext.runtime.jobs.engine import Joined
+    from cotext.serving.systems import Systems
     from cotext.translation.file_report import FileReport
     from cotext.translation.open import OpenedRun
     from cotext.translation.translate_file import CorpusJob
@@ -46,8 +52,6 @@ def translate(request: TranslationRequest, json: Json = False) -> None:
     from cotext.language_models.config import is_endpoint
 
     if is_endpoint(request.run):
-        from cotext.cli.endpoints import translate_by_endpoint
-
         translate_by_endpoint(request, json)
         return
     if request.is_standard_input:
@@ -109,7 +113,7 @@ def repair(request: RepairRequest, json: Json = False) -> None:
     )
 
 
-def _changes(pairs: "Iterable[tuple[Document, Document]]") -> dict[str, int]:
+def _changes(pairs: Iterable[tuple[Document, Document]]) -> dict[str, int]:
     """Count the changed sentences, the words of hypotheses, and the words that the output does not keep."""
     changed = words = kept = 0
     for before, after in pairs:
@@ -275,7 +279,7 @@ def _join(out: Path, parts: "Joined", overwrite: bool, json: bool) -> None:
 
         tell_files([out], [join_translations(out, parts, overwrite)], json)
     elif command == "contrastive":
-        from cotext.cli.analysis import write_reports
+        from cotext.cli.evaluate import write_reports
         from cotext.evaluation.studies.contrastive.contrastive import JoinedSuites
 
         joined = JoinedSuites(parts)
@@ -287,7 +291,7 @@ def _join(out: Path, parts: "Joined", overwrite: bool, json: bool) -> None:
         write_figures(out, use.as_dict())
         typer.echo(as_json(use.as_dict()) if json else use.render())
     elif command == "distill":
-        from cotext.cli.data import tell_distilled
+        from cotext.cli.train import tell_distilled
         from cotext.runtime.progress import meter
         from cotext.training.distillation import join_distilled
 
@@ -325,3 +329,216 @@ def score(request: ScoreRequest, json: Json = False) -> None:
             do_shard(ScoreJob(opened, source, target, out, part, **options), json)
         else:
             write_scores(out, *score_file(opened, source, target, **options), json)
+
+
+# --- Language models behind an API, which commands accept in place of a run.
+
+# Options of `translate` that apply only to runs.
+_FOR_RUNS = (
+    *("glossary", "keep", "memory", "bilingual", "scores", "abbreviations", "entries", "device"),
+    *("checkpoint", "on", "workers", "shard"),
+)
+
+
+def translate_by_endpoint(request: TranslationRequest, json: bool) -> None:
+    """Translate corpora with the language model of an endpoint file.
+
+    Raises CotextError if an option applies only to runs, or a file is not a corpus. Also the errors of
+    `translate_file`.
+    """
+    from cotext.files.translate_files import all_checked, check_outputs_of
+    from cotext.language_models.client import Client
+    from cotext.language_models.config import read_endpoint
+    from cotext.language_models.translator import report_of, translate_file
+    from cotext.runtime.progress import console, meter
+
+    path, overrides, files = request.run, dict(request.settings), request.files
+    if request.is_standard_input:
+        raise CotextError(
+            f"{path}: language models behind an API cannot translate standard input; give a file"
+        )
+    require_for_endpoints(request, path, _FOR_RUNS)
+    outs, folder, overwrite = request.outs, request.out_dir, request.overwrite
+    endpoint = read_endpoint(path, overrides)
+    language = endpoint.languages.source
+    # A WMT file may have several target languages: choose the one of the model.
+    target = endpoint.languages.target or endpoint.target_language.replace("-", "_")
+    wmt = f"wmt:{language}-{target}" if language else f"wmt:{target}"
+    formats = all_checked(partial(_corpus_format, file, request.format, wmt) for file in files)
+    check_outputs_of(files, outs, None, overwrite, folder, [kind.partition(":")[0] for kind in formats])
+    check_outputs_of(files, [report_of(out) for out in outs], None, overwrite, folder)
+    for file in files:
+        if warning := name_warning(file, language, f"{path} translates"):
+            console.print(warning, soft_wrap=True)
+    if folder is not None:
+        folder.mkdir(parents=True, exist_ok=True)
+    reports = []
+    with meter("translating", 0) as progress:
+        for file, out, kind in zip(files, outs, formats, strict=True):
+            with Client(path, overrides) as client:
+                reports.append(translate_file(client, file, out, kind, progress.restart, progress.advance))
+            progress.start(0)
+    _tell_endpoint(outs, reports, json, folder is not None)
+
+
+def _corpus_format(file: Path, format: str | None, wmt: str) -> str:
+    """Return the format of a corpus; for WMT files `wmt`, which also names the languages."""
+    from cotext.files.table import format_of
+
+    found = format_of(file, format)
+    if found == "wmt":
+        return wmt
+    if not isinstance(found, str):
+        raise CotextError(
+            f"{file}: the format is {found.name}, but language models behind an API translate only corpora "
+            "(docs/data-format.md); if every line is a sentence, add --format text"
+        )
+    return found
+
+
+def _tell_endpoint(
+    outs: Sequence[Path], reports: "Sequence[EndpointReport]", json: bool, in_folder: bool
+) -> None:
+    if json:
+        figures = [{"out": str(out), **report.as_dict()} for out, report in zip(outs, reports, strict=True)]
+        whole = {"files": figures} if in_folder else figures[0]
+        typer.echo(as_json({"format": "cotext-translate-endpoint", "version": 1, **whole}))
+        return
+    for out, report in zip(outs, reports, strict=True):
+        size = f"{counted(report.sentences, 'sentence')} in {counted(report.documents, 'document')}"
+        typer.echo(f"{printable(str(out))}: {size}")
+        for line in report.lines():
+            typer.echo(f"  {printable(line)}")
+    for signature in dict.fromkeys(report.signature for report in reports):
+        typer.echo(signature)
+
+
+# --- The HTTP server and web page, its API keys, and exports.
+
+
+def serve(request: ServeRequest) -> None:
+    """Start a server: the HTTP APIs of DeepL and LibreTranslate, and a page for the browser."""
+    require_packages()
+    from cotext.serving.application import address_of, application, listening_socket, serve_until_stopped
+    from cotext.serving.record import log_to_standard_error
+    from cotext.serving.service import Service
+    from cotext.serving.systems import open_systems
+
+    pair = request.pair()
+    # Check the request and the address before models are loaded, which takes long.
+    with listening_socket(request.host, request.port, request.keys is not None) as listening:
+        os.umask(0o077)  # only the user who runs the server can read files of clients
+        settings = replace(request, state=request.folder_at(listening.getsockname()[1]))
+        service = Service(open_systems(request.runs, request.device, request.threads, pair), settings)
+        service.jobs.start()
+        made = application(service)
+        log_to_standard_error()
+        address = address_of(listening)
+        serve_until_stopped(
+            made,
+            listening,
+            lambda: typer.echo(_greeting(address, service.systems, settings.keys)),
+            lambda: typer.echo("stopping after the current requests; press Ctrl-C again to stop at once"),
+        )
+
+
+def serve_key(
+    action: Annotated[Literal["add", "list", "revoke"], typer.Argument(help="What to do.")],
+    name: Annotated[str | None, typer.Argument(help="Name of the client, as it appears in the logs.")] = None,
+    keys: Annotated[Path | None, typer.Option(help="File of API keys; created if it does not exist.")] = None,
+    requests_per_minute: Annotated[
+        int,
+        typer.Option(help="Maximum requests per minute for this client; 0: the limit of the server.", min=0),
+    ] = 0,
+) -> None:
+    """Add, list or revoke the API keys of a server; a key is shown only once, when it is created."""
+    from cotext.runtime.progress import say
+    from cotext.serving.keys import add_key, read_keys, revoke_key
+
+    if keys is None:
+        raise CotextError("serve-key: choose the file of API keys with --keys FILE")
+    if (action == "list") != (name is None):
+        raise CotextError("serve-key: write `add NAME`, `revoke NAME` or `list`, and --keys FILE")
+    if action == "list":
+        for key in read_keys(keys):
+            rate = f"{key.requests_per_minute} requests a minute" if key.requests_per_minute else ""
+            typer.echo(f"{key.name}\t{key.made}\t{rate}")
+    elif action == "add":
+        typer.echo(add_key(keys, str(name), requests_per_minute))
+        say(f"this is the key of {name}; it is shown only now, because {keys} stores only its hash")
+    else:
+        revoke_key(keys, str(name))
+        say(f"{keys}: the key of {name} is revoked, also in running servers")
+
+
+def _greeting(address: str, systems: "Systems", keys: Path | None) -> str:
+    """Return the start message: the address, the systems, and a curl command that can be copied."""
+    listed = [f"  {system.name}  {system.languages}" for system in systems]
+    target = next(iter(systems)).languages.target.upper()
+    key = "any" if keys is None else "$KEY"
+    curl = f"curl {address}/v2/translate -H 'Authorization: DeepL-Auth-Key {key}'".replace("'", '"')
+    return "\n".join(
+        [
+            f"open {address} in a browser",
+            *listed,
+            f"{curl} --data-urlencode text='Hello, world.' -d target_lang={target}",
+        ]
+    )
+
+
+def export(
+    run: Annotated[Path, typer.Argument(help="Run folder, or name of a model.")],
+    to: Annotated[Literal["ctranslate2", "hub", "int8"], typer.Option(help="ctranslate2, hub or int8.")],
+    out: Annotated[Path, typer.Option(help="Folder to create.")],
+    quantization: Annotated[
+        str | None,
+        typer.Option(help="For ctranslate2: float32 (default), int8, int8_float32, int8_float16 or float16."),
+    ] = None,
+    licence: Annotated[
+        str | None, typer.Option(help="For hub: the licence of the model, as in apache-2.0.")
+    ] = None,
+    scores: Annotated[
+        list[Path] | None,
+        typer.Option(
+            help="For hub: JSON written by `evaluate` or `contrastive`, added to the scores on the model "
+            "card; may be repeated."
+        ),
+    ] = None,
+    checkpoint: Annotated[
+        int | None, typer.Option(help="Use the checkpoint saved at this update instead of the final model.")
+    ] = None,
+) -> None:
+    """Export a run for CTranslate2, for the Hugging Face Hub, or in int8.
+
+    ctranslate2: a model folder for CTranslate2. hub: a folder with a model card, to publish. int8: a run of
+    about a fourth of the size, only for translation and scoring.
+    """
+    from cotext.interchange.model_names import resolve_run
+
+    if quantization is not None and to != "ctranslate2":
+        raise CotextError("--quantization requires --to ctranslate2: remove it, or change --to")
+    if (licence is not None or scores) and to != "hub":
+        raise CotextError("--licence and --scores require --to hub: remove them, or change --to")
+    if not out.absolute().parent.is_dir():
+        raise CotextError(f"{out}: {out.absolute().parent} does not exist; create it first")
+    run = resolve_run(run)
+    if to == "ctranslate2":
+        from cotext.interchange.ctranslate2 import export_engine
+
+        export_engine(run, out, quantization or "float32", checkpoint)
+        typer.echo(f"{out}: usable for translation and scoring in place of {run}")
+    elif to == "int8":
+        from cotext.interchange.hub import export_int8
+
+        export_int8(run, out, checkpoint)
+        typer.echo(f"{out}: usable for translation, scoring and `train --init` in place of {run}")
+    else:
+        from cotext.evaluation.studies.compare.recipe import recipe_of
+        from cotext.interchange.hub import export_hub
+        from cotext.models.run_folder import describe_file, model_file
+
+        recipe = recipe_of(describe_file(model_file(run, checkpoint)).config).title
+        export_hub(run, out, licence=licence or "", scores=scores or (), recipe=recipe, update=checkpoint)
+        typer.echo(
+            f"{out}: before publishing, read README.md and fill in the missing parts, which are marked"
+        )

@@ -5,7 +5,7 @@ from dataclasses import replace
 from cotext.config.view import CutConfig, ViewConfig
 from cotext.data.batch import SpecialSymbols
 from cotext.data.tokenizer import Tokenizer
-from cotext.data.views import CumulativeView, DocumentView, Limit, Mixture, SentenceView, View, WindowView
+from cotext.data.views import CumulativeView, DocumentView, Limit, Mixture, View, WindowView
 from cotext.runtime import CotextError
 
 
@@ -97,7 +97,7 @@ def _build_cut(cut: CutConfig, config: ViewConfig) -> View:
         raise CotextError(f"view.kind = {cut.kind} does not support view.max_sentences")
     limit = Limit(config.max_tokens, 2 if opens_source(config) else 1)
     if cut.kind == "sentence":
-        return SentenceView()
+        return WindowView(0)
     if cut.kind == "window":
         return WindowView(cut.before, cut.after, limit, cut.target_before)
     limit = replace(limit, max_sentences=config.max_sentences or None)

@@ -10,20 +10,20 @@ from typing import Final, TypeVar
 from cotext.data.contrastive_suites import ContrastiveSuite
 from cotext.data.documents import Document, Languages, ParallelDocument, primary_language
 from cotext.data.formats import (
+    Format,
+    checked_records,
     detect_format,
+    find_format,
     languages_of_files,
     read_documents,
     read_parallel,
     write_documents,
     write_parallel,
 )
-from cotext.data.formats.corpus import checked_records
 from cotext.data.formats.line_formats import LISTS
 from cotext.data.formats.streams import check_readable, same_file
-from cotext.data.formats.table import Format, find_format
 from cotext.data.tokenizer import load_tokenizer
-from cotext.data.tokenizer.moses_bpe import moses_detokenizer
-from cotext.data.tokenizer.protocol import clean
+from cotext.data.tokenizer.protocol import clean, moses_detokenizer
 from cotext.runtime import CotextError
 
 D = TypeVar("D", Document, ParallelDocument)

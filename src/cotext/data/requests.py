@@ -48,8 +48,7 @@ class SentenceSplitting(Request):
 
     def splitting(self) -> "Splitting":
         """Return the splitting options; raises CotextError if the file of abbreviations is invalid."""
-        from cotext.data.sentence_ends import read_abbreviations
-        from cotext.data.splitting import Splitting
+        from cotext.data.splitting import Splitting, read_abbreviations
 
         return Splitting(
             frozenset() if self.abbreviations is None else read_abbreviations(self.abbreviations)
@@ -312,7 +311,7 @@ class ConversionRequest(Detokenisation, CorpusFormat):
 
 
 class SuiteConversionRequest(Detokenisation):
-    """A contrastive suite to write in the format of Cotext; see `cotext.data.suite_files.read_suite`."""
+    """A contrastive suite to write in the format of Cotext; see `contrastive_suites.read_suite`."""
 
     source: Path = option("Suite, as published.", argument=True)
     out: Path = option("File to write.")

@@ -10,9 +10,9 @@ the budget, as many windows as fit. Runs of several documents may share a batch.
 may not, because their rows would attend to each other as if they were adjacent.
 """
 
-import queue
-import threading
+from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import groupby, islice
@@ -322,39 +322,18 @@ def _apart(runs: Sequence[list[Instance]], symbols: SpecialSymbols, max_tokens: 
 
 def read_ahead(items: Iterable[T], depth: int, clock: Callable[[], float]) -> Generator[tuple[T, float]]:
     """Read items in a thread, at most `depth` ahead; yield each with the seconds waited for it."""
-    ready: queue.Queue[T | BaseException | None] = queue.Queue(depth)
-    stopped = threading.Event()
-
-    def offer(item: T | BaseException | None) -> None:
-        while not stopped.is_set():
-            try:
-                ready.put(item, timeout=0.05)
-                return
-            except queue.Full:
-                continue
-
-    def fill() -> None:
+    source = iter(items)
+    # The block ends after the thread: the process aborts if a thread is inside a tensor operation when the
+    # interpreter exits.
+    with ThreadPoolExecutor(1) as pool:
+        ahead = deque(pool.submit(next, source, None) for _ in range(depth))
         try:
-            for item in items:
-                if stopped.is_set():
+            while True:
+                before = clock()
+                item = ahead.popleft().result()
+                if item is None:
                     return
-                offer(item)
-            offer(None)
-        except BaseException as error:  # re-raised by the consumer
-            offer(error)
-
-    thread = threading.Thread(target=fill, daemon=True)
-    thread.start()
-    try:
-        while True:
-            before = clock()
-            item = ready.get()
-            if item is None:
-                return
-            if isinstance(item, BaseException):
-                raise item
-            yield item, clock() - before
-    finally:
-        stopped.set()
-        # The process aborts if a thread is inside a tensor operation when the interpreter exits.
-        thread.join()
+                ahead.append(pool.submit(next, source, None))
+                yield item, clock() - before
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)

@@ -9,12 +9,12 @@ import json
 from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
-from dataclasses import asdict, dataclass, replace
+from contextlib import contextmanager
+from dataclasses import asdict, astuple, dataclass, replace
 from itertools import chain
+from operator import add
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -30,7 +30,7 @@ MAX_BATCH_DOCUMENTS = 256
 MAX_BATCH_TOKENS = 1_000_000
 OPEN_BATCHES = 64
 
-_COLUMNS = ("id", "source_tokens", "source_lengths", "target_tokens", "target_lengths")
+_COLUMNS = ("source_tokens", "source_lengths", "target_tokens", "target_lengths")  # beside the id
 
 Tokens = NDArray[np.int32]
 
@@ -45,12 +45,7 @@ class Totals:
     target_tokens: int = 0
 
     def __add__(self, other: "Totals") -> "Totals":
-        return Totals(
-            self.documents + other.documents,
-            self.sentences + other.sentences,
-            self.source_tokens + other.source_tokens,
-            self.target_tokens + other.target_tokens,
-        )
+        return Totals(*map(add, astuple(self), astuple(other)))
 
     @property
     def tokens(self) -> int:
@@ -89,43 +84,43 @@ class TokenDocument:
         return replace(self, source=source, target=target)
 
 
-class StoreWriter:
-    """A writer of a store, in bounded memory. The store appears when the `with` block ends without error."""
+@contextmanager
+def store_writer(path: Path, tokenizer_fingerprint: str) -> Iterator["StoreWriter"]:
+    """Write a store, in bounded memory. It appears when the `with` block ends without error.
 
-    def __init__(self, path: Path, tokenizer_fingerprint: str) -> None:
-        """Prepare a temporary file next to `path`; the parent folder must exist."""
-        list_type = pa.list_(pa.field("item", pa.int32(), nullable=False))
-        types = (pa.string(), list_type, list_type, list_type, list_type)
-        fields = [pa.field(name, kind, nullable=False) for name, kind in zip(_COLUMNS, types, strict=True)]
-        metadata = {"cotext_store": str(FORMAT_VERSION), "tokenizer": tokenizer_fingerprint}
-        self._path = path
-        self._schema = pa.schema(fields, metadata=metadata)
+    The parent folder must exist.
+    """
+    ids = pa.field("id", pa.string(), nullable=False)
+    of_ints = pa.list_(pa.field("item", pa.int32(), nullable=False))
+    lists = [pa.field(name, of_ints, nullable=False) for name in _COLUMNS]
+    metadata = {"cotext_store": str(FORMAT_VERSION), "tokenizer": tokenizer_fingerprint}
+    schema = pa.schema([ids, *lists], metadata=metadata)
+    with (
+        replacing(path, pa.ArrowException) as temporary,
+        pa.OSFile(str(temporary), "wb") as file,
+        pa.ipc.new_file(file, schema) as stream,
+    ):
+        writer = StoreWriter(stream, schema)
+        yield writer
+        writer.finish()
+
+
+class StoreWriter:
+    """Writes documents to an open store; see `store_writer`."""
+
+    def __init__(self, stream: Any, schema: Any) -> None:
+        self._stream, self._schema = stream, schema
         self._rows: list[tuple[str, Tokens, Tokens, Tokens, Tokens]] = []
         self._pending_tokens = 0
         self._ends: list[int] = []
         self.totals = Totals()
 
-    def __enter__(self) -> Self:
-        with ExitStack() as stack:
-            temporary = stack.enter_context(replacing(self._path, pa.ArrowException))
-            self._writer = pa.ipc.new_file(stack.enter_context(pa.OSFile(str(temporary), "wb")), self._schema)
-            stack.enter_context(self._writer)
-            self._open = stack.pop_all()
-        return self
-
-    def __exit__(
-        self,
-        error_type: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        with self._open:  # closes the file, and replaces `path` or deletes the temporary file
-            if error is not None:
-                raise error
-            self._write_batch()
-            closing = {"totals": json.dumps(asdict(self.totals)), "ends": json.dumps(self._ends)}
-            empty = pa.RecordBatch.from_pylist([], schema=self._schema)
-            self._writer.write_batch(empty, custom_metadata=closing)
+    def finish(self) -> None:
+        """Write the remaining documents and the totals."""
+        self._write_batch()
+        closing = {"totals": json.dumps(asdict(self.totals)), "ends": json.dumps(self._ends)}
+        empty = pa.RecordBatch.from_pylist([], schema=self._schema)
+        self._stream.write_batch(empty, custom_metadata=closing)
 
     def add(self, document_id: str, source: Sequence[Sequence[int]], target: Sequence[Sequence[int]]) -> None:
         """Append a document, given as the token ids of each sentence; sentences may be empty.
@@ -152,9 +147,9 @@ class StoreWriter:
     def _write_batch(self) -> None:
         if not self._rows:
             return
-        ids, *lists = zip(*self._rows, strict=True)
-        columns = [pa.array(ids, pa.string()), *(_list_array(arrays) for arrays in lists)]
-        self._writer.write_batch(pa.record_batch(columns, schema=self._schema))
+        columns = zip(self._schema, zip(*self._rows, strict=True), strict=True)
+        arrays = [pa.array(values, field.type) for field, values in columns]
+        self._stream.write_batch(pa.record_batch(arrays, schema=self._schema))
         self._ends.append(self.totals.documents)
         self._rows.clear()
         self._pending_tokens = 0
@@ -261,7 +256,7 @@ class _Batch:
 
     def __init__(self, batch: Any) -> None:
         self.ids = batch.column("id")
-        columns = {name: batch.column(name) for name in _COLUMNS[1:]}
+        columns = {name: batch.column(name) for name in _COLUMNS}
         self._lists = {name: (c.offsets.to_numpy(), c.values.to_numpy()) for name, c in columns.items()}
 
     def row(self, name: str, row: int) -> Tokens:
@@ -275,10 +270,3 @@ class _Batch:
         if not ends or ends[-1] != len(tokens):
             raise ValueError("sentence lengths and tokens disagree")
         return [tokens[start:end] for start, end in zip([0, *ends], ends, strict=False)]
-
-
-def _list_array(arrays: Sequence[Tokens]) -> Any:
-    offsets = np.zeros(len(arrays) + 1, np.int32)
-    np.cumsum([len(array) for array in arrays], out=offsets[1:])
-    list_type = pa.list_(pa.field("item", pa.int32(), nullable=False))
-    return pa.ListArray.from_arrays(pa.array(offsets), pa.array(np.concatenate(arrays)), type=list_type)

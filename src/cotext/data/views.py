@@ -25,7 +25,7 @@ Every sentence is current in exactly one window.
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import ClassVar, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from numpy.random import Generator
 
@@ -86,17 +86,6 @@ def join(windows: Sequence[Window], hypotheses: Sequence[Sequence[T]]) -> list[T
 
 
 @dataclass(frozen=True, slots=True)
-class SentenceView:
-    """Single sentences without context."""
-
-    sentences: ClassVar[int] = 1
-
-    def split(self, source_lengths: Sequence[int], target_lengths: Sequence[int]) -> list[Window]:
-        single = (range(j, j + 1) for j in range(len(source_lengths)))
-        return [Window(source=r, target=r, current=r) for r in single]
-
-
-@dataclass(frozen=True, slots=True)
 class Limit:
     """Limits for each side of a window: tokens, including separators and brackets, and sentences."""
 
@@ -124,9 +113,10 @@ class Limit:
 class WindowView:
     """Sliding windows of `before` + 1 sentences (sKtoK with K = before + 1; Lupo et al. 2022, section 2.2).
 
-    At the start of a document, windows are shorter. `after` adds future sentences on the source side only: a
-    left-to-right decoder cannot use sentences after the current sentence. `target_before` is the number of
-    context sentences on the target side, if it differs; 0 is Doc2Sent (Li et al. 2022, section III-D).
+    At the start of a document, windows are shorter. Without `before`, windows are single sentences. `after`
+    adds future sentences on the source side only: a left-to-right decoder cannot use sentences after the
+    current sentence. `target_before` is the number of context sentences on the target side, if it differs;
+    0 is Doc2Sent (Li et al. 2022, section III-D).
 
     Context is dropped from a window over the limit until both sides fit. If the source is too long, the last
     future sentences are dropped first; then the first past sentences. The current sentence is always kept.
@@ -163,19 +153,7 @@ class WindowView:
 
 
 @dataclass(frozen=True, slots=True)
-class _PieceView:
-    """A view that cuts pieces of limited length into equal parts."""
-
-    limit: Limit
-    parts: int = 1
-
-    @property
-    def sentences(self) -> int:
-        return self.limit.sentences
-
-
-@dataclass(frozen=True, slots=True)
-class DocumentView(_PieceView):
+class DocumentView:
     """Pieces of documents that are as long as the limit allows, each cut into `parts`.
 
     With one part, the pieces are the sub-documents of Li et al. 2022, section IV-A. With 2, 4, 8 ... parts,
@@ -183,6 +161,13 @@ class DocumentView(_PieceView):
     with fewer sentences than `parts` is cut into single sentences. A sentence over the limit is a separate
     piece.
     """
+
+    limit: Limit
+    parts: int = 1
+
+    @property
+    def sentences(self) -> int:
+        return self.limit.sentences
 
     def split(self, source_lengths: Sequence[int], target_lengths: Sequence[int]) -> list[Window]:
         starts, count = [0], len(source_lengths)
@@ -224,7 +209,7 @@ class SentenceBySentence:
 
 
 @dataclass(frozen=True, slots=True)
-class CumulativeView(_PieceView):
+class CumulativeView(DocumentView):
     """Document-to-sentence counterpart of `DocumentView`.
 
     The target is one sentence. The source has this sentence and all sentences before it in its part.
@@ -232,7 +217,7 @@ class CumulativeView(_PieceView):
 
     def split(self, source_lengths: Sequence[int], target_lengths: Sequence[int]) -> list[Window]:
         # A target is one sentence, so the pieces are limited only by the source.
-        whole = DocumentView(self.limit, self.parts).split(source_lengths, ())
+        whole = DocumentView.split(self, source_lengths, ())
         return [
             Window(source=range(part.source.start, j + 1), target=range(j, j + 1), current=range(j, j + 1))
             for part in whole

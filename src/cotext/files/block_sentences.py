@@ -5,10 +5,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, chain, pairwise
 
-from cotext.data.placeholders import placeholder_spans
 from cotext.data.splitting import join_sentences
 from cotext.data.tokenizer import Tokenizer
-from cotext.data.words import overlaps
+from cotext.data.words import overlaps, placeholder_spans
 from cotext.files.blocks import Block, Close, Copied, Open, Piece, Point, merged, shown_text
 from cotext.runtime.reading import substituted
 

@@ -25,6 +25,7 @@ from cotext.data.documents import (
 )
 from cotext.data.formats import (
     FORMATS,
+    format_in,
     is_corpus,
     languages_of_files,
     read_documents,
@@ -32,7 +33,6 @@ from cotext.data.formats import (
     write_parallel,
 )
 from cotext.data.formats.streams import Side, check_readable, read_whole
-from cotext.data.formats.table import format_in
 from cotext.data.splitting import Splitter, Splitting
 from cotext.files import po, xliff
 from cotext.files.block_sentences import cut

@@ -16,7 +16,7 @@ from functools import partial
 from itertools import chain, pairwise
 from typing import Final
 
-from cotext.data.sentence_ends import UNSPACED_CHARACTER
+from cotext.data.splitting import UNSPACED_CHARACTER
 from cotext.files.blocks import (
     Block,
     Close,

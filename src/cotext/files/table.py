@@ -4,9 +4,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Final
 
-from cotext.data.formats import FORMATS, detect_format
+from cotext.data.formats import BEGINNING_BYTES, FORMATS, detect_format
 from cotext.data.formats.streams import MAX_WHOLE_BYTES, binary_kind, check_readable
-from cotext.data.formats.table import BEGINNING_BYTES
 from cotext.files.blocks import FileFormat
 from cotext.runtime import CotextError, nearest, shown
 

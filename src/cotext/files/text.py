@@ -15,7 +15,7 @@ from functools import partial
 from itertools import accumulate, pairwise
 from typing import Final
 
-from cotext.data.sentence_ends import sentence_ends
+from cotext.data.splitting import sentence_ends
 from cotext.files.blocks import Block, Copied, FileFormat, writable
 from cotext.files.places import Edit, Slot, SplicedFile, decoded
 

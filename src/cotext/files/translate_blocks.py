@@ -17,8 +17,7 @@ from typing import Final
 
 from cotext.data.documents import Document, ParallelDocument
 from cotext.data.formats.streams import OUTER_SPACE
-from cotext.data.sentence_ends import words_of
-from cotext.data.splitting import Splitter
+from cotext.data.splitting import Splitter, words_of
 from cotext.data.words import consists_of, occurrences
 from cotext.files.block_sentences import CutBlock, cut, shown, with_placeholders, without_placeholders
 from cotext.files.blocks import Block, Contents, Copied, Piece, Point, empty_links, shown_text

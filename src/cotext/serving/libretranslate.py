@@ -13,14 +13,14 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from cotext.data.documents import name_of
-from cotext.serving.errors import RequestError
-from cotext.serving.fragments import TagHandling
+from cotext.serving.record import RequestError
 from cotext.serving.requests import client_of, read_fields, service_of, whole_number
 from cotext.serving.service import Service
-from cotext.serving.sessions import also_in_sessions
 from cotext.serving.translation import (
     Detected,
+    TagHandling,
     TranslationRequest,
+    also_in_sessions,
     code_of,
     detect,
     extension_of,
@@ -100,12 +100,6 @@ async def languages(request: Request) -> Response:
 
 
 def _languages(service: Service) -> dict[str, list[str]]:
-    targets_of: dict[str, list[str]] = {}
-    for system in service.systems:
-        targets = targets_of.setdefault(system.languages.source, [])
-        if system.languages.target not in targets:
-            targets.append(system.languages.target)
-    for targets in list(targets_of.values()):
-        for code in targets:
-            targets_of.setdefault(code, [])
-    return targets_of
+    pairs = [system.languages for system in service.systems]
+    codes = dict.fromkeys([*(pair.source for pair in pairs), *(pair.target for pair in pairs)])
+    return {code: list(dict.fromkeys(p.target for p in pairs if p.source == code)) for code in codes}

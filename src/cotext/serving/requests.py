@@ -15,9 +15,8 @@ from starlette.requests import Request
 
 from cotext.runtime import CotextError, shown
 from cotext.runtime.reading import parse_json
-from cotext.serving.errors import RequestError
 from cotext.serving.keys import Admission
-from cotext.serving.record import CURRENT
+from cotext.serving.record import CURRENT, RequestError
 from cotext.serving.service import Service
 from cotext.serving.settings import ServerSettings
 
@@ -147,10 +146,21 @@ def _parsed(content: bytes, kind: str, max_fields: int) -> dict[str, Any]:
     except UnicodeDecodeError:
         raise RequestError(400, "the body is not UTF-8") from None
     if kind in FORMS:
-        return _form(text, max_fields)
+        try:
+            return parse_qs(text, keep_blank_values=True, errors="strict", max_num_fields=max_fields)
+        except UnicodeDecodeError:
+            raise RequestError(400, "the form is not UTF-8") from None
+        except ValueError:
+            raise RequestError(413, f"more than {max_fields:,} fields in a form") from None
     if kind not in ("", "application/json") and not kind.endswith("+json"):
         raise RequestError(415, "send application/json, or a form")
-    return _json(text)
+    try:
+        fields = parse_json(text, "the body", unique=True)
+    except CotextError as error:
+        raise RequestError(400, str(error)) from None
+    if not isinstance(fields, dict):
+        raise RequestError(400, "the body is not a JSON object")
+    return fields
 
 
 def content_length(headers: Headers) -> int:
@@ -168,25 +178,6 @@ def content_type(request: Request) -> str:
     if parameters.get("charset", "utf-8") not in _UTF8:
         raise RequestError(415, "the encoding of the body is not UTF-8")
     return kind.strip()
-
-
-def _json(text: str) -> dict[str, Any]:
-    try:
-        content = parse_json(text, "the body", unique=True)
-    except CotextError as error:
-        raise RequestError(400, str(error)) from None
-    if not isinstance(content, dict):
-        raise RequestError(400, "the body is not a JSON object")
-    return content
-
-
-def _form(text: str, max_fields: int) -> dict[str, Any]:
-    try:
-        return parse_qs(text, keep_blank_values=True, errors="strict", max_num_fields=max_fields)
-    except UnicodeDecodeError:
-        raise RequestError(400, "the form is not UTF-8") from None
-    except ValueError:
-        raise RequestError(413, f"more than {max_fields:,} fields in a form") from None
 
 
 class Form(MultiPartParser):

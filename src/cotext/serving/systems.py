@@ -8,7 +8,7 @@ from cotext.data.documents import Languages
 from cotext.interchange.engine_cache import open_to_translate
 from cotext.interchange.model_names import resolve_run
 from cotext.runtime import CotextError, shown
-from cotext.serving.errors import RequestError
+from cotext.serving.record import RequestError
 from cotext.serving.settings import check_name
 from cotext.translation.open import OpenedRun
 

@@ -21,9 +21,16 @@ import torch
 from pydantic import TypeAdapter, ValidationError
 
 from cotext.data.documents import Document, ParallelDocument, check_pair
-from cotext.data.prepared import REPORT, checked_digests, file_digests, read_report, write_report
-from cotext.data.statistics import SplitStatistics, StatisticsCollector
-from cotext.data.store import Flat, StoreWriter
+from cotext.data.prepared import (
+    REPORT,
+    SplitStatistics,
+    StatisticsCollector,
+    checked_digests,
+    file_digests,
+    read_report,
+    write_report,
+)
+from cotext.data.store import Flat, store_writer
 from cotext.runtime import CotextError, __version__
 from cotext.runtime.files import checksum, replacing, require_new, require_whole, writing
 from cotext.runtime.jobs.engine import Job, Joined, clear, forget, run
@@ -125,7 +132,7 @@ class DistilledCorpus:
         store, tokenizer = self.data.train, self.data.tokenizer
         noted = Outcome(0, 0, self.signature)
         collector = StatisticsCollector(tokenizer.unk)
-        with StoreWriter(folder / store.path.name, tokenizer.fingerprint) as writer:
+        with store_writer(folder / store.path.name, tokenizer.fingerprint) as writer:
             for start in range(0, len(store), CHUNK_DOCUMENTS):
                 chunk = range(start, min(start + CHUNK_DOCUMENTS, len(store)))
                 entries = {index: results[index] for index in chunk}

@@ -33,7 +33,7 @@ from cotext.data.build import build_view, further_symbols, has_separators, speci
 from cotext.data.sampling import ordered_batches
 from cotext.data.store import TokenDocument, TokenStore
 from cotext.data.tokenizer import Tokenizer
-from cotext.data.views import SentenceView, View
+from cotext.data.views import View, WindowView
 from cotext.layers.start import NewSymbols
 from cotext.losses.cross_entropy import CrossEntropy
 from cotext.models.checkpoint import LoadedModel, load_run, load_weights, set_blend
@@ -390,7 +390,7 @@ def start_loss(
     here_mode, blend = new_model.training, config.train.blend or ()
 
     measured = partial(_mean_nll, documents=documents, tokenizer=tokenizer, device=device)
-    sentences = SentenceView()
+    sentences = WindowView(0)
     if "separators" in blend:  # the other run was not trained to predict these symbols
         sep = there.tokenizer.sep
         old_model.new_symbols.append(NewSymbols("separators", range(sep, sep + 1)))

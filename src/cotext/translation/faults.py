@@ -24,8 +24,7 @@ from textwrap import shorten
 from typing import Final
 
 from cotext.data.documents import ParallelDocument, identified, primary_language, same_language
-from cotext.data.placeholders import blanked, placeholder_spans
-from cotext.data.words import words_of
+from cotext.data.words import blanked, placeholder_spans, words_of
 from cotext.translation.numbers import missing_numbers
 
 KINDS: Final = ("number", "separator", "link", "untranslated", "copied", "language", "tag", "quote")

@@ -1,7 +1,7 @@
 """Lines with several sentences: detection, warnings, and splitting for sentence-by-sentence translation.
 
 A system trained on one sentence per line may translate a line of ten sentences by one. Such lines are
-detected by punctuation (`cotext.data.sentence_ends`).
+detected by punctuation (`cotext.data.splitting`).
 """
 
 from dataclasses import replace
@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from cotext.data.documents import Document, Languages
-from cotext.data.sentence_ends import several_warning
-from cotext.data.splitting import Splitter, join_sentences
+from cotext.data.splitting import Splitter, join_sentences, several_warning
 from cotext.runtime import CotextError
 from cotext.translation.translator import OF_SENTENCES, Translation
 

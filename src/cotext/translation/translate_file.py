@@ -19,15 +19,17 @@ from typing import Any, Final
 from cotext.config.view import ViewConfig
 from cotext.data.documents import Document, name_warning, same_language
 from cotext.data.formats import (
+    FORMATS,
     detect_format,
+    find_format,
     located_documents,
     read_documents,
+    require_written,
     write_documents,
     write_translations,
 )
-from cotext.data.formats.docids import find_side_file
+from cotext.data.formats.line_formats import find_side_file
 from cotext.data.formats.streams import check_readable
-from cotext.data.formats.table import FORMATS, find_format, require_written
 from cotext.data.nbest_lists import Candidate, Candidates, ListedDocument, read_lists
 from cotext.data.splitting import Splitting
 from cotext.models.describe import describe_length_penalty

@@ -1,17 +1,26 @@
-"""The base class of tokenizers, their training settings, text normalisation, and storage."""
+"""The base class of tokenizers, and tokenizers that are trained here, with sentencepiece or Moses BPE."""
 
+import contextlib
 import hashlib
+import io
 import json
+import logging
 import math
 import re
 import unicodedata
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Final, Literal, Self
 
+import sentencepiece
+
+from cotext.runtime import CotextError
 from cotext.runtime.files import replacing
+from cotext.runtime.reading import parse_json
 
 SPECIAL_SYMBOLS = 4
 Side = Literal["source", "target"]
@@ -148,3 +157,299 @@ class Tokenizer(ABC):
         for name, content in (*self._files.items(), ("tokenizer.json", description.encode())):
             with replacing(folder / name) as temporary:
                 temporary.write_bytes(content)
+
+
+# --- Tokenizers of the library sentencepiece: unigram model and byte pair encoding.
+
+# In a smaller vocabulary, 256 byte tokens would be a large part.
+BYTE_FALLBACK_FROM = 4000
+# For fewer sentences, starting a thread takes longer than encoding.
+TOGETHER_FROM = 64
+
+
+def encode_all(
+    processor: sentencepiece.SentencePieceProcessor, texts: list[str], out_type: type
+) -> list[Any]:
+    """Encode each text to ids (`out_type` int) or subwords (str)."""
+    if len(texts) < TOGETHER_FROM:
+        return [processor.encode(text, out_type=out_type) for text in texts]
+    encoded: list[Any] = processor.encode(texts, out_type=out_type, num_threads=1)
+    return encoded
+
+
+def open_model(content: bytes, what: str = "") -> sentencepiece.SentencePieceProcessor:
+    """Load a sentencepiece model; raises CotextError for other content. `what` begins the message."""
+    problem = "it is empty"  # sentencepiece accepts empty models
+    if content:
+        try:
+            return sentencepiece.SentencePieceProcessor(model_proto=content)
+        except RuntimeError as error:
+            problem = str(error)
+    raise CotextError(f"{f'{what}: ' if what else ''}not a sentencepiece model: {problem}")
+
+
+def is_part_of_character(processor: sentencepiece.SentencePieceProcessor, piece: str) -> bool:
+    """Return whether a subword is a byte from 0x80; several of them form a character."""
+    return bool(processor.is_byte(processor.piece_to_id(piece))) and int(piece[1:-1], 16) >= 0x80
+
+
+class SentencePieceTokenizer(Tokenizer):
+    """Unigram subwords (Kudo 2018) of text in normal form C.
+
+    With byte fallback, `decode(encode(x)) == clean(x)` for every text. Without it, a character that does not
+    occur in the training text decodes to " ⁇ ".
+    """
+
+    kind = "sentencepiece"
+    model_type = "unigram"
+    model_name = "sentencepiece.model"
+
+    def __init__(self, model: bytes) -> None:
+        """Load a trained model; raises CotextError if it is not a sentencepiece model."""
+        self._processor = open_model(model)
+        super().__init__({self.model_name: model}, self._processor.get_piece_size(), self._processor.unk_id())
+
+    @classmethod
+    def train(cls, sample: Sequence[str], settings: TokenizerSettings, corpus_sentences: int = 0) -> Self:
+        """Train on clean, non-empty sentences of a corpus; raises the errors of `train_tokenizer`."""
+        requested = settings.vocabulary
+        if requested is None:
+            requested = usual_vocabulary(corpus_sentences or len(sample), len(set().union(*sample)))
+        byte_fallback = settings.byte_fallback
+        if byte_fallback is None:
+            byte_fallback = settings.vocabulary is None or requested >= BYTE_FALLBACK_FROM
+        coverage = settings.character_coverage
+        if coverage is None:
+            coverage = 0.9995 if byte_fallback else 1.0
+        model = io.BytesIO()
+        try:
+            sentencepiece.SentencePieceTrainer.train(
+                sentence_iterator=iter(sample),
+                model_writer=model,
+                model_type=cls.model_type,
+                vocab_size=requested,
+                # A soft limit gives the largest possible vocabulary if the text is too small.
+                hard_vocab_limit=False,
+                character_coverage=coverage,
+                byte_fallback=byte_fallback,
+                normalization_rule_name="identity",  # `clean` normalises, and preserves more than NFKC
+                unk_id=0,
+                pad_id=-1,
+                bos_id=-1,
+                eos_id=-1,
+                num_threads=settings.num_threads,
+                minloglevel=2,
+            )
+        except RuntimeError as error:
+            raise CotextError(_training_problem(str(error), requested)) from error
+        tokenizer = cls(model.getvalue())
+        if settings.vocabulary is not None and tokenizer.pieces < settings.vocabulary:
+            raise CotextError(
+                f"the text can't fill a vocabulary of {settings.vocabulary} pieces; the largest possible is "
+                f"{tokenizer.pieces}: request this size, or omit the size to get it"
+            )
+        return tokenizer
+
+    def encode_batch(self, sentences: Sequence[str], side: Side = "source") -> list[list[int]]:
+        return encode_all(self._processor, [clean(s) for s in sentences], int)
+
+    def decode(self, ids: Sequence[int], side: Side = "target") -> str:
+        return clean(self._processor.decode([int(i) for i in ids if i < self.pieces]))
+
+    def blank(self) -> list[int]:
+        piece = self._processor.id_to_piece
+        return [i for i in super().blank() if not is_part_of_character(self._processor, piece(i))]
+
+
+class SentencePieceBPETokenizer(SentencePieceTokenizer):
+    """Subwords by byte pair encoding (Sennrich et al. 2016); otherwise like `SentencePieceTokenizer`.
+
+    Frequent words, which the unigram model may split, become single subwords.
+    """
+
+    kind = "sentencepiece-bpe"
+    model_type = "bpe"
+
+
+def _training_problem(error: str, requested: int) -> str:
+    too_small = re.search(r"smaller than required_chars\. \d+ vs (\d+)", error)
+    if too_small:
+        return (
+            f"a vocabulary of {requested} pieces cannot contain the characters of the text; request at least "
+            f"{too_small[1]}, or lower the character coverage"
+        )
+    return f"sentencepiece can't train on this text with {requested} pieces: {error}"
+
+
+# --- Byte pair encoding by subword-nmt, with words as in the scripts of the papers: Moses tokenisation, Jieba
+# for Chinese, truecasing.
+#
+# Truecasing (Koehn et al. 2007, `truecase.perl`) writes the first word of a sentence in its most frequent
+# form inside of sentences; other known words are unchanged. Both languages share one model. A sentence with
+# Chinese characters is split by Jieba, any other by Moses.
+
+_CHINESE = re.compile(r"[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]")
+TRUECASE, CHINESE = "truecase", "chinese"  # optional keys of a model
+
+
+class WordSplitter:
+    """A splitter of sentences into words, which also joins words to sentences.
+
+    `language`: language of the Moses rules. `chinese`: version of Jieba for Chinese, or empty for Moses only.
+    `truecase`: a truecasing model. `best` has the most frequent form of a word inside of sentences, by its
+    lower case; `known` has all forms.
+
+    Raises CotextError if a required package is not installed or has another version.
+    """
+
+    def __init__(self, language: str, chinese: str = "", truecase: Mapping[str, Any] | None = None) -> None:
+        package = _package("sacremoses")
+        self.language, self.chinese, self.truecase = language, chinese, truecase
+        self._moses = package.MosesTokenizer(lang=language)
+        self._joiner = moses_detokenizer(language)
+        self._jieba = _jieba(chinese).Tokenizer() if chinese else None
+        self._truecaser: Any = None
+        if truecase is not None:
+            self._truecaser, self._detruecaser = package.MosesTruecaser(), package.MosesDetruecaser()
+            self._truecaser.model = {"best": truecase["best"], "known": frozenset(truecase["known"])}
+
+    @classmethod
+    def of(cls, content: Mapping[str, Any]) -> Self:
+        """Read the content of a model file; raises TypeError, ValueError, KeyError or CotextError."""
+        truecase = None
+        if TRUECASE in content:
+            best, known = content[TRUECASE]["best"], content[TRUECASE]["known"]
+            truecase = {"best": {str(w): str(form) for w, form in best.items()}, "known": [*map(str, known)]}
+        return cls(str(content["language"]), str(content.get(CHINESE, "")), truecase)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the content for a model file, with only the options that are used."""
+        content = {"language": self.language, CHINESE: self.chinese, TRUECASE: self.truecase}
+        return {key: value for key, value in content.items() if value}
+
+    def split(self, sentence: str) -> list[str]:
+        words: list[str]
+        if self._jieba is not None and _CHINESE.search(sentence):
+            words = [word for word in self._jieba.lcut(sentence, HMM=True) if word.strip()]
+        else:
+            words = self._moses.tokenize(sentence, escape=False)
+        if self._truecaser is None:
+            return words
+        # Words that look like tags are text, and kept.
+        text: str = self._truecaser.truecase(" ".join(words), return_str=True, use_known=True)
+        return text.split()
+
+    def join(self, words: Sequence[str], as_written: bool = True) -> str:
+        """Join words to a sentence; `as_written`: restore the capital that truecasing removed."""
+        if self._truecaser is not None and as_written:
+            words = self._detruecaser.detruecase(" ".join(words))
+        return clean(self._joiner.detokenize(list(words), unescape=False))
+
+
+def _jieba(version: str) -> Any:
+    try:
+        import jieba
+    except ImportError:
+        raise CotextError("Chinese words need jieba: pip install jieba") from None
+    jieba.setLogLevel(logging.WARNING)  # suppresses messages about its dictionary
+    if version and jieba.__version__ != version:
+        raise CotextError(
+            f"the tokenizer was made with jieba {version}, whose dictionary defines the words, and here "
+            f"is {jieba.__version__}: pip install jieba=={version}"
+        )
+    return jieba
+
+
+def moses_detokenizer(language: str) -> Any:
+    """Return the detokenizer of a language; raises CotextError if sacremoses is not installed."""
+    # The Czech rules of sacremoses are not used, because they check the wrong word: `roce 1990 .` is joined.
+    rules = "xx" if language == "cs" else language
+    return _package("sacremoses", "joining words").MosesDetokenizer(lang=rules)
+
+
+def _package(name: str, what: str = "the moses-bpe tokenizer") -> Any:
+    """Return a module of the extra `replication`; raises CotextError if its package is not installed."""
+    try:
+        return import_module(name)
+    except ImportError as error:
+        missing = str(error.name).partition(".")[0]
+        raise CotextError(
+            f"{what} needs {missing}: pip install '.[replication]' in Cotext's repository"
+        ) from error
+
+
+MERGES: Final = 32_000  # as in the papers, for every size of corpus
+
+
+class MosesBPETokenizer(Tokenizer):
+    """Moses tokenisation, then byte pair encoding (Sennrich et al. 2016), as in many papers.
+
+    Use it for replications: it is slower than sentencepiece, and the Moses rules do not restore every text.
+    `words` splits sentences into words, with Jieba and truecasing if selected.
+    """
+
+    kind = "moses-bpe"
+    model_name = "bpe.json"
+
+    def __init__(self, model: bytes) -> None:
+        """Load a trained model; raises CotextError if it is damaged, or the extra is not installed."""
+        package = _package("subword_nmt.apply_bpe")
+        try:
+            content = parse_json(model.decode(), "the model")
+        except (ValueError, CotextError) as error:
+            raise CotextError(f"not a moses-bpe model: {error}") from error
+        try:
+            self.words, codes = WordSplitter.of(content), str(content["codes"])
+            self._pieces = [str(piece) for piece in content["pieces"]]
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise CotextError(f"not a moses-bpe model: {error}") from error
+        super().__init__({self.model_name: model}, len(self._pieces), unk=0)
+        self._bpe = package.BPE(io.StringIO(codes))
+        self._ids = {piece: i for i, piece in enumerate(self._pieces)}
+
+    @classmethod
+    def train(cls, sample: Sequence[str], settings: TokenizerSettings, corpus_sentences: int = 0) -> Self:
+        """Learn `vocabulary` merges from clean, non-empty sentences; by default 32,000, as in the papers."""
+        learning = _package("subword_nmt.learn_bpe")
+        chinese = str(_jieba("").__version__) if settings.jieba else ""
+        splitter = WordSplitter(settings.language, chinese)
+        if settings.truecase:
+            model = _package("sacremoses").MosesTruecaser().train([splitter.split(line) for line in sample])
+            learned = {"best": dict(sorted(model["best"].items())), "known": sorted(model["known"])}
+            splitter = WordSplitter(settings.language, chinese, learned)
+        words = Counter(word for line in sample for word in splitter.split(line))
+        counts = [f"{word} {count}" for word, count in words.items()]
+        merged = io.StringIO()
+        try:
+            with contextlib.redirect_stderr(io.StringIO()):  # hides its progress bar
+                learning.learn_bpe(counts, merged, settings.vocabulary or MERGES, is_dict=True)
+        except ValueError as error:  # from `max` of an empty sequence
+            raise CotextError("the text has no pair of characters to merge") from error
+        codes = merged.getvalue()
+        merges = codes.count("\n") - 1  # the first line is a version
+        if settings.vocabulary is not None and merges < settings.vocabulary:
+            raise CotextError(
+                f"the text supports {merges} merges, fewer than the requested {settings.vocabulary}: request "
+                "at most that, or for no size to get the largest possible"
+            )
+        segmenter = _package("subword_nmt.apply_bpe").BPE(io.StringIO(codes))
+        frequencies: Counter[str] = Counter()
+        for word, count in words.items():
+            for piece in segmenter.segment_tokens([word]):
+                frequencies[piece] += count
+        # Every character is added, with and without continuation, so that unseen words can be encoded.
+        for character in {character for word in words for character in word}:
+            frequencies[character] += 0
+            frequencies[character + "@@"] += 0
+        pieces = ["<unk>", *sorted(frequencies, key=lambda piece: (-frequencies[piece], piece))]
+        content = {**splitter.as_dict(), "codes": codes, "pieces": pieces}
+        return cls(json.dumps(content, ensure_ascii=False).encode())
+
+    def encode_batch(self, sentences: Sequence[str], side: Side = "source") -> list[list[int]]:
+        words = [self.words.split(clean(sentence)) for sentence in sentences]
+        return [[self._ids.get(piece, self.unk) for piece in self._bpe.segment_tokens(w)] for w in words]
+
+    def decode(self, ids: Sequence[int], side: Side = "target") -> str:
+        pieces = ("⁇" if i == self.unk else self._pieces[i] for i in ids if i < self.pieces)
+        words = f"{' '.join(pieces)} ".replace("@@ ", "").split()
+        return self.words.join(words)

@@ -4,9 +4,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from cotext.data.documents import Document
-from cotext.data.formats import read_documents
+from cotext.data.formats import Format, find_format, format_in, read_documents
 from cotext.data.formats.streams import Side
-from cotext.data.formats.table import Format, find_format, format_in
 from cotext.data.formats.wmt import in_order
 from cotext.evaluation.metrics.interface import check_correspondence
 from cotext.runtime import CotextError

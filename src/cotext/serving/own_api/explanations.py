@@ -23,11 +23,10 @@ from cotext.evaluation.studies.context.context_use import (
 )
 from cotext.evaluation.studies.context.page import STRONG_NATS
 from cotext.runtime import CotextError
-from cotext.serving.errors import RequestError
-from cotext.serving.record import CURRENT
+from cotext.serving.record import CURRENT, RequestError
 from cotext.serving.requests import Body
 from cotext.serving.service import Service
-from cotext.serving.sharing.turns import Work
+from cotext.serving.sharing import Work
 from cotext.serving.systems import System
 
 STEP_CHARACTERS: Final = 8_000  # scored at once, while other requests wait for the model

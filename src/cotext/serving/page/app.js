@@ -6,7 +6,6 @@ import { changeText, openDesk, translate } from "./desk.js";
 import { Files } from "./files.js";
 import { Glossary, pairOf } from "./glossary.js";
 import { reads } from "./reading.js";
-import { recall, remember } from "./store.js";
 
 const PARTS = ["text", "files", "glossary"];
 
@@ -54,11 +53,11 @@ async function begin() {
   byId("open-file").accept = about.file_suffixes.join(",");
   const pairs = new Set(about.systems.map(pairOf));
   byId("system").replaceChildren(...about.systems.map((each) => option(each, pairs.size > 1)));
-  const kept = recall("system");
+  const kept = api.recall("system");
   if (named(kept)) byId("system").value = kept;
-  chosen(recall("beside"));
+  chosen(api.recall("beside"));
   byId("systems").hidden = false;
-  if (about.key_required && !recall("key")) askForKey({ needsKey: true, message: "" });
+  if (about.key_required && !api.recall("key")) askForKey({ needsKey: true, message: "" });
   go();
 }
 
@@ -83,8 +82,8 @@ function chosen(second) {
   byId("example-about").hidden = byId("example").hidden || explaining() === null;
   glossary.show(first);
   describe();
-  remember("system", first.name);
-  remember("beside", beside()?.name ?? null);
+  api.remember("system", first.name);
+  api.remember("beside", beside()?.name ?? null);
 }
 
 function describe() {
@@ -95,7 +94,7 @@ function describe() {
 function askForKey(error) {
   if (!error.needsKey) return;
   byId("key-form").hidden = false;
-  showError("key-error", recall("key") ? error.message : "");
+  showError("key-error", api.recall("key") ? error.message : "");
   byId("key").focus();
 }
 
@@ -159,7 +158,7 @@ function noted() {
 
 function keepText() {
   const text = byId("source").value;
-  remember("text", text);
+  api.remember("text", text);
   byId("size").textContent = text ? counted(text.length, "character") : "";
 }
 
@@ -183,7 +182,7 @@ function listen() {
   });
   byId("key-form").addEventListener("submit", (event) => {
     event.preventDefault();
-    remember("key", byId("key").value.trim());
+    api.remember("key", byId("key").value.trim());
     byId("key").value = "";
     byId("key-form").hidden = true;
     byId("main").focus({ preventScroll: true });
@@ -209,5 +208,5 @@ function listen() {
 
 listen();
 openDesk(askForKey);
-write(recall("text", ""));
+write(api.recall("text", ""));
 begin();

@@ -1,7 +1,7 @@
 // The glossary of a language pair, stored in this browser: add and delete entries, import TSV.
 
+import { glossaryOf, keepGlossary } from "./api.js";
 import { button, byId, chooser, counted, make, say, showError } from "./dom.js";
-import { glossaryOf, keepGlossary } from "./store.js";
 
 /** The glossary for the languages of the selected system; `changed(entries)` is called on every change. */
 export class Glossary {

@@ -12,9 +12,8 @@ from statistics import median
 from typing import Any, Final
 
 from cotext.data.documents import Document, identified, language_code, language_of_name
-from cotext.data.placeholders import blanked
 from cotext.data.splitting import join_sentences
-from cotext.data.words import occurrences, words_of
+from cotext.data.words import blanked, occurrences, words_of
 from cotext.evaluation.metrics.aligned_files import name_systems
 from cotext.evaluation.metrics.interface import profile
 from cotext.evaluation.requests import AuditRequest

@@ -4,10 +4,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from cotext.data.contrastive_suites import ContrastiveSuite
+from cotext.data.contrastive_suites import ContrastiveSuite, read_suite
 from cotext.data.documents import Languages, check_pair, check_sides
 from cotext.data.prepared import TRAIN
-from cotext.data.suite_files import read_suite
 from cotext.evaluation.metrics.aligned_files import name_systems, require_different
 from cotext.evaluation.metrics.interface import load_words
 from cotext.evaluation.requests import ComparisonRequest

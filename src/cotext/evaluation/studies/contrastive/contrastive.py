@@ -13,9 +13,8 @@ from random import Random
 from typing import Any, Final
 
 from cotext.data.context_edits import Excerpt, outside
-from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite, documents_of
+from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite, documents_of, read_suite
 from cotext.data.documents import Document, ParallelDocument
-from cotext.data.suite_files import read_suite
 from cotext.evaluation.metrics.contrastive import (
     CONTEXTS,
     CandidateScores,

@@ -14,8 +14,7 @@ from typing import Any, Final, Literal
 import numpy as np
 
 from cotext.data.documents import Document
-from cotext.data.formats import detect_format, read_documents
-from cotext.data.formats.table import find_format
+from cotext.data.formats import detect_format, find_format, read_documents
 from cotext.data.nbest_lists import Candidate, Candidates, ListedDocument, is_lists, read_lists
 from cotext.evaluation.metrics.aligned_files import require_different
 from cotext.evaluation.metrics.comet import Comet, Progress, measure_comet

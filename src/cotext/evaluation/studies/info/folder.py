@@ -13,8 +13,7 @@ from typing import Any, Final
 
 from cotext.config.recipe import Config, parse_config
 from cotext.config.training import BEST_BY
-from cotext.data.formats.corpus import checked_records
-from cotext.data.formats.table import detect_format, find_format
+from cotext.data.formats import checked_records, detect_format, find_format
 from cotext.data.prepared import REPORT, TRAIN, read_report, report_of
 from cotext.data.tokenizer import chosen_languages, load_tokenizer
 from cotext.evaluation.studies.compare.recipe import missing_seeds, recipe_of, require_alike

@@ -3,6 +3,7 @@
 import hmac
 import logging
 import os
+import re
 import secrets
 import threading
 import time
@@ -10,32 +11,157 @@ import traceback
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import BinaryIO, Final
 
+from cotext.data.formats.streams import COMPRESSIONS, GZ_BEGINNING, XZ_BEGINNING
+from cotext.data.splitting import Splitting
+from cotext.files.table import GENERIC, file_formats, format_of
+from cotext.files.translate_files import open_job
 from cotext.runtime import CotextError
 from cotext.runtime.files import working_in
-from cotext.serving.errors import RequestError, stopping
-from cotext.serving.jobs.names import clean_name, result_name
-from cotext.serving.jobs.storage import RETRY_SECONDS, Space, disk_full, private, require_room
-from cotext.serving.jobs.table import (
+from cotext.runtime.jobs.engine import run
+from cotext.serving.keys import hashed
+from cotext.serving.record import CURRENT, RequestError, stopping, without_paths
+from cotext.serving.settings import ServerSettings
+from cotext.serving.sharing import CancelledError, SharedSystem, Work
+from cotext.serving.state import (
     FINISHED,
     LEAST_BYTES,
+    RETRY_SECONDS,
     JobOptions,
     JobStatus,
     JobTable,
     JobTicket,
     Row,
+    Space,
     State,
+    clean_name,
+    disk_full,
+    private,
+    require_room,
+    result_name,
 )
-from cotext.serving.jobs.translation import Running, check_source, translate_job
-from cotext.serving.keys import hashed
-from cotext.serving.record import CURRENT
-from cotext.serving.settings import ServerSettings
-from cotext.serving.sharing.shared_system import SharedSystem
-from cotext.serving.sharing.turns import CancelledError, Work
 from cotext.serving.systems import System, Systems
+from cotext.translation.faults import faults_in_words, shown_places
+from cotext.translation.file_report import FileReport
+from cotext.translation.translate_file import FileOptions
+
+# --- Translation of the file of one job, resumed from its journal.
+
+MAX_MESSAGES: Final = 100
+AT_ONCE_SECONDS: Final = 0.1  # sentences reported this soon after the first come from the journal
+_OPTION: Final = re.compile(r" \(--[^()]*\)$")  # advice that only applies to the command line
+
+
+@dataclass(slots=True)
+class Running:
+    """A running job; `done` counts its translated sentences."""
+
+    work: Work
+    done: int = 0
+    _begun: float = 0.0
+    _done_before: int = 0
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def advance(self, count: int) -> None:
+        now = time.monotonic()
+        with self._lock:
+            self._begun = self._begun or now
+            self.done += count
+            if now - self._begun < AT_ONCE_SECONDS:
+                self._done_before = self.done
+
+    def updated(self, status: JobStatus) -> JobStatus:
+        """Return a status with the sentences done, and the remaining time estimated from the speed."""
+        with self._lock:
+            seconds, count = time.monotonic() - self._begun, self.done - self._done_before
+            done = min(self.done, status.sentences)
+            speed = count / seconds if self._begun and seconds else 0.0
+        remaining = round((status.sentences - done) / speed, 1) if speed else None
+        return replace(status, sentences_done=done, seconds_remaining=remaining)
+
+
+def translate_job(
+    row: Row, table: JobTable, system: System, shared: SharedSystem, running: Running
+) -> list[str]:
+    """Translate the file of a job; return messages about the translation.
+
+    The journal is kept, in case the final state of the job cannot be saved.
+
+    Raises:
+        CotextError: the file cannot be translated; the message is for the client, without paths.
+        CancelledError: the job was cancelled.
+    """
+    source, out = table.source(row), table.result(row)
+    before: list[str] = []
+    names = {
+        source: row.source_name,
+        out.with_name(f"{out.name}.partial"): row.status.file_name,
+        out: row.status.file_name,
+        out.parent: row.source_name,
+        table.root: "the server",
+        system.opened.folder: system.name,
+    }
+    try:
+        format = format_of(source)
+        # Clients send notes, lists and poems without full stops. There, an empty line does not end a
+        # document. Plain text is prose, even if it looks like a corpus.
+        if format == "text":
+            format = file_formats()[GENERIC]
+        job = open_job(
+            shared.opened_for(running.work),
+            source,
+            out,
+            format,
+            FileOptions(Splitting(), row.options.terminology, before.append, by_window=True),
+            alone=partial(shared.exclusively, running.work),
+        )
+        table.read(row.id, job.sentences, job.characters)
+        at_start = list(before)  # later messages are also in the report
+        report = run(job, running.advance, overwrite=True, keep=True)
+    except CotextError as error:
+        raise CotextError(without_paths(str(error), names)) from None
+    messages = [*at_start, *report.messages, *_of_sentences(report)]
+    shown = [without_paths(_OPTION.sub("", message), names) for message in dict.fromkeys(messages)]
+    if len(shown) > MAX_MESSAGES:
+        shown[MAX_MESSAGES:] = [f"... and {len(shown) - MAX_MESSAGES:,} more messages"]
+    return shown
+
+
+def check_source(path: Path, name: str) -> None:
+    """Raise CotextError if the format of a file is unknown or the file is compressed.
+
+    `name`: the client's name for the file.
+    """
+    with path.open("rb") as file:
+        beginning = file.read(len(XZ_BEGINNING))
+    if beginning.startswith((XZ_BEGINNING, GZ_BEGINNING)) or path.suffix in COMPRESSIONS:
+        raise CotextError(f"{name}: is compressed; unpack it and send the files in it")
+    try:
+        format_of(path)
+    except CotextError as error:
+        raise CotextError(_OPTION.sub("", str(error).replace(str(path), name))) from None
+
+
+def _of_sentences(report: FileReport) -> Iterable[str]:
+    """Yield messages about sentences that should be checked."""
+    for where, what in (
+        (report.missing, "without a translation"),
+        (report.truncated, "cut off at the length limit"),
+        (report.long, "longer than all sentences of the training data"),
+        (report.shed, "translated with less context than others"),
+    ):
+        if where:
+            sentences = f"{len(where):,} sentence{'s' if len(where) > 1 else ''}"
+            yield f"{sentences} {what}; {report.places} {shown_places(where)}"
+    if report.faults:
+        yield faults_in_words(report.faults)
+
+
+# --- The queue.
 
 IDLE_SECONDS: Final = 30.0  # between checks for expired jobs
 REFUSED_SECONDS: Final = 2.0  # pause after a write has failed
@@ -192,7 +318,8 @@ class Jobs:
 
     def of_client(self, client: str) -> list[JobStatus]:
         """Return the status of all jobs of a client, the newest first."""
-        return [self._status(row) for row in self.table.of_client(client)]
+        rows = reversed(self.table.everything())
+        return [self._status(row) for row in rows if row.client == client]
 
     def result(self, id: str, client: str, key: str | None = None) -> tuple[Path, str]:
         """Return the translated file and its name; raise RequestError 409 if there is none."""
@@ -346,5 +473,4 @@ class Jobs:
         if row.attempts >= MAX_ATTEMPTS:
             message = f"the server stopped {MAX_ATTEMPTS} times while translating this file; split it"
             raise CotextError(f"{row.source_name}: {message}")
-        on_read = partial(self.table.read, row.id)
-        return translate_job(row, self.table, system, self._shared[system.name], running, on_read)
+        return translate_job(row, self.table, system, self._shared[system.name], running)
