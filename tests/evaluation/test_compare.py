@@ -253,7 +253,7 @@ def test_foreign_context_that_helps_the_test_set_as_much_speaks_against_use() ->
     found = seeing(of_test_set(values, [v + 0.1 * (-1) ** n for n, v in enumerate(values)]))
     assert uses_context(found, 0) is False
     assert (
-        "contrastive accuracy is significantly higher with context in pronoun (1 back), but the references "
+        "contrastive accuracy is significantly higher with context in pronoun (1 back); but the references "
         "of the test set are not significantly more probable" in said(found)
     )
     found = seeing(of_test_set(values, [0.0] * 8))
