@@ -35,13 +35,12 @@ from cotext.runtime import CotextError, __version__, naming
 from cotext.runtime.files import checksum, require_absent
 from cotext.runtime.jobs.engine import Job, Joined, journal_of, run
 from cotext.runtime.jobs.journal import DAMAGE, Journal, Results, Shard
-from cotext.translation.candidate_scoring import CandidateSet, KnownTokens, score_candidates
 from cotext.translation.document_state import FoundWindow, SentenceHypothesis
 from cotext.translation.file_report import FileReport, paired, reported
 from cotext.translation.open import OpenedRun, Wishes, scoring_signature, systems_of
 from cotext.translation.prose import Prose
 from cotext.translation.requests import RerankRequest
-from cotext.translation.scorer import DocumentScorer
+from cotext.translation.scorer import CandidateSet, DocumentScorer, KnownTokens, score_candidates
 from cotext.translation.translator import DocumentTranslator, Translation
 from cotext.translation.written_beside import (
     lists_beside,

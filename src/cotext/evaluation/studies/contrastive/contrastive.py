@@ -39,14 +39,13 @@ from cotext.runtime import CotextError, __version__
 from cotext.runtime.files import checksum
 from cotext.runtime.jobs.engine import Job, Joined
 from cotext.runtime.jobs.journal import Journal
-from cotext.translation.candidate_scoring import CandidateSet, score_candidates
 from cotext.translation.open import (
     OpenedRun,
     scoring_entries,
     systems_of,
     translation_entries,
 )
-from cotext.translation.scorer import SentenceScore
+from cotext.translation.scorer import CandidateSet, SentenceScore, score_candidates
 from cotext.translation.translator import DocumentTranslator
 
 # Contexts for scoring candidates, and the condition of `edited` that changes the excerpt.
