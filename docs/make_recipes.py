@@ -18,8 +18,8 @@ from cotext.config.fields import LARGEST
 from cotext.config.parts import Part
 from cotext.config.recipe import Config, keys, load_config, recipe_names
 from cotext.config.sizes import PROPORTIONS, SIZES
+from cotext.models.build import parameters_asked
 from cotext.models.describe import PARAMETERS
-from cotext.models.parameters import parameters_asked
 from cotext.runtime.reading import MAX_YAML_CHARACTERS
 from cotext.runtime.rendering import listed
 

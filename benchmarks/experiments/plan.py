@@ -21,7 +21,7 @@ from benchmarks.experiments.plan_data import Data, Name, Settings, require_one
 from benchmarks.experiments.plan_output import Curves, Table
 from cotext.config.fields import Closed, PositiveInt, Seed
 from cotext.config.recipe import Config, load_config
-from cotext.models.unused import refuse_unused
+from cotext.models.parts import refuse_unused
 from cotext.runtime import CotextError, nearest, shown
 from cotext.runtime.reading import parse_yaml, read_text
 

@@ -15,10 +15,9 @@ from cotext.data.tokenizer import Tokenizer, load_tokenizer
 from cotext.interchange.hub import export_int8
 from cotext.layers.int8_linear import HalfLinear, Int8Linear
 from cotext.models import precision
-from cotext.models.build import build_model
+from cotext.models.build import build_model, count_parameters
 from cotext.models.checkpoint import load_run, load_weights, save_model
 from cotext.models.interface import Engine, EngineHypothesis, Model
-from cotext.models.parameters import count_parameters
 from cotext.models.precision import halved, in_precision, int8_weights, large_matrices, quantised
 from cotext.models.run_folder import read_shapes
 from cotext.runtime import CotextError, devices

@@ -34,7 +34,7 @@ def train(request: TrainRequest, json: Json = False) -> None:
     }
     first = next(iter(configs.values()), None)
     config = first or load_config(recipe, size, [*settings, *_start(init, None)])
-    from cotext.models.unused import refuse_unused
+    from cotext.models.parts import refuse_unused
 
     refuse_unused(config, recipe, settings)
     quiet = not is_first_process()  # only one of several processes prints

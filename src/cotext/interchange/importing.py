@@ -21,10 +21,10 @@ from cotext.data.batch import Source
 from cotext.data.tokenizer import LanguageChoice
 from cotext.interchange.bart import open_fairseq, open_marian
 from cotext.interchange.foreign import NO_ROW, ForeignModel, Settings, read_model
+from cotext.models.build import count_parameters
 from cotext.models.checkpoint import LoadedModel, save_model
 from cotext.models.describe import describe_model
 from cotext.models.interface import Model, TranslationModel
-from cotext.models.parameters import count_parameters
 from cotext.models.run_folder import IMPORT, write_config
 from cotext.runtime import CotextError, __version__, shown
 from cotext.runtime.files import checksum, new_folder, require_new, sealed

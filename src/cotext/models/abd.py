@@ -37,8 +37,7 @@ from cotext.layers.multi_head import AttentionSize, merge_heads, projection, spl
 from cotext.layers.positions import is_current
 from cotext.layers.start import ZeroGate
 from cotext.layers.state import DecoderState
-from cotext.models.batch_context import BatchContext, BatchSides, RowsTarget
-from cotext.models.row_embedder import RowEmbedder
+from cotext.models.slots import BatchContext, BatchSides, RowEmbedder, RowsTarget
 
 
 class DatapointAttention(nn.Module):

@@ -23,10 +23,9 @@ from cotext.config.training import TrainConfig
 from cotext.data.documents import Languages
 from cotext.data.tokenizer import Tokenizer, load_tokenizer
 from cotext.layers.kernels.int8 import dequantised
-from cotext.models.build import build_model
+from cotext.models.build import build_model, count_parameters, parameters_at_most
 from cotext.models.describe import describe_model
 from cotext.models.interface import Engine, Model, NonAutoregressiveModel, TranslationModel, with_states
-from cotext.models.parameters import count_parameters, parameters_at_most
 from cotext.models.run_folder import (
     FORMAT,
     INT8_SCALE,

@@ -12,8 +12,8 @@ from cotext.config.recipe import Config
 from cotext.data.batch import Batch, SpecialSymbols
 from cotext.data.store import TokenStore
 from cotext.data.views import Mixture
+from cotext.models.build import count_parameters
 from cotext.models.describe import entry
-from cotext.models.parameters import count_parameters
 from cotext.runtime import CotextError
 from cotext.runtime.rendering import in_bytes
 from cotext.training.run import TrainingSetup, set_up

@@ -21,10 +21,9 @@ from cotext.config.training import TrainConfig
 from cotext.data.documents import Document, ParallelDocument
 from cotext.data.formats import read_parallel
 from cotext.data.tokenizer import Tokenizer
-from cotext.models.build import build_model
+from cotext.models.build import build_model, parameters_asked, parameters_at_most
 from cotext.models.describe import describe_model
 from cotext.models.interface import Model
-from cotext.models.parameters import parameters_asked, parameters_at_most
 from cotext.models.run_folder import (
     SEEDS,
     checkpoints,
