@@ -27,9 +27,8 @@ from cotext.layers.multi_head import (
     split_heads,
 )
 from cotext.layers.positions import CLIP, sinusoidal
-from cotext.layers.scores import SegmentDistanceScore
+from cotext.layers.scores import SegmentDistanceScore, TransformerXLScore
 from cotext.layers.state import DecoderState
-from cotext.layers.transformer_xl import TransformerXLScore
 from cotext.models.interface import DocumentSettings
 from cotext.models.mcn import SegmentGate
 from cotext.models.transformer import Transformer

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from cotext.layers.kernels.dropout import Dropout
+from cotext.layers.linear import Blended
 from cotext.layers.positions import (
     Kind,
     LearnedPositions,
@@ -21,7 +22,6 @@ from cotext.layers.positions import (
     position_of,
     sinusoidal,
 )
-from cotext.layers.start import Blended
 
 SegmentKind = Literal["none", "learned", "sinusoidal", "current"]
 Side = Literal["source", "target"]

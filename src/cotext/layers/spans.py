@@ -2,7 +2,7 @@
 
 `SentenceSpan` and `NodeSpan` compute sentences as short rows of one product (`layers/buckets.py`), so that
 the cost is the sum of their squared lengths, without a mask between all tokens. Target sentence k attends to
-source sentence k. The nodes of sentences are those of `layers/context_nodes.py`.
+source sentence k. The nodes of sentences are those of `layers/buckets.py`.
 
 The other spans weigh the own sentence and the other sentences of the row.
 
@@ -47,14 +47,13 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
-from cotext.layers.buckets import Bucket, ExtraTokens
-from cotext.layers.context_nodes import Nodes, between_nodes
+from cotext.layers.buckets import Bucket, ExtraTokens, Nodes, between_nodes
 from cotext.layers.kernels.gated_others import FAR, Apart, attend_apart
 from cotext.layers.kernels.joined import Mixed, joined, mix_apart, with_gradients
 from cotext.layers.kernels.sdpa import TokenIndices, show_together, watched
 from cotext.layers.layout import AnyLayout, Keys, Layout, Step
+from cotext.layers.linear import StartsFromOthers
 from cotext.layers.multi_head import CrossAttention, RowSpan, Score, SelfAttention, merge_heads, split_heads
-from cotext.layers.start import StartsFromOthers
 from cotext.layers.state import KeysValues, SlotMask
 
 

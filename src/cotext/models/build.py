@@ -18,12 +18,10 @@ from cotext.data.build import build_mixture, further_symbols
 from cotext.data.tokenizer import SPECIAL_SYMBOLS
 from cotext.layers.blocks import Size, Stack, Stacks, TransformerBlock
 from cotext.layers.embedding import EmbeddingKind, InputKind, SentenceEmbedding
-from cotext.layers.int8_linear import Int8Linear
+from cotext.layers.linear import Int8Linear, NewSymbols
 from cotext.layers.multi_head import AttentionSize, CrossAttention, RowSpan, Score, SelfAttention
-from cotext.layers.scores import AlibiScore, RotaryScore, SegmentDistanceScore
+from cotext.layers.scores import AlibiScore, MemorySpan, RotaryScore, SegmentDistanceScore, TransformerXLScore
 from cotext.layers.spans import BiasedOthersSpan, GatedOthersSpan, NodeSpan, ProjectedOthersSpan, SentenceSpan
-from cotext.layers.start import NewSymbols
-from cotext.layers.transformer_xl import MemorySpan, TransformerXLScore
 from cotext.models.abd import Datapoints
 from cotext.models.checks import check
 from cotext.models.docflat import FlatBatch

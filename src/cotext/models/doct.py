@@ -20,9 +20,8 @@ import torch
 from torch import Tensor, nn
 
 from cotext.layers.blocks import ContextSublayer, Size, Stack, Stacks, TransformerBlock
-from cotext.layers.int8_linear import gated
 from cotext.layers.layout import AnyLayout, Layout
-from cotext.layers.start import ZeroGate
+from cotext.layers.linear import ZeroGate, gated
 from cotext.models.slots import ContextEncoder, ContextRows, RowEmbedder
 
 

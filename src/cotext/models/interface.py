@@ -16,10 +16,9 @@ from cotext.config.decoding import Precision
 from cotext.config.model import DocumentConfig
 from cotext.data.batch import Source
 from cotext.layers.blocks import Size
-from cotext.layers.int8_linear import Int8Linear
 from cotext.layers.layout import AnyLayout, Layouts
+from cotext.layers.linear import Blended, Int8Linear, NewSymbols, StartsFromOthers
 from cotext.layers.spans import GatedOthersSpan
-from cotext.layers.start import Blended, NewSymbols, StartsFromOthers
 from cotext.runtime import CotextError
 
 

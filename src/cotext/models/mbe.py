@@ -19,7 +19,7 @@ from torch import Tensor
 
 from cotext.data.batch import Source
 from cotext.layers.layout import ContextLayout
-from cotext.layers.start import Blended
+from cotext.layers.linear import Blended
 from cotext.layers.state import DecoderState, TargetContext
 from cotext.models.slots import BatchContext, RowEmbedder
 

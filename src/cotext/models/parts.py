@@ -1,8 +1,8 @@
 """The classes of parts named in a configuration, and settings of parts that are not chosen.
 
-Such settings have no effect. A user who sets one expects an effect. The configuration and signature of the run would suggest that there was
-one. Settings that a recipe contains for a part that was removed on purpose are accepted. Settings
-of views are checked where views are built.
+Such settings have no effect. A user who sets one expects an effect, and the configuration and signature of
+the run would suggest that there was one. Settings that a recipe contains for a part that was removed on
+purpose are accepted. Settings of views are checked where views are built.
 """
 
 import re

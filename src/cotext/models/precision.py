@@ -1,10 +1,10 @@
 """Models with large matrices converted once, for translating or scoring: int8, bfloat16, float16.
 
-In bfloat16 and float16, only the products of linear layers are in half precision (`layers/int8_linear.py`).
+In bfloat16 and float16, only the products of linear layers are in half precision (`layers/linear.py`).
 Attention, norms, embeddings and the output layer stay in float32, hence also log-probabilities and the order
 of hypotheses.
 
-In int8, linear layers and the output layer are in int8 (`layers/int8_linear.py`). Embedding tables are looked
+In int8, linear layers and the output layer are in int8 (`layers/linear.py`). Embedding tables are looked
 up as float32, with numbers that int8 can represent exactly, because the output layer is such a table. A model
 that is saved in int8 (`int8_weights`) therefore gives the same results as one that is quantised when it is
 loaded.
@@ -21,8 +21,8 @@ from torch import Tensor, nn
 from torch.nn.functional import linear
 
 from cotext.config.decoding import Precision
-from cotext.layers.int8_linear import HalfLinear, Int8Linear
 from cotext.layers.kernels.int8 import dequantised, quantised_weight
+from cotext.layers.linear import HalfLinear, Int8Linear
 from cotext.models.checkpoint import LoadedModel
 from cotext.models.interface import Engine, Model
 from cotext.models.run_folder import INT8_SCALE

@@ -34,7 +34,7 @@ from cotext.data.sampling import ordered_batches
 from cotext.data.store import TokenDocument, TokenStore
 from cotext.data.tokenizer import Tokenizer
 from cotext.data.views import SentenceView, View
-from cotext.layers.start import NewSymbols
+from cotext.layers.linear import NewSymbols
 from cotext.losses.cross_entropy import CrossEntropy
 from cotext.models.checkpoint import LoadedModel, load_run, load_weights, set_blend
 from cotext.models.interface import Model, System, TranslationModel

@@ -1,7 +1,10 @@
-"""Precision of values that must not be rounded: sums over many tokens, losses, log-probabilities."""
+"""Base class of kernels with gradients, and precision of values that must not be rounded: sums over many tokens, losses, log-probabilities."""
+
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
+from torch.autograd import Function
 
 
 def precise_dtype(x: Tensor) -> torch.dtype:
@@ -12,3 +15,12 @@ def precise_dtype(x: Tensor) -> torch.dtype:
 def precise(x: Tensor) -> Tensor:
     """Convert to at least single precision."""
     return x if x.dtype in (torch.float32, torch.float64) else x.to(precise_dtype(x))
+
+
+class TensorFunction(Function):
+    """`Function` with a typed `apply`, which torch leaves untyped; both run the same code."""
+
+    if TYPE_CHECKING:
+
+        @classmethod
+        def apply(cls, *inputs: Any) -> Tensor: ...
