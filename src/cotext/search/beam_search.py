@@ -26,14 +26,14 @@ from cotext.search.constraints import (
     SearchRequest,
     SearchSymbols,
     SentenceProgress,
+    Steps,
     as_rows,
+    begun_input,
     check_requests,
     truncated,
 )
 from cotext.search.nbest_beam import Alternative, Candidates, NBestBeam
 from cotext.search.output_layer import OutputLayer
-from cotext.search.sentence_recovery import begun_input
-from cotext.search.steps import Steps
 
 # --- The length penalty, which makes hypotheses of different lengths comparable.
 

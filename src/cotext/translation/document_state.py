@@ -16,9 +16,8 @@ from cotext.data.nbest_lists import Candidates
 from cotext.data.tokenizer import Tokenizer
 from cotext.data.views import View, Window, join
 from cotext.search.beam_search import Hypothesis
-from cotext.search.constraints import SearchRequest, SearchSymbols
-from cotext.search.sentence_recovery import recover
-from cotext.translation.terms.constraints import Guide
+from cotext.search.constraints import SearchRequest, SearchSymbols, recover
+from cotext.translation.terms.terms import Guide
 
 Encoded = Sequence[Sequence[int]]  # the tokens of the sentences of a document
 
@@ -244,7 +243,7 @@ def found_sentences(
 ) -> tuple[list[SentenceHypothesis], bool]:
     """Return the hypotheses of `count` sentences, and whether the output has exactly these, in order.
 
-    `from_end`: only the last sentence is used (`sentence_recovery.py`).
+    `from_end`: only the last sentence is used (`recover`).
     """
     special = symbols.special
     # One sentence without a separator needs no recovery, which is the usual case.

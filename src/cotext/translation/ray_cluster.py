@@ -19,7 +19,7 @@ from cotext.runtime import CotextError
 from cotext.translation.document_state import WindowLog
 from cotext.translation.open import OpenedRun, open_run, systems_of
 from cotext.translation.requests import ClusterOptions
-from cotext.translation.terms.constraints import Guide
+from cotext.translation.terms.terms import Guide
 from cotext.translation.translator import DocumentTranslator, Translation
 from cotext.translation.written_beside import require_no_lists
 

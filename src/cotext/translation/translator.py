@@ -34,7 +34,7 @@ from cotext.runtime import CotextError, naming
 from cotext.translation.document_state import OpenDocument, SentenceHypothesis, WindowLog
 from cotext.translation.plan import DecodingPlan
 from cotext.translation.scorer import DocumentScorer
-from cotext.translation.terms.constraints import Guide
+from cotext.translation.terms.terms import Guide
 from cotext.translation.window_search import RowGroup, WindowSearch
 
 # --- Pools: the documents that a system is translating. They can be added and removed between batches.

@@ -19,10 +19,9 @@ from cotext.data.shortlist import Shortlist
 from cotext.data.tokenizer import Tokenizer
 from cotext.models.interface import Engine
 from cotext.search.beam_search import Hypothesis
-from cotext.search.constraints import SearchRequest, SearchSymbols
+from cotext.search.constraints import SearchRequest, SearchSymbols, listening, part_of_search
 from cotext.search.engine import has_room, search_engine
 from cotext.search.nbest_beam import Alternative
-from cotext.search.steps import listening, part_of_search
 from cotext.translation.document_state import (
     OpenDocument,
     Row,
@@ -31,7 +30,7 @@ from cotext.translation.document_state import (
 )
 from cotext.translation.scorer import DocumentScorer
 from cotext.translation.substitution import Draft, Substitution
-from cotext.translation.terms.constraints import Guide
+from cotext.translation.terms.terms import Guide
 
 # --- N-best lists of sentences, found after the translation of their windows.
 #

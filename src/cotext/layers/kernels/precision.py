@@ -1,4 +1,4 @@
-"""Base class of kernels with gradients, and precision of values that must not be rounded: sums over many tokens, losses, log-probabilities."""
+"""Base class of kernels with gradients, and the precision of sums, losses and log-probabilities."""
 
 from typing import TYPE_CHECKING, Any
 

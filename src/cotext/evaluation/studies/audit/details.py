@@ -13,8 +13,7 @@ from typing import Final
 
 from cotext.data.placeholders import blanked
 from cotext.data.words import occurrences, words_of
-from cotext.translation.faults import Fault
-from cotext.translation.numbers import missing_numbers
+from cotext.translation.faults import Fault, missing_numbers
 from cotext.translation.terms.glossary import Glossary
 from cotext.translation.terms.terms import TermGuide
 
