@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from cotext.data.prepared import Report
     from cotext.evaluation.studies.evaluate.evaluate_files import Evaluation
     from cotext.translation.api import Translator
-    from cotext.translation.file_report import FileReport
+    from cotext.translation.corpus_files import FileReport
 
 __all__ = [
     "CotextError",

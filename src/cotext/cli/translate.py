@@ -32,10 +32,9 @@ if TYPE_CHECKING:
     from cotext.data.documents import Document
     from cotext.files.translate_files import BlocksJob
     from cotext.runtime.jobs.engine import Joined
-    from cotext.translation.file_report import FileReport
+    from cotext.translation.corpus_files import FileReport, ScoredDocument
     from cotext.translation.open import OpenedRun
     from cotext.translation.translate_file import CorpusJob
-    from cotext.translation.written_beside import ScoredDocument
 
 
 STANDARD_INPUT = Path("/dev/stdin")
@@ -224,8 +223,8 @@ def _translate_standard_input(request: TranslationRequest) -> None:
     from cotext.files.translate_blocks import StreamTranslation
     from cotext.interchange.engine_cache import open_to_translate
     from cotext.runtime.progress import say
+    from cotext.translation.corpus_files import require_no_lists
     from cotext.translation.open import read_wishes
-    from cotext.translation.written_beside import require_no_lists
 
     def write(text: str) -> None:
         sys.stdout.write(text)
@@ -267,7 +266,7 @@ def join(
 def _join(out: Path, parts: "Joined", overwrite: bool, json: bool) -> None:
     command = parts.header.command
     if command == "score":
-        from cotext.translation.score_file import joined_scores
+        from cotext.translation.corpus_files import joined_scores
 
         write_scores(out, *joined_scores(parts), json)
     elif command == "translate":
@@ -300,7 +299,7 @@ def _join(out: Path, parts: "Joined", overwrite: bool, json: bool) -> None:
 
 def write_scores(out: Path | None, scored: "Iterable[ScoredDocument]", signature: str, json: bool) -> None:
     """Write the scores of documents as a table or as JSON, and print their signature."""
-    from cotext.translation.written_beside import score_figures, score_lines
+    from cotext.translation.corpus_files import score_figures, score_lines
 
     lines = [as_json(score_figures(scored, signature))] if json else score_lines(scored)
     if out is None:
@@ -313,8 +312,8 @@ def write_scores(out: Path | None, scored: "Iterable[ScoredDocument]", signature
 
 def score(request: ScoreRequest, json: Json = False) -> None:
     """Compute the log-probability of every sentence of a given translation in its context (TSV)."""
+    from cotext.translation.corpus_files import ScoreJob, score_file
     from cotext.translation.open import open_scorer
-    from cotext.translation.score_file import ScoreJob, score_file
 
     source, target, out, part = request.source, request.target, request.out, request.part()
     with output(out, [source, target], part):

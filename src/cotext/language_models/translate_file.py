@@ -22,8 +22,8 @@ from cotext.language_models.prompts import Prompt, one_line
 from cotext.language_models.translator import UNTRANSLATED, EndpointTranslator, Repair
 from cotext.runtime import __version__
 from cotext.runtime.files import checksum, writing
+from cotext.translation.corpus_files import remove_lists
 from cotext.translation.faults import checked, faults_in_words, shown_places
-from cotext.translation.written_beside import remove_lists
 
 REPORT_ENDING: Final = ".report.json"
 REPORT: Final = "cotext-endpoint-report"

@@ -16,12 +16,12 @@ from typing import Any, Final
 
 from cotext.data.documents import Document
 from cotext.runtime import CotextError
+from cotext.translation.corpus_files import require_no_lists
 from cotext.translation.document_state import WindowLog
 from cotext.translation.open import OpenedRun, open_run, systems_of
 from cotext.translation.requests import ClusterOptions
 from cotext.translation.terms.terms import Guide
 from cotext.translation.translator import DocumentTranslator, Translation
-from cotext.translation.written_beside import require_no_lists
 
 LOCAL: Final = "ray"  # address: the cluster of RAY_ADDRESS, or else one of only this machine
 LOT_DOCUMENTS: Final = 128  # most documents of a lot, which share batches; small lots give small batches

@@ -25,30 +25,31 @@ from cotext.data.formats import (
     write_documents,
     write_translations,
 )
-from cotext.data.formats.docids import find_side_file
-from cotext.data.formats.streams import check_readable
 from cotext.data.formats.table import FORMATS, find_format, require_written
 from cotext.data.nbest_lists import Candidate, Candidates, ListedDocument, read_lists
 from cotext.data.splitting import Splitting
 from cotext.models.describe import describe_length_penalty
 from cotext.runtime import CotextError, __version__, naming
-from cotext.runtime.files import checksum, require_absent
+from cotext.runtime.files import require_absent
 from cotext.runtime.jobs.engine import Job, Joined, journal_of, run
 from cotext.runtime.jobs.journal import DAMAGE, Journal, Results, Shard
+from cotext.translation.corpus_files import (
+    FileReport,
+    checksums_of,
+    lists_beside,
+    paired,
+    remove_lists,
+    reported,
+    require_column,
+    write_lists,
+    write_scores,
+)
 from cotext.translation.document_state import FoundWindow, SentenceHypothesis
-from cotext.translation.file_report import FileReport, paired, reported
 from cotext.translation.open import OpenedRun, Wishes, scoring_signature, systems_of
 from cotext.translation.prose import Prose
 from cotext.translation.requests import RerankRequest
 from cotext.translation.scorer import CandidateSet, DocumentScorer, KnownTokens, score_candidates
 from cotext.translation.translator import DocumentTranslator, Translation
-from cotext.translation.written_beside import (
-    lists_beside,
-    remove_lists,
-    require_column,
-    write_lists,
-    write_scores,
-)
 
 # All fields of a translation except the document.
 _LISTS: Final = tuple(part.name for part in fields(Translation) if part.name != "document")
@@ -320,20 +321,6 @@ def job_header(
     }
     terms = {"terms": wishes.settings} if wishes.settings else {}
     return {**header, "split": split, **terms}
-
-
-def checksums_of(paths: Iterable[Path], format: str | None) -> list[str]:
-    """Return the SHA-256 of regular corpus files and their side files; raise CotextError for others."""
-    checksums = []
-    for path in paths:
-        check_readable(path)
-        if not path.is_file():
-            raise CotextError(
-                f"{path}: is not a regular file, but must be read more than once; copy it to a regular file"
-            )
-        side_file = find_side_file(path) if format in (None, "docids") else None
-        checksums += [checksum(file) for file in (path, side_file) if file is not None]
-    return checksums
 
 
 def entry_of(translation: Translation) -> dict[str, Any]:

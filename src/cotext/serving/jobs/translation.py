@@ -20,8 +20,8 @@ from cotext.serving.jobs.table import JobStatus, JobTable, Row
 from cotext.serving.sharing.shared_system import SharedSystem
 from cotext.serving.sharing.turns import Work
 from cotext.serving.systems import System
+from cotext.translation.corpus_files import FileReport
 from cotext.translation.faults import faults_in_words, shown_places
-from cotext.translation.file_report import FileReport
 from cotext.translation.translate_file import FileOptions
 
 MAX_MESSAGES: Final = 100

@@ -21,8 +21,8 @@ from cotext.runtime import CotextError, __version__
 from cotext.runtime.jobs.engine import Job, Joined
 from cotext.runtime.jobs.journal import Journal
 from cotext.runtime.rendering import render_rows
+from cotext.translation.corpus_files import checksums_of
 from cotext.translation.open import OpenedRun, systems_of
-from cotext.translation.translate_file import checksums_of
 
 DIGITS = 5
 
