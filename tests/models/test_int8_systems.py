@@ -12,7 +12,7 @@ from cotext import load
 from cotext.config.recipe import Config, load_config
 from cotext.data.documents import Document, ParallelDocument
 from cotext.data.tokenizer import Tokenizer, load_tokenizer
-from cotext.interchange.hub import export_int8
+from cotext.interchange.export import export_int8
 from cotext.layers.linear import HalfLinear, Int8Linear
 from cotext.models import precision
 from cotext.models.build import build_model, count_parameters

@@ -136,18 +136,18 @@ def export(
         raise CotextError(f"{out}: {out.absolute().parent} does not exist; create it first")
     run = resolve_run(run)
     if to == "ctranslate2":
-        from cotext.interchange.ctranslate2 import export_engine
+        from cotext.interchange.export import export_engine
 
         export_engine(run, out, quantization or "float32", checkpoint)
         typer.echo(f"{out}: usable for translation and scoring in place of {run}")
     elif to == "int8":
-        from cotext.interchange.hub import export_int8
+        from cotext.interchange.export import export_int8
 
         export_int8(run, out, checkpoint)
         typer.echo(f"{out}: usable for translation, scoring and `train --init` in place of {run}")
     else:
         from cotext.evaluation.studies.compare.recipe import recipe_of
-        from cotext.interchange.hub import export_hub
+        from cotext.interchange.export import export_hub
         from cotext.models.run_folder import describe_file, model_file
 
         recipe = recipe_of(describe_file(model_file(run, checkpoint)).config).title

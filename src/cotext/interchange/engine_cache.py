@@ -14,7 +14,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
 
-from cotext.interchange.ctranslate2 import (
+from cotext.interchange.export import (
     further_parts,
     installed,
     obstacles,
@@ -31,8 +31,8 @@ from cotext.runtime.files import NAME, checksum, discard, remove, replacing, req
 from cotext.runtime.own_code import trusting
 from cotext.runtime.progress import say
 from cotext.search.engine import load_engine
-from cotext.translation.api import Translator
 from cotext.translation.open import OpenedRun, open_run
+from cotext.translation.translator import Translator
 
 ENGINES: Final = "engines"
 LOCK: Final = ".lock"
