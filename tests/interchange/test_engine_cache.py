@@ -313,7 +313,7 @@ def test_figures_are_those_of_torch(make: Make, tmp_path: Path) -> None:
 
 
 def test_an_exported_engine_is_no_run(make: Make, tmp_path: Path) -> None:
-    ctranslate2.export_engine(make(decode={"engine": "torch"}), tmp_path / "engine")
+    export.export_engine(make(decode={"engine": "torch"}), tmp_path / "engine")
     opened = open_to_translate(tmp_path / "engine", "cpu")
     assert opened.loaded.engine
     with pytest.raises(CotextError, match=r"decode\.engine = torch: this is an engine"):

@@ -14,8 +14,7 @@ import torch
 from accelerate.state import AcceleratorState, GradientState, PartialState
 from safetensors.torch import load_file
 
-from cotext.config.recipe import Config
-from cotext.config.training import TrainConfig
+from cotext.config.recipe import Config, TrainConfig
 from cotext.data.batch import Batch, make_batch
 from cotext.data.sampling import Cursor, instances_of, ordered_batches
 from cotext.data.store import StoreWriter

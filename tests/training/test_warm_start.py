@@ -11,8 +11,7 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from cotext.config.recipe import Config, load_config
-from cotext.config.view import ViewConfig
+from cotext.config.recipe import Config, ViewConfig, load_config
 from cotext.data.batch import Instance, SpecialSymbols, make_batch
 from cotext.data.build import special_symbols
 from cotext.data.sampling import instances_of

@@ -277,8 +277,7 @@ def _keys(incomplete: str, of_decoding: bool) -> list[str]:
 
     A single key is returned also with its default value. Otherwise the shell would add a space after it.
     """
-    from cotext.config.decoding import DecodeConfig
-    from cotext.config.recipe import Config, keys
+    from cotext.config.recipe import Config, DecodeConfig, keys
 
     defaults = {f"{key}=": value for key, value in keys(DecodeConfig if of_decoding else Config)}
     found = _beginning(incomplete, defaults)

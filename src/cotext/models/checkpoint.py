@@ -17,9 +17,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from cotext.config.decoding import Precision
-from cotext.config.recipe import Config, dump_config
-from cotext.config.training import TrainConfig
+from cotext.config.recipe import Config, Precision, TrainConfig, dump_config
 from cotext.data.documents import Languages
 from cotext.data.tokenizer import Tokenizer, load_tokenizer
 from cotext.layers.kernels.int8 import dequantised

@@ -11,11 +11,16 @@ from itertools import groupby
 from textwrap import wrap
 from typing import Any
 
-from cotext.config.decoding import DecodeConfig
 from cotext.config.model import ModelConfig
-from cotext.config.recipe import Config, leaves, load_config, recipe_names
-from cotext.config.training import LossConfig
-from cotext.config.view import CutConfig
+from cotext.config.recipe import (
+    Config,
+    CutConfig,
+    DecodeConfig,
+    LossConfig,
+    leaves,
+    load_config,
+    recipe_names,
+)
 
 # Keys of the section `model` that define the architecture, not its size.
 SLOTS = (

@@ -12,8 +12,8 @@ from typing import Any, ClassVar, Final, Literal
 
 from torch import Tensor, nn
 
-from cotext.config.decoding import Precision
 from cotext.config.model import DocumentConfig
+from cotext.config.recipe import Precision
 from cotext.data.batch import Source
 from cotext.layers.blocks import Size
 from cotext.layers.layout import AnyLayout, Layouts

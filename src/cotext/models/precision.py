@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
-from cotext.config.decoding import Precision
+from cotext.config.recipe import Precision
 from cotext.layers.kernels.int8 import dequantised, quantised_weight
 from cotext.layers.linear import HalfLinear, Int8Linear
 from cotext.models.checkpoint import LoadedModel

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cotext.config.decoding import LengthPenaltyForm, SamplingConfig
+from cotext.config.recipe import LengthPenaltyForm, SamplingConfig
 from cotext.data.batch import Source, padded
 from cotext.layers.kernels.precision import precise_dtype
 from cotext.models.interface import TranslationModel

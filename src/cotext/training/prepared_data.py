@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from cotext.config.recipe import Config
-from cotext.config.training import TrainConfig
+from cotext.config.recipe import Config, TrainConfig
 from cotext.data.batch import SpecialSymbols
 from cotext.data.build import build_mixture, build_view, special_symbols
 from cotext.data.documents import Languages, ParallelDocument

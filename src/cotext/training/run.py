@@ -16,8 +16,7 @@ import sacrebleu
 import torch
 from accelerate import Accelerator, DistributedDataParallelKwargs
 
-from cotext.config.recipe import Config, differences
-from cotext.config.training import TrainConfig
+from cotext.config.recipe import Config, TrainConfig, differences
 from cotext.data.documents import Document, ParallelDocument
 from cotext.data.formats import read_parallel
 from cotext.data.tokenizer import Tokenizer

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from cotext.config.training import TrainConfig
+from cotext.config.recipe import TrainConfig
 from cotext.layers.blocks import TransformerBlock
 from cotext.layers.multi_head import CrossAttention
 from cotext.runtime import CotextError

@@ -8,8 +8,7 @@ settings are read from the run folder.
 from pathlib import Path
 from typing import Any
 
-from cotext.config.recipe import Config, parse_config
-from cotext.config.training import Blended
+from cotext.config.recipe import Blended, Config, parse_config
 from cotext.data.build import further_symbols, has_rows_of_several, has_separators, has_target_rows_of_several
 from cotext.data.documents import Languages, check_pair
 from cotext.models.checks import keeps_current

@@ -20,8 +20,7 @@ from torch import Tensor, nn
 from torch.optim import AdamW
 from torch.utils.tensorboard import SummaryWriter
 
-from cotext.config.recipe import Config
-from cotext.config.training import BEST_BY, TrainConfig
+from cotext.config.recipe import BEST_BY, Config, TrainConfig
 from cotext.data.batch import Batch, copy_hidden, hide_current_source, hide_words
 from cotext.data.sampling import Cursor, read_ahead
 from cotext.losses.build import Loss, build_loss

@@ -27,8 +27,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from cotext.config.recipe import Config, differences
-from cotext.config.view import ViewConfig
+from cotext.config.recipe import Config, ViewConfig, differences
 from cotext.data.build import build_view, further_symbols, has_separators, special_symbols
 from cotext.data.sampling import ordered_batches
 from cotext.data.store import TokenDocument, TokenStore

@@ -13,8 +13,7 @@ from typing import Any
 
 import torch
 
-from cotext.config.decoding import DecodeConfig
-from cotext.config.recipe import Config, parse_config
+from cotext.config.recipe import Config, DecodeConfig, parse_config
 from cotext.data.build import special_symbols
 from cotext.data.documents import Languages, same_language
 from cotext.data.shortlist import SHORTLIST, Shortlist, identity_of, named

@@ -10,8 +10,7 @@ from typing import Any
 
 from torch import Tensor
 
-from cotext.config.decoding import DecodeConfig
-from cotext.config.recipe import Config
+from cotext.config.recipe import Config, DecodeConfig
 from cotext.data.batch import Batch, Source, SpecialSymbols
 from cotext.data.build import build_view, check_align, special_symbols
 from cotext.data.tokenizer import Tokenizer, chosen_languages

@@ -16,7 +16,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
-from cotext.config.view import ViewConfig
+from cotext.config.recipe import ViewConfig
 from cotext.data.documents import Document, name_warning, same_language
 from cotext.data.formats import (
     detect_format,

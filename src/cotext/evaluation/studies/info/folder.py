@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from cotext.config.recipe import Config, parse_config
-from cotext.config.training import BEST_BY
+from cotext.config.recipe import BEST_BY, Config, parse_config
 from cotext.data.formats.corpus import checked_records
 from cotext.data.formats.table import detect_format, find_format
 from cotext.data.prepared import REPORT, TRAIN, read_report, report_of
