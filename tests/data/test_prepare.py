@@ -20,7 +20,7 @@ from cotext.data.statistics import Histogram, StatisticsCollector
 from cotext.data.store import Flat, TokenStore
 from cotext.data.suite_files import read_suite
 from cotext.data.tokenizer import load_tokenizer
-from cotext.training.prepared_data import open_data
+from cotext.training.inputs import open_data
 from tests.command_line import listing as contents
 from tests.command_line import must_refuse, prepare_arguments, succeed, write_corpus
 from tests.killing import Moment, run_killed

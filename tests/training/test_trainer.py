@@ -27,9 +27,8 @@ from cotext.runtime import CotextError, devices
 from cotext.training import resume as training_state
 from cotext.training import run as training_run
 from cotext.training import validation
-from cotext.training.prepared_data import corpus_of, open_data
+from cotext.training.inputs import corpus_of, open_data, resolve
 from cotext.training.run import make_accelerator, set_up
-from cotext.training.start_settings import resolve
 from cotext.training.trainer import (
     Trainer,
     learning_rate,

@@ -22,9 +22,8 @@ from cotext.models.interface import System
 from cotext.models.run_folder import checkpoint_folder
 from cotext.runtime import CotextError
 from cotext.runtime.files import unsealed
-from cotext.training.prepared_data import open_data
+from cotext.training.inputs import open_data, resolve, settle_by_start
 from cotext.training.run import train
-from cotext.training.start_settings import resolve, settle_by_start
 from cotext.training.warm_start import DECODER, grouped, inherit, start_from, start_loss, translate_symbols
 from tests.command_line import TINY, cotext
 from tests.loops import loop_over

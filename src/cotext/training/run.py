@@ -35,17 +35,18 @@ from cotext.models.run_folder import (
 from cotext.runtime import CotextError
 from cotext.runtime.devices import choose_device, choose_threads, keep_few_kernels, slow_precision
 from cotext.runtime.files import NAME, Lock, is_first_process, require_free, sealed, working_in, write_text
-from cotext.training.prepared_data import (
+from cotext.training.inputs import (
     Corpus,
     PreparedData,
     corpus_of,
     note_data,
     open_data,
     other_languages,
+    settle,
+    written_config,
 )
 from cotext.training.resume import TrainingProgress, require_resumable
 from cotext.training.sharding import require_shardable
-from cotext.training.start_settings import settle, written_config
 from cotext.training.trainer import Trainer, TrainingCallbacks
 from cotext.training.warm_start import WarmStart, read_account, start_from, start_loss
 from cotext.translation.translator import DocumentTranslator

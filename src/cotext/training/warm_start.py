@@ -42,7 +42,7 @@ from cotext.runtime import CotextError
 from cotext.runtime.files import sealed, unsealed, write_text
 from cotext.runtime.jobs.engine import in_ranges
 from cotext.runtime.reading import read_text
-from cotext.training.start_settings import ARCHITECTURE, architecture, replacements
+from cotext.training.inputs import ARCHITECTURE, architecture, replacements
 
 # Settings that change the meaning of the same weights: scores, and vectors added to embeddings.
 TELLING = (
