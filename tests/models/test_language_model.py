@@ -14,8 +14,7 @@ from cotext.data.build import special_symbols
 from cotext.data.views import Window
 from cotext.models.build import build_model
 from cotext.models.checks import check
-from cotext.models.interface import TranslationModel
-from cotext.models.language_model import WithLanguageModel
+from cotext.models.interface import TranslationModel, WithLanguageModel
 from cotext.runtime import CotextError
 from cotext.search.beam_search import SearchOptions, search
 from cotext.search.constraints import SearchRequest, SearchSymbols

@@ -32,7 +32,7 @@ from cotext.cli.train import adapt, train
 from cotext.cli.translate import join, repair, rerank, score, translate
 from cotext.runtime import CotextError, __version__, is_out_of_memory
 from cotext.runtime.own_code import trusting
-from cotext.runtime.signals import INTERRUPTED, termination_interrupts
+from cotext.runtime.processes import INTERRUPTED, termination_interrupts
 
 TRUST_CODE: Final = "--trust-code"
 # Options of all commands, allowed before or after the command.

@@ -12,7 +12,7 @@ from cotext.cli.options import Json, as_json, counted, write_lines
 from cotext.evaluation.requests import AdaptRequest
 from cotext.runtime import CotextError
 from cotext.runtime.files import is_first_process
-from cotext.runtime.signals import INTERRUPTED
+from cotext.runtime.processes import INTERRUPTED
 from cotext.training.requests import TrainRequest
 
 if TYPE_CHECKING:

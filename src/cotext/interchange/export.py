@@ -23,7 +23,7 @@ from cotext.config.recipe import Config
 from cotext.data.build import special_symbols
 from cotext.data.documents import Languages
 from cotext.data.shortlist import SHORTLIST
-from cotext.interchange.bart import layer_parts, mbart_parts
+from cotext.interchange.importing import layer_parts, mbart_parts
 from cotext.interchange.model_names import CARD
 from cotext.models.checkpoint import LoadedModel, load_run, save_model
 from cotext.models.describe import describe_cut, describe_length_penalty, describe_model

@@ -4,7 +4,7 @@ The rows of a batch share the columns of all their shortlists, so that one produ
 is not in a row's own list gets probability 0 there. The translation of a document therefore depends only on
 its own lists, whatever the batch contains. Log-probabilities are normalised over the tokens of the list.
 
-With a language model (`models/language_model.py`), the value of a token is a sum over several rows.
+With a language model (`models/interface.py`), the value of a token is a sum over several rows.
 
 Shapes: B entries, W beam, R rows (R = B * W), N states, D model, V vocabulary, U columns: V, or the tokens of
 all lists.
@@ -17,8 +17,7 @@ from torch import Tensor
 from torch.nn.functional import linear
 
 from cotext.layers.kernels.precision import precise
-from cotext.models.interface import Model
-from cotext.models.language_model import WithLanguageModel
+from cotext.models.interface import Model, WithLanguageModel
 from cotext.models.precision import output_logits, output_of
 
 

@@ -19,8 +19,7 @@ from cotext.data.documents import Languages, same_language
 from cotext.data.shortlist import SHORTLIST, Shortlist, identity_of, named
 from cotext.data.tokenizer import Tokenizer
 from cotext.models.checkpoint import LoadedModel, load_run
-from cotext.models.interface import Engine, Model
-from cotext.models.language_model import WithLanguageModel
+from cotext.models.interface import Engine, Model, WithLanguageModel
 from cotext.models.precision import in_precision
 from cotext.models.run_folder import is_engine, model_file, noted_data
 from cotext.runtime import CotextError, naming, nearest_known, shown

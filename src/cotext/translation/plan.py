@@ -16,8 +16,7 @@ from cotext.data.build import build_view, check_align, special_symbols
 from cotext.data.tokenizer import Tokenizer, chosen_languages
 from cotext.data.views import SentenceBySentence, View
 from cotext.models.describe import describe_cut, describe_length_penalty, describe_model
-from cotext.models.interface import Engine, Model, NonAutoregressiveModel, PathKind
-from cotext.models.language_model import WithLanguageModel
+from cotext.models.interface import Engine, Model, NonAutoregressiveModel, PathKind, WithLanguageModel
 from cotext.runtime import CotextError
 from cotext.search.beam_search import Hypothesis, SearchOptions, search
 from cotext.search.constraints import SearchRequest, SearchSymbols
