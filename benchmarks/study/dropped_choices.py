@@ -35,7 +35,7 @@ from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite,
 from cotext.data.documents import ParallelDocument
 from cotext.data.formats import read_parallel
 from cotext.data.suite_files import read_suite
-from cotext.runtime.reading import read_text
+from cotext.runtime import read_text
 from cotext.translation.open import open_run
 
 

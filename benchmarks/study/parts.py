@@ -22,8 +22,7 @@ from cotext.data.convert import Detokenisers
 from cotext.data.documents import ParallelDocument
 from cotext.data.formats import read_parallel, write_parallel
 from cotext.data.suite_files import read_suite
-from cotext.runtime import CotextError
-from cotext.runtime.reading import read_text
+from cotext.runtime import CotextError, read_text
 
 SPLITS = ("train", "dev", "test")
 HELD = "held"  # split of training documents for suites

@@ -229,7 +229,7 @@ def _folders(value: Any) -> Any:
 
 def settings(pairs: Sequence[str]) -> dict[str, Any]:
     """Read the values of `--set`; raises CotextError if a value does not have the form key=value."""
-    from cotext.runtime.reading import parse_yaml
+    from cotext.runtime import parse_yaml
 
     found = {}
     for pair in pairs:

@@ -18,8 +18,7 @@ from cotext.config.fields import BelowOne, Closed, Count, Fraction, PositiveInt,
 from cotext.config.model import ModelConfig
 from cotext.config.parts import pinned
 from cotext.config.sizes import size_settings
-from cotext.runtime import CotextError, nearest, nearest_known, shown
-from cotext.runtime.reading import parse_yaml, read_text
+from cotext.runtime import CotextError, nearest, nearest_known, parse_yaml, read_text, shown
 
 # --- How documents are cut into instances: the section `view`.
 

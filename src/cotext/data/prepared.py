@@ -11,9 +11,8 @@ from pydantic import TypeAdapter, ValidationError
 from cotext.data.documents import Languages
 from cotext.data.overlap import Overlap
 from cotext.data.statistics import OUTLIER_RATIO, Distribution, SplitStatistics
-from cotext.runtime import CotextError
+from cotext.runtime import CotextError, read_json
 from cotext.runtime.files import checksum, crc32, digests, require_whole, write_text
-from cotext.runtime.reading import read_json
 
 REPORT: Final = "report.json"
 TRAIN: Final = "train.arrow"  # a token store

@@ -19,8 +19,7 @@ from cotext.data.contrastive_suites import (
     Text,
 )
 from cotext.data.formats.streams import OUTER_SPACE, numbered_lines, read_whole
-from cotext.runtime import CotextError, naming, shown
-from cotext.runtime.reading import parse_json
+from cotext.runtime import CotextError, naming, parse_json, shown
 
 # --- The context of ContraPro, from subtitles with one file per film and language, and one sentence per line.
 #

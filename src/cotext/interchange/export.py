@@ -40,9 +40,8 @@ from cotext.models.run_folder import (
     write_config,
     write_description,
 )
-from cotext.runtime import CotextError, shown
+from cotext.runtime import CotextError, read_json, shown
 from cotext.runtime.files import new_folder, sealed
-from cotext.runtime.reading import read_json
 
 # JSON files of a run that contain no scores.
 _OTHERS: Final = frozenset({"data.json", "init.json", "seeds.json", IMPORT})

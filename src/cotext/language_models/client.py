@@ -19,10 +19,9 @@ from typing import Any, Final, Self
 from cotext.language_models.config import read_endpoint
 from cotext.language_models.connection import Connections, Pace, PassingError, backoff, retry_after
 from cotext.language_models.prompts import one_line
-from cotext.runtime import CotextError, __version__, shown
+from cotext.runtime import CotextError, __version__, parse_json, read_bytes, shown
 from cotext.runtime.files import sealed, unsealed, write_text
 from cotext.runtime.progress import say
-from cotext.runtime.reading import parse_json, read_bytes
 
 
 @dataclass(slots=True)

@@ -40,9 +40,8 @@ from safetensors import SafetensorError, safe_open
 from cotext.config.parts import own_parts
 from cotext.config.recipe import Config, dump_config, parse_config
 from cotext.models.describe import describe_model
-from cotext.runtime import CotextError, __version__, own_code, shown
+from cotext.runtime import CotextError, __version__, own_code, parse_json, parse_yaml, read_text, shown
 from cotext.runtime.files import digests, replacing, require_whole, sealed, unsealed, write_text
-from cotext.runtime.reading import parse_json, parse_yaml, read_text
 
 SEEDS = "seeds.json"
 CHECKPOINTS = "checkpoints"

@@ -13,9 +13,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Final
 
-from cotext.runtime import CotextError
+from cotext.runtime import CotextError, read_text
 from cotext.runtime.files import standard_folder, write_text
-from cotext.runtime.reading import read_text
 
 FOLDER: Final = "code"  # in a run folder: the files that the model needs
 TRUSTED: Final = "trusted-code"

@@ -24,11 +24,10 @@ from cotext.data.documents import Document, ParallelDocument, check_pair
 from cotext.data.prepared import REPORT, checked_digests, file_digests, read_report, write_report
 from cotext.data.statistics import SplitStatistics, StatisticsCollector
 from cotext.data.store import Flat, StoreWriter
-from cotext.runtime import CotextError, __version__
+from cotext.runtime import CotextError, __version__, read_json
 from cotext.runtime.files import checksum, replacing, require_new, require_whole, writing
 from cotext.runtime.jobs.engine import Job, Joined, clear, forget, run
 from cotext.runtime.jobs.journal import Journal, Results, Shard, differences, storage
-from cotext.runtime.reading import read_json
 from cotext.training.inputs import PreparedData, open_data
 from cotext.training.requests import DistillRequest
 from cotext.translation.open import OpenedRun, open_run, systems_of

@@ -26,9 +26,8 @@ from cotext.data.tokenizer import Tokenizer, chosen_languages, load_tokenizer
 from cotext.data.views import Mixture, View
 from cotext.models.checks import keeps_current
 from cotext.models.run_folder import IMPORT, describe_file, model_file, noted_data
-from cotext.runtime import CotextError
+from cotext.runtime import CotextError, parse_yaml, read_text
 from cotext.runtime.files import sealed, write_text
-from cotext.runtime.reading import parse_yaml, read_text
 
 
 @dataclass(frozen=True)

@@ -27,9 +27,8 @@ from cotext.data.sampling import Cursor
 from cotext.models import checkpoint as ckpt
 from cotext.models.interface import Model
 from cotext.models.run_folder import checkpoint_folder, checkpoints
-from cotext.runtime import CotextError
+from cotext.runtime import CotextError, read_text
 from cotext.runtime.files import Lock, digests, require_whole, sealed, unsealed, write_text
-from cotext.runtime.reading import read_text
 from cotext.training.sharding import divided, gathered
 
 

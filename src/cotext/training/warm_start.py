@@ -38,10 +38,9 @@ from cotext.losses.cross_entropy import CrossEntropy
 from cotext.models.checkpoint import LoadedModel, load_run, load_weights, set_blend
 from cotext.models.interface import Model, System, TranslationModel
 from cotext.models.run_folder import describe_file, model_file
-from cotext.runtime import CotextError
+from cotext.runtime import CotextError, read_text
 from cotext.runtime.files import sealed, unsealed, write_text
 from cotext.runtime.jobs.engine import in_ranges
-from cotext.runtime.reading import read_text
 from cotext.training.inputs import ARCHITECTURE, architecture, replacements
 
 # Settings that change the meaning of the same weights: scores, and vectors added to embeddings.

@@ -17,8 +17,7 @@ from cotext.data.formats.streams import (
     one_line,
     sentences_to_write,
 )
-from cotext.runtime import CotextError, naming, shown
-from cotext.runtime.reading import parse_json
+from cotext.runtime import CotextError, naming, parse_json, shown
 
 DOCUMENT_LINE = "<d>"
 

@@ -23,8 +23,7 @@ from cotext.data.formats.streams import (
     subtitle_kind,
 )
 from cotext.data.formats.wmt import begins_wmt
-from cotext.runtime import CotextError, nearest, shown
-from cotext.runtime.reading import parse_json
+from cotext.runtime import CotextError, nearest, parse_json, shown
 
 # Suffixes of common formats that are not written.
 UNWRITTEN: Final = frozenset(

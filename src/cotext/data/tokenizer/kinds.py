@@ -18,8 +18,7 @@ from cotext.data.tokenizer.protocol import (
     fingerprint_of,
 )
 from cotext.data.tokenizer.sentencepiece import SentencePieceBPETokenizer, SentencePieceTokenizer
-from cotext.runtime import CotextError, naming, shown
-from cotext.runtime.reading import read_bytes, read_json
+from cotext.runtime import CotextError, naming, read_bytes, read_json, shown
 
 SIDES: Final[tuple[Side, ...]] = get_args(Side)
 MAX_MODEL_BYTES = 1 << 28  # about 10 bytes per character of a vocabulary of a million subwords

@@ -11,8 +11,7 @@ from importlib import import_module
 from typing import Any, Final, Self
 
 from cotext.data.tokenizer.protocol import Side, Tokenizer, TokenizerSettings, clean
-from cotext.runtime import CotextError
-from cotext.runtime.reading import parse_json
+from cotext.runtime import CotextError, parse_json
 
 # --- Words as in the scripts of the papers: Moses tokenisation, Jieba for Chinese, truecasing.
 #

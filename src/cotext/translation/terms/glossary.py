@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from cotext.data.documents import Languages, same_language
 from cotext.data.formats.xml_formats import DOCUMENT, pairs
-from cotext.runtime import CotextError, shown
-from cotext.runtime.reading import read_bytes
+from cotext.runtime import CotextError, read_bytes, shown
 from cotext.runtime.xml import local_name, parse
 
 if TYPE_CHECKING:

@@ -32,9 +32,8 @@ from cotext.models.run_folder import (
     seed_folder,
     seeds_in,
 )
-from cotext.runtime import CotextError
+from cotext.runtime import CotextError, parse_yaml, read_text
 from cotext.runtime.files import require_whole, sealed_lines, unsealed
-from cotext.runtime.reading import parse_yaml, read_text
 from cotext.runtime.rendering import in_bytes, listed
 
 MARKS: Final = ("model.safetensors", "config.yaml", "checkpoints")  # each marks a folder as a run
