@@ -1,4 +1,4 @@
-"""The version of Cotext, errors that a user can correct, and the reading of files that anybody may have made."""
+"""The version of Cotext, errors that a user can correct, and the reading of untrusted files."""
 
 import json
 import math
