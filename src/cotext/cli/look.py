@@ -8,12 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from cotext.cli.options import Json, as_json, counted, printable
-from cotext.data.requests import (
-    BeginningRequest,
-    ConversionRequest,
-    Detokenisation,
-    SuiteConversionRequest,
-)
+from cotext.data.requests import BeginningRequest, ConversionRequest, Detokenisation, SuiteConversionRequest
 from cotext.runtime import CotextError
 
 if TYPE_CHECKING:

@@ -16,14 +16,7 @@ from typer.core import TyperGroup
 
 from cotext.cli.analysis import attention, context, contrastive, cxmi, speed
 from cotext.cli.data import align, distill, prepare, prepare_controlled
-from cotext.cli.evaluate import (
-    compare,
-    compare_decisions,
-    evaluate,
-    leaderboard,
-    mbr,
-    profile,
-)
+from cotext.cli.evaluate import compare, compare_decisions, evaluate, leaderboard, mbr, profile
 from cotext.cli.look import convert, convert_suite, head, info, schema, systems
 from cotext.cli.options import command, on_a_screen, require_text, short_refusals
 from cotext.cli.runs import average, export, import_pretrained, models, shortlist

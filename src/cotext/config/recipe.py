@@ -18,7 +18,7 @@ from cotext.config.fields import BelowOne, Closed, Count, Fraction, PositiveInt,
 from cotext.config.model import ModelConfig
 from cotext.config.parts import pinned
 from cotext.config.sizes import size_settings
-from cotext.runtime import CotextError, nearest, nearest_known, parse_yaml, read_text, shown
+from cotext.runtime import CotextError, leaves, nearest, nearest_known, parse_yaml, read_text, shown
 
 # --- How documents are cut into instances: the section `view`.
 
@@ -487,15 +487,6 @@ def _merge_parent(
             )
         target[last] = value
         origin.setdefault(key, parent)
-
-
-def leaves(content: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield the values of a nested mapping with their dotted keys."""
-    for key, value in content.items():
-        if isinstance(value, dict) and value:
-            yield from leaves(value, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}", value
 
 
 def _lay_over(below: dict[str, Any], above: Mapping[str, Any]) -> None:

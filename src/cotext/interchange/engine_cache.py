@@ -14,13 +14,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
 
-from cotext.interchange.export import (
-    further_parts,
-    installed,
-    obstacles,
-    positions_for,
-    write_engine,
-)
+from cotext.interchange.export import further_parts, installed, obstacles, positions_for, write_engine
 from cotext.interchange.model_names import CHECKSUMS
 from cotext.layers.kernels.int8 import is_exact, onednn
 from cotext.models.checkpoint import load_run

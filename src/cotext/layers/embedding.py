@@ -18,7 +18,6 @@ from cotext.layers.positions import (
     PositionTable,
     Wavelengths,
     closed_sentence,
-    moved,
     position_of,
     sinusoidal,
 )
@@ -161,7 +160,9 @@ class SentenceEmbedding(nn.Module, Blended):
         if kind.positions != "none":
             at = position_of(kind.positions, position, rank, sentence, shift, self.made.from_first)
             if self.training and self.made.offset:
-                at, below = moved(at, self.made.offset), None if below is None else below + self.made.offset
+                # Each row is shifted by a random offset (SHAPE; Kiyono et al. 2021).
+                at = at + torch.randint(self.made.offset + 1, (len(at), 1), device=at.device)
+                below = None if below is None else below + self.made.offset
             encoded = self.encoding(side)(at, below)
             x = x + (encoded if share == 1 else share * encoded)
         if share < 1:

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from cotext.config.parts import DOCUMENT_LAYERS, OWN
-from cotext.config.recipe import Config, differences, is_file, leaves
+from cotext.config.recipe import Config, differences, is_file
 from cotext.models.interface import DocumentLayer
-from cotext.runtime import CotextError, own_code, parse_yaml, read_text, shown
+from cotext.runtime import CotextError, leaves, own_code, parse_yaml, read_text, shown
 
 TARGET_CONTEXT: Final = "windows with target sentences before the current one"
 # Settings, or sections (with a dot at the end), and the condition under which they have an effect.

@@ -86,14 +86,6 @@ def write_config(folder: Path, config: Config) -> None:
     write_text(folder / "config.yaml", f"{SCHEMA_LINE}\n{dump_config(config)}")
 
 
-def read_code(config: Config, run: Path) -> None:
-    """Read the user's files in a run folder; raise CotextError for changed ones."""
-    for part in own_parts(config.model.model_dump()):
-        path = run / own_code.FOLDER / part["name"]
-        if part["digest"] not in own_code.known() and path.is_file():
-            own_code.Code.read(path, part["digest"])
-
-
 def is_engine(folder: Path) -> bool:
     """Whether a folder is an engine, intact or damaged."""
     return (folder / ENGINE).is_file()
@@ -231,8 +223,12 @@ def describe_file(path: Path) -> Description:
     if not isinstance(updates, list) or not all(type(update) is int for update in updates):
         raise CotextError(f"{path}: its metadata is damaged: its updates are not whole numbers")
     config = parse_config(content, str(path))
-    run = path.parent
-    read_code(config, run.parent.parent if run.parent.name == CHECKPOINTS else run)
+    folder = path.parent
+    run = folder.parent.parent if folder.parent.name == CHECKPOINTS else folder
+    for part in own_parts(config.model.model_dump()):  # files of the user
+        code = run / own_code.FOLDER / part["name"]
+        if part["digest"] not in own_code.known() and code.is_file():
+            own_code.Code.read(code, part["digest"])
     return Description(config, fingerprint, updates)
 
 

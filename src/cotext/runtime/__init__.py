@@ -3,7 +3,7 @@
 import json
 import math
 import re
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from copy import deepcopy
 from difflib import get_close_matches
@@ -146,6 +146,9 @@ def parse_json(text: str, where: str, numbers: bool = True, unique: bool = False
     """
     try:
         value = (_JSON_UNIQUE if unique else _JSON if numbers else _JSON_WITHOUT_NUMBERS).decode(text)
+        # Only an escape can produce a surrogate, so most texts need no search.
+        has_escape = _ESCAPED_SURROGATE.search(text)
+        has_surrogate = has_escape and _SURROGATE.search(json.dumps(value, ensure_ascii=False))
     except json.JSONDecodeError as error:
         line = f"line {error.lineno} " if "\n" in text else ""
         raise CotextError(f"{where}: not valid JSON, {line}column {error.colno}: {error.msg}") from None
@@ -153,8 +156,7 @@ def parse_json(text: str, where: str, numbers: bool = True, unique: bool = False
         raise CotextError(f"{where}: not valid JSON: nested too deep") from None
     except ValueError as error:
         raise CotextError(f"{where}: not valid JSON: {error}") from None
-    # Only an escape can produce a surrogate, so most texts need no search.
-    if _ESCAPED_SURROGATE.search(text) and _holds_surrogate(value):
+    if has_surrogate:
         raise CotextError(f"{where}: contains half a character (a lone surrogate); correct its \\u escapes")
     return value
 
@@ -209,18 +211,13 @@ def substituted(pattern: re.Pattern[str], replacement: str, text: str) -> str:
     return "".join(parts)
 
 
-def _holds_surrogate(value: object) -> bool:
-    stack = [value]
-    while stack:
-        node = stack.pop()
-        if isinstance(node, str):
-            if _SURROGATE.search(node):
-                return True
-        elif isinstance(node, dict):
-            stack.extend((*node, *node.values()))
-        elif isinstance(node, list):
-            stack.extend(node)
-    return False
+def leaves(content: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the values of a nested mapping with their dotted keys."""
+    for key, value in content.items():
+        if isinstance(value, dict) and value:
+            yield from leaves(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
 
 
 def parse_yaml(text: str, where: str) -> Any:

@@ -82,12 +82,6 @@ def distribution(log_probability_RU: Tensor, settings: SamplingConfig) -> Tensor
     return kept_RU / kept_RU.sum(dim=1, keepdim=True)
 
 
-def uniform_numbers(requests: Sequence[SearchRequest], most: int) -> Tensor:
-    """Return random numbers between 0 and 1 for the tokens of requests, by their seeds: float64 [B, M]."""
-    numbers = [np.random.default_rng(request.seed).random(most) for request in requests]
-    return torch.from_numpy(np.array(numbers).clip(max=LARGEST))
-
-
 def only_drawn(log_probability_RU: Tensor, uniform_R: Tensor, settings: SamplingConfig) -> Tensor:
     """Draw a token in every row, by random numbers; return the values with -inf for all others, [R, U]."""
     p_RU = distribution(log_probability_RU, settings)
@@ -349,7 +343,8 @@ def _start(
     tokens = torch.zeros(entries, beam, max(most_tokens), dtype=torch.long, device=device)
     uniform = tokens.new_empty(entries, 0)
     if options.sampling is not None:
-        uniform = uniform_numbers(requests, max(most_tokens)).to(device)
+        numbers = [np.random.default_rng(request.seed).random(max(most_tokens)) for request in requests]
+        uniform = torch.from_numpy(np.array(numbers).clip(max=LARGEST)).to(device)
     log_probability = torch.full((entries, beam), -torch.inf, dtype=dtype, device=device)
     # Identical beams would stay identical: only the first one starts.
     log_probability[:, 0] = 0

@@ -5,7 +5,7 @@ Sentence indices count the remaining sentences.
 """
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import Protocol
@@ -304,6 +304,12 @@ class Row:
     number: int  # of the window in its document
     instance: Instance
     request: SearchRequest
+
+    @property
+    def current(self) -> Iterator[tuple[int, int]]:
+        """The current sentences: index in the document, and among those requested."""
+        requested = self.document.requested(self.number)
+        return ((j, j - requested.start) for j in self.instance.window.current if j in requested)
 
     @property
     def tokens(self) -> int:

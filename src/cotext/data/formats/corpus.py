@@ -15,12 +15,7 @@ from cotext.data.documents import (
     languages_of_names,
     primary_language,
 )
-from cotext.data.formats.docids import (
-    encode_side_line,
-    other_text,
-    read_side_file,
-    side_file_to_write,
-)
+from cotext.data.formats.docids import encode_side_line, other_text, read_side_file, side_file_to_write
 from cotext.data.formats.streams import Record, Side, atomic_sinks, check_readable
 from cotext.data.formats.table import Format, detect_format, find_format
 from cotext.data.formats.xml_formats import encode_tmx

@@ -39,12 +39,7 @@ from cotext.runtime import CotextError, __version__
 from cotext.runtime.files import checksum
 from cotext.runtime.jobs.engine import Job, Joined
 from cotext.runtime.jobs.journal import Journal
-from cotext.translation.open import (
-    OpenedRun,
-    scoring_entries,
-    systems_of,
-    translation_entries,
-)
+from cotext.translation.open import OpenedRun, scoring_entries, systems_of, translation_entries
 from cotext.translation.scorer import CandidateSet, SentenceScore, score_candidates
 from cotext.translation.translator import DocumentTranslator
 
