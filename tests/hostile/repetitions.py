@@ -35,8 +35,7 @@ from cotext.serving.fragments import TagHandling, fragment
 from cotext.serving.jobs.names import attachment, clean_name, result_name
 from cotext.serving.translation import detect
 from cotext.translation.faults import Checks, Fault
-from cotext.translation.terms.glossary import Glossary
-from cotext.translation.terms.terms import TermGuide
+from cotext.translation.terms.terms import Glossary, TermGuide
 from tests.files import test_docx, test_epub, test_po, test_pptx
 from tests.files.structures import xliff_of
 

@@ -18,7 +18,6 @@ from cotext.translation.open import open_run
 from cotext.translation.ray_cluster import (
     LOT_DOCUMENTS,
     DocumentWorker,
-    WorkerSettings,
     files_of,
     lots_of,
     placed,
@@ -40,7 +39,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def worker(run: Path, files: dict[str, str], **decode: object) -> DocumentWorker:
-    return DocumentWorker(WorkerSettings(run, decode, "cpu", None, files))
+    return DocumentWorker(run, "cpu", decode, None, files)
 
 
 def write_shortlist(run: Path, token: int) -> None:

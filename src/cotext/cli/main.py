@@ -23,8 +23,8 @@ from cotext.cli.runs import average, export, import_pretrained, models, shortlis
 from cotext.cli.serve import serve, serve_key
 from cotext.cli.train import adapt, train
 from cotext.cli.translate import join, repair, rerank, score, translate
+from cotext.config.parts import trusting
 from cotext.runtime import CotextError, __version__, is_out_of_memory
-from cotext.runtime.own_code import trusting
 from cotext.runtime.processes import INTERRUPTED, termination_interrupts
 
 TRUST_CODE: Final = "--trust-code"

@@ -25,9 +25,8 @@ from cotext.data.documents import Languages
 from cotext.data.shortlist import SHORTLIST
 from cotext.interchange.importing import layer_parts, mbart_parts
 from cotext.interchange.model_names import CARD
-from cotext.models.checkpoint import LoadedModel, load_run, save_model
+from cotext.models.checkpoint import LoadedModel, int8_weights, load_run, save_model
 from cotext.models.describe import describe_cut, describe_length_penalty, describe_model
-from cotext.models.precision import int8_weights
 from cotext.models.run_folder import (
     CTRANSLATE2,
     IMPORT,

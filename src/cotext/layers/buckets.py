@@ -23,7 +23,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from cotext.layers.kernels.packing import Packing
+from cotext.layers.kernels.common import Packing
 from cotext.layers.kernels.sdpa import TokenIndices
 from cotext.layers.positions import causal as causal_mask
 

@@ -23,7 +23,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from cotext.layers.kernels.packing import Packing
+from cotext.layers.kernels.common import Packing
 from cotext.layers.kernels.sdpa import TokenIndices, attend
 from cotext.layers.linear import ZeroGate, outputs
 from cotext.layers.multi_head import AttentionSize, merge_heads, projection, split_heads

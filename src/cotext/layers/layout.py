@@ -29,8 +29,8 @@ import torch
 from torch import Tensor
 
 from cotext.layers.buckets import MemoryLayout, Nodes, Sentences
+from cotext.layers.kernels.common import Packing, moved_left
 from cotext.layers.kernels.gated_others import Apart
-from cotext.layers.kernels.packing import Packing, moved_left
 from cotext.layers.kernels.sdpa import TokenIndices
 from cotext.layers.positions import LearnedPositions, PositionTable, Segments, is_current, ranks, visible
 from cotext.layers.positions import causal as causal_mask

@@ -13,7 +13,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn.functional import linear, one_hot, scaled_dot_product_attention
 
 from cotext.layers.buckets import BucketMemory
-from cotext.layers.kernels.precision import TensorFunction
+from cotext.layers.kernels.common import TensorFunction
 from cotext.layers.kernels.relative import attend_from_memory, memory_bias
 from cotext.layers.kernels.sdpa import attend, show_weights, watched
 from cotext.layers.layout import AnyLayout, Keys, Layout, Step

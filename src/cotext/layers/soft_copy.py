@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import embedding_bag
 
-from cotext.layers.kernels.precision import precise_dtype
+from cotext.layers.kernels.common import precise_dtype
 from cotext.layers.positions import ranks
 
 WINDOW = 5  # tokens on either side that are averaged; all others together have a weight below 1e-10

@@ -12,10 +12,10 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from cotext.config.parts import DOCUMENT_LAYERS, OWN
+from cotext.config.parts import DOCUMENT_LAYERS, OWN, module
 from cotext.config.recipe import Config, differences, is_file
 from cotext.models.interface import DocumentLayer
-from cotext.runtime import CotextError, leaves, own_code, parse_yaml, read_text, shown
+from cotext.runtime import CotextError, leaves, parse_yaml, read_text, shown
 
 TARGET_CONTEXT: Final = "windows with target sentences before the current one"
 # Settings, or sections (with a dot at the end), and the condition under which they have an effect.
@@ -111,8 +111,8 @@ def document_layer(name: str) -> type[DocumentLayer]:
     """Return the class named in `model.document_layer`; raise the same errors as `own_part`."""
     if name not in DOCUMENT_LAYERS:
         return own_part(name, DocumentLayer)  # type: ignore[type-abstract]
-    module, _, kind = DOCUMENT_LAYERS[name].partition(":")
-    layer: type[DocumentLayer] = getattr(import_module(module), kind)
+    path, _, kind = DOCUMENT_LAYERS[name].partition(":")
+    layer: type[DocumentLayer] = getattr(import_module(path), kind)
     return layer
 
 
@@ -126,7 +126,7 @@ def own_part(name: str, base: type[Kind]) -> type[Kind]:
     if match is None or match["digest"] is None:
         raise CotextError(f"{name}: not the name of a part; write it as in idea.py:MyScore")
     where = f"{match['name']}:{match['kind']}"
-    part: Any = getattr(own_code.module(match["digest"], match["name"]), match["kind"], None)
+    part: Any = getattr(module(match["digest"], match["name"]), match["kind"], None)
     if not isinstance(part, type) or not issubclass(part, base):
         raise CotextError(
             f"{where}: no class with this name is a subclass of {base.__module__}.{base.__name__}"

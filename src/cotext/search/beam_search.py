@@ -17,7 +17,7 @@ from torch import Tensor
 
 from cotext.config.recipe import LengthPenaltyForm, SamplingConfig
 from cotext.data.batch import Source, padded
-from cotext.layers.kernels.precision import precise_dtype
+from cotext.layers.kernels.common import precise_dtype
 from cotext.models.interface import TranslationModel
 from cotext.runtime import CotextError
 from cotext.search.constraints import (

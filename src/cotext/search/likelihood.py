@@ -16,8 +16,8 @@ from torch.nn.functional import cross_entropy
 from cotext.data.batch import Batch, bracketed_targets
 from cotext.losses.cross_entropy import output_loss
 from cotext.losses.ctc import beginnings, ctc_scores, fits, units
+from cotext.models.checkpoint import output_logits
 from cotext.models.interface import Model, NonAutoregressiveModel, TranslationModel, WithLanguageModel
-from cotext.models.precision import output_logits
 
 CHUNK = 512  # labels whose logits are in memory at a time
 

@@ -16,9 +16,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import linear
 
-from cotext.layers.kernels.precision import precise
+from cotext.layers.kernels.common import precise
+from cotext.models.checkpoint import output_logits, output_of
 from cotext.models.interface import Model, WithLanguageModel
-from cotext.models.precision import output_logits, output_of
 
 
 class OutputLayer:

@@ -6,7 +6,7 @@ from typing import Final
 from cotext.runtime import shown
 from cotext.serving.errors import RequestError
 from cotext.translation.open import Wishes
-from cotext.translation.terms.glossary import Glossary
+from cotext.translation.terms.terms import Glossary
 
 MAX_TERM: Final = 1024
 

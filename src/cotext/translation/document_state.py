@@ -17,7 +17,7 @@ from cotext.data.tokenizer import Tokenizer
 from cotext.data.views import View, Window, join
 from cotext.search.beam_search import Hypothesis
 from cotext.search.constraints import SearchRequest, SearchSymbols, recover
-from cotext.translation.terms.terms import Guide
+from cotext.translation.terms.terms import TermGuide
 
 Encoded = Sequence[Sequence[int]]  # the tokens of the sentences of a document
 
@@ -84,7 +84,7 @@ class OpenDocument:
         prefix: bool,
         first_pass: Sequence[list[int]] | None = None,
         sequential_windows: int = 1,
-        guide: Guide | None = None,
+        guide: TermGuide | None = None,
     ) -> None:
         """Open a document, given the tokens of its sentences.
 

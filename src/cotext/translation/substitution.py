@@ -28,7 +28,7 @@ import torch
 
 from cotext.data.batch import Batch, Instance
 from cotext.data.words import covered, is_letter, occurrences, overlaps, token_spans, words_of
-from cotext.models.precision import output_logits
+from cotext.models.checkpoint import output_logits
 from cotext.search.constraints import SearchRequest, SearchSymbols
 from cotext.search.likelihood import CHUNK
 from cotext.translation.alignment import attention_of

@@ -34,8 +34,7 @@ from cotext.runtime import CotextError, naming
 from cotext.translation.document_state import OpenDocument, SentenceHypothesis, WindowLog
 from cotext.translation.plan import DecodingPlan
 from cotext.translation.scorer import DocumentScorer
-from cotext.translation.terms.glossary import Glossary
-from cotext.translation.terms.terms import Guide, TermGuide
+from cotext.translation.terms.terms import Glossary, TermGuide
 from cotext.translation.window_search import RowGroup, WindowSearch
 
 # --- Pools: the documents that a system is translating. They can be added and removed between batches.
@@ -307,7 +306,7 @@ class DocumentTranslator(DocumentScorer):
         self,
         documents: Iterable[Document],
         on_sentences: Callable[[int], None] = lambda count: None,
-        guide: Guide | None = None,
+        guide: TermGuide | None = None,
         taken: Mapping[int, Mapping[int, str]] | None = None,
         log: WindowLog | None = None,
     ) -> Iterator[tuple[int, Translation]]:
@@ -359,7 +358,7 @@ class DocumentTranslator(DocumentScorer):
         return copied
 
     def _after_first_pass(
-        self, documents: Iterable[Document], guide: Guide | None, on_sentences: Callable[[int], None]
+        self, documents: Iterable[Document], guide: TermGuide | None, on_sentences: Callable[[int], None]
     ) -> Iterator[tuple[int, Document, Sequence[str] | None]]:
         """Yield documents with their input index and their translation by a first pass, if there is one."""
         if self.first_pass is None:

@@ -25,7 +25,7 @@ from cotext.search.nbest_beam import Alternative
 from cotext.translation.document_state import OpenDocument, Row, SentenceHypothesis, found_sentences
 from cotext.translation.scorer import DocumentScorer
 from cotext.translation.substitution import Draft, Substitution
-from cotext.translation.terms.terms import Guide
+from cotext.translation.terms.terms import TermGuide
 
 # --- N-best lists of sentences, found after the translation of their windows.
 #
@@ -147,7 +147,7 @@ class WindowSearch:
         index: int,
         document: Document,
         first_pass: Sequence[str] | None = None,
-        guide: Guide | None = None,
+        guide: TermGuide | None = None,
         taken: Mapping[int, str] | None = None,
     ) -> OpenDocument:
         """Return a document before its first batch; `index` identifies it for `guide` and a log.

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from cotext.layers.kernels.precision import TensorFunction
+from cotext.layers.kernels.common import TensorFunction
 
 
 def keep_mask(x: Tensor, rate: float) -> Tensor:

@@ -23,7 +23,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn.functional import embedding, scaled_dot_product_attention
 
-from cotext.layers.kernels.precision import TensorFunction
+from cotext.layers.kernels.common import TensorFunction
 from cotext.layers.kernels.sdpa import biased, in_float32, on_cpu
 
 CHUNK_NUMBERS = 1 << 18  # scores per chunk (1 MB), chosen by measurement

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from cotext.layers.kernels.precision import TensorFunction, precise
+from cotext.layers.kernels.common import TensorFunction, precise
 from cotext.layers.kernels.sdpa import on_cpu
 
 CHUNK_QUERIES = 256  # number of queries whose weights are in memory at a time, if the device is not a CPU

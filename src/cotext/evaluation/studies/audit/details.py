@@ -14,8 +14,7 @@ from typing import Final
 from cotext.data.placeholders import blanked
 from cotext.data.words import occurrences, words_of
 from cotext.translation.faults import Fault, missing_numbers
-from cotext.translation.terms.glossary import Glossary
-from cotext.translation.terms.terms import TermGuide
+from cotext.translation.terms.terms import Glossary, TermGuide
 
 _LEAST: Final = 3  # other sentences with a form of address
 _NAMED: Final = 2  # other sentences with a name

@@ -22,7 +22,7 @@ from cotext.files.parallel import read_sentences
 from cotext.runtime import CotextError, __version__
 from cotext.runtime.rendering import facts, whole_page
 from cotext.translation.faults import Checks, Fault
-from cotext.translation.terms.glossary import Glossary
+from cotext.translation.terms.terms import Glossary
 
 # Kinds of findings, with a title for several: faults of whole sentences, and details that may be right.
 TITLES: Final = {

@@ -23,7 +23,7 @@ from cotext.evaluation.requests import EvaluationRequest, LeaderboardRequest
 from cotext.evaluation.statistics.significance import PairedTest, compared_pairs, paired_test
 from cotext.runtime import __version__
 from cotext.runtime.rendering import render_p, render_rows
-from cotext.translation.terms.glossary import Glossary
+from cotext.translation.terms.terms import Glossary
 
 
 @dataclass(frozen=True, slots=True)

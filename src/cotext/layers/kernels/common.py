@@ -1,13 +1,37 @@
-"""Packing: removal of padding from rows of unequal length, for computations on single tokens.
+"""Base class of kernels with gradients, and the precision of sums, losses and log-probabilities."""
 
-Shapes: B rows, T tokens, N real tokens of all rows, D model.
-
-    [B, T, D]   a b .        pack ->    [N, D]   a b c d e
-                c d e        <- unpack           (padding comes back as zeros)
-"""
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
+from torch.autograd import Function
+
+
+def precise_dtype(x: Tensor) -> torch.dtype:
+    """Return the type of x, but at least single precision."""
+    return torch.promote_types(x.dtype, torch.float32)
+
+
+def precise(x: Tensor) -> Tensor:
+    """Convert to at least single precision."""
+    return x if x.dtype in (torch.float32, torch.float64) else x.to(precise_dtype(x))
+
+
+class TensorFunction(Function):
+    """`Function` with a typed `apply`, which torch leaves untyped; both run the same code."""
+
+    if TYPE_CHECKING:
+
+        @classmethod
+        def apply(cls, *inputs: Any) -> Tensor: ...
+
+
+# --- Packing: removal of padding from rows of unequal length, for computations on single tokens.
+#
+# Shapes: B rows, T tokens, N real tokens of all rows, D model.
+#
+#     [B, T, D]   a b .        pack ->    [N, D]   a b c d e
+#                 c d e        <- unpack           (padding comes back as zeros)
 
 
 def moved_left(chosen_BT: Tensor, *sides: tuple[Tensor, int]) -> list[Tensor]:
