@@ -4,8 +4,7 @@ import torch
 
 from cotext.layers.layout import Packed
 from cotext.layers.multi_head import AttentionSize, RowSpan, Score, SelfAttention
-from cotext.layers.spans import SentenceSpan
-from cotext.models.g_transformer import GatedAttention
+from cotext.layers.spans import GatedAttention, SentenceSpan
 from tests.layers.layouts import layout
 
 

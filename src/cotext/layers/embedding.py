@@ -10,7 +10,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from cotext.layers.kernels.dropout import Dropout
+from cotext.layers.kernels.common import Dropout
 from cotext.layers.linear import Blended
 from cotext.layers.positions import (
     Kind,

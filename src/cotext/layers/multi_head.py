@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import gelu, silu
 
-from cotext.layers.kernels.dropout import dropout
+from cotext.layers.kernels.common import dropout
 from cotext.layers.kernels.sdpa import attend
 from cotext.layers.layout import AnyLayout, Keys, Layout, Step
 from cotext.layers.state import KeysValues, SlotMask

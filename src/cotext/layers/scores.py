@@ -1,6 +1,7 @@
 """How queries and keys are compared, beyond their contents (`Score` in `layers/multi_head.py`).
 
-Shapes: B rows, N tokens, T queries, S keys, C columns for sentences, D model, H heads, K per head.
+Shapes: B rows or entries, W beams, R rows, G sentences of a bucket, L tokens of its longest, N real tokens of
+all rows, T tokens or queries, S keys, C columns for sentences, n distances, D model, H heads, K per head.
 """
 
 import math
@@ -14,10 +15,16 @@ from torch.nn.functional import linear, one_hot, scaled_dot_product_attention
 
 from cotext.layers.buckets import BucketMemory
 from cotext.layers.kernels.common import TensorFunction
-from cotext.layers.kernels.relative import attend_from_memory, memory_bias
+from cotext.layers.kernels.relative import (
+    attend_at_distances,
+    attend_from_memory,
+    attend_relative,
+    memory_bias,
+    relative_bias,
+)
 from cotext.layers.kernels.sdpa import attend, show_weights, watched
 from cotext.layers.layout import AnyLayout, Keys, Layout, Step
-from cotext.layers.linear import Blended, StartsFromOthers, ZeroGate
+from cotext.layers.linear import Blended, StartsFromOthers, ZeroGate, outputs
 from cotext.layers.multi_head import AttentionSize, Score, SelfAttention, merge_heads, split_heads
 from cotext.layers.positions import CLIP, PositionTable
 from cotext.layers.spans import SentenceSpan
@@ -152,9 +159,6 @@ class SegmentDistanceScore(Score):
 #
 # r[d] is the sinusoid of distance d, projected by a matrix of the layer; u and w are also parameters of the
 # layer. Distances count across sentences, as if memory and sentence were one text.
-#
-# Shapes: G sentences of a bucket, L tokens of its longest, N real tokens of all rows, B entries, W beams, R
-# rows, T tokens, H heads, K per head, n distances, D model.
 
 
 class _SharedProjection(TensorFunction):
@@ -286,3 +290,63 @@ class MemorySpan(SentenceSpan):
             k, v = memory.fetch(part[:, dimension:], detached).chunk(2, dim=-1)
             mixed.append(memory.bucket.pack(score.attend_memory(q, k, v, r_nD, memory)))
         return torch.cat(mixed)
+
+
+# --- Position-aware attention (P-Transformer; Li et al. 2022): positions in every layer.
+#
+# In a plain Transformer, positions are added once, to the embeddings. In long rows, such as documents, they
+# are lost in the upper encoder layers, and cross-attention can no longer use them. Here every layer makes
+# queries and keys from X + P and values from X, and self-attention adds relative positions:
+#
+#     self     softmax(((X + P) Wq ((X + P) Wk)^T + (X + P) Wq R^T) / sqrt(K)) X Wv          equations 10, 11
+#     cross    softmax((Xt + Pt) Wq ((Xs + Ps) Wk)^T / sqrt(K)) Xs Wv                       equation 7
+#
+# X: hidden states (H in the paper) of the layer; t: target; s: source. P: sinusoidal position embeddings,
+# without parameters. R: a table of relative positions, shared by all heads, layers and both stacks. The paper
+# divides by sqrt(D); Cotext divides by sqrt(K), because every head has size K.
+
+
+def relative_table(size: AttentionSize, span: int) -> nn.Parameter:
+    """Return R, [2 * span + 1, K], with zeros, so that relative positions have no effect at the start.
+
+    Larger distances share the vectors at the ends. The paper does not clip distances: a span of 512 covers
+    its rows of up to 512 tokens (section III-C; 1,025 vectors in table V). Table XI and figure 7, with
+    sequences of up to 2,048 tokens, need a span of 2,048.
+    """
+    return nn.Parameter(torch.zeros(2 * span + 1, size.dimension // size.heads))
+
+
+class PositionScore(Score):
+    """Scores with `absolute` positions in queries and keys, with `relative` positions, or with both.
+
+    If training starts from a model without positions in its layers, a gate that starts at zero scales the
+    absolute positions. The table of relative positions also starts at zero.
+    """
+
+    def __init__(self, size: AttentionSize, absolute: bool, relative: bool) -> None:
+        super().__init__(size)
+        self.absolute, self.relative = absolute, relative
+        self.gate = ZeroGate(size.dimension) if absolute and size.neutral_start else None
+
+    def project(self, fused: nn.Linear, x: Tensor, layout: AnyLayout, compared: int) -> Tensor:
+        """Project queries and keys from X + P, values from X: see `Score`."""
+        if not self.absolute:
+            return super().project(fused, x, layout, compared)
+        aware = x + layout.absolute.to(x.dtype)
+        if self.gate is not None:
+            aware = self.gate(x, aware)
+        if compared == fused.out_features:
+            projected: Tensor = fused(aware)
+            return projected
+        return torch.cat((outputs(fused, aware, 0, compared), outputs(fused, x, compared)), dim=-1)
+
+    def attend(self, q_BHTK: Tensor, kv: KeysValues, keys: Keys, layout: AnyLayout) -> Tensor:
+        table = layout.shared.relative
+        if not self.relative or table is None:
+            return super().attend(q_BHTK, kv, keys, layout)
+        if not keys.in_order:
+            return attend_at_distances(q_BHTK, *kv, table, keys.mask, keys.distance, keys.bias)
+        if keys.bias is None:
+            return attend_relative(q_BHTK, *kv, table, keys.mask, keys.causal, self.dropout, keys.tokens)
+        bias = relative_bias(q_BHTK, table.to(q_BHTK.dtype), kv[0].size(2)) + keys.bias
+        return attend(q_BHTK, *kv, keys.mask, keys.causal, self.dropout, keys.tokens, bias)

@@ -23,7 +23,7 @@ does, a number per head for each distance d in sentences, back and ahead. From `
 it. It starts at 0.
 
 **Biased.** One softmax over the row, with the same bias. The global attention of G-Transformer has a gate of
-its own (`models/g_transformer.py`). Without the bias, it hardly learns to which sentence a pronoun refers.
+its own (`GatedAttention`). Without the bias, it hardly learns to which sentence a pronoun refers.
 
 **Projected** (long-short term masking; P. Zhang et al. 2020). Attention is computed twice, with the same
 queries, keys and values. With the long mask, a token attends to the whole row; with the short mask, to its
@@ -52,7 +52,7 @@ from cotext.layers.kernels.gated_others import FAR, Apart, attend_apart
 from cotext.layers.kernels.joined import Mixed, joined, mix_apart, with_gradients
 from cotext.layers.kernels.sdpa import TokenIndices, show_together, watched
 from cotext.layers.layout import AnyLayout, Keys, Layout, Step
-from cotext.layers.linear import StartsFromOthers
+from cotext.layers.linear import AlmostClosed, StartsFromOthers, ZeroGate, gated
 from cotext.layers.multi_head import CrossAttention, RowSpan, Score, SelfAttention, merge_heads, split_heads
 from cotext.layers.state import KeysValues, SlotMask
 
@@ -402,3 +402,64 @@ class ProjectedOthersSpan(nn.Module, RowSpan, StartsFromOthers):
         with show_together(one, one):  # recorded as one attention, the mean of the two
             long, short = attend(keys), attend(replace(keys, mask=apart.own, causal=False))
         return torch.cat((long, short), dim=1)
+
+
+# --- Gated global attention (G-Transformer; Bao et al. 2021) in addition to attention inside sentences.
+#
+# A Transformer that reads whole documents spreads its attention over too many tokens and does not learn. In
+# G-Transformer, every attention (encoder, decoder, cross-attention) is restricted to the sentence of its
+# query: target sentence k attends to source sentence k. In the top layers, a second, global attention with
+# separate weights covers the whole row (on the target, all earlier tokens). A gate mixes the two, per
+# dimension:
+#
+#     g = sigmoid(W [local; global] + b)          out = g * local + (1 - g) * global
+#
+# Both are taken after their output projections. Positions are absolute over the row. Each sentence is
+# enclosed in brackets (a begin and an end symbol). While decoding, each sentence end moves on to the next
+# source sentence.
+#
+# If training starts from a sentence model, local attention continues from its attention. Global attention
+# starts as a copy of local attention, and only gates are new. (The authors' runs start global attention at
+# random: `train.init_copies: false`.) Positions then restart in every sentence. So global attention has a
+# bias by the distance of other sentences, if `model.attention.others` is `gated`.
+
+
+class GatedAttention(nn.Module, AlmostClosed):
+    """A local and a global attention over the same tokens, mixed by a gate."""
+
+    def __init__(
+        self,
+        dimension: int,
+        local: SelfAttention | CrossAttention,
+        wide: SelfAttention | CrossAttention,
+        neutral_start: bool = False,
+    ) -> None:
+        super().__init__()
+        self.local = local
+        self.wide = wide
+        self.gate = nn.Linear(2 * dimension, dimension)
+        self.start = ZeroGate(dimension) if neutral_start else None
+
+    def forward(self, x: Tensor, layout: AnyLayout) -> Tensor:
+        return gated(self.gate, self.local(x, layout), self.wide(x, layout), self.start)
+
+    def adopted_names(self) -> Mapping[str, str]:
+        """Return the names to copy: both attentions start as copies of the attention of a plain layer."""
+        names = (name for name, _ in self.named_parameters())
+        return {name: name.partition(".")[2] for name in names if name.startswith(("local.", "wide."))}
+
+
+class CurrentSpan(RowSpan):
+    """Only current sentences, from the first layer with this span on (Flat-Transformer; Ma et al. 2020).
+
+    A source row is the context followed by the current sentence, distinguished by segment embeddings. Lower
+    encoder blocks attend over the whole row. Top blocks and the decoder get only the states of the current
+    sentence, which by then contain information from the context:
+
+        context current -> embedding -> lower blocks -> states of the current sentence -> top blocks -> decoder
+
+    If several sentences of a row are current, all of them are kept. The segment only distinguishes context
+    from current sentences; positions are counted over the row.
+    """
+
+    current_only = True

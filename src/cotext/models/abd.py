@@ -29,7 +29,7 @@ from torch import Tensor, nn
 
 from cotext.data.batch import Source
 from cotext.layers.flat_batch import ExtraKeys, RowOrder
-from cotext.layers.kernels.dropout import Dropout
+from cotext.layers.kernels.common import Dropout
 from cotext.layers.kernels.sdpa import TokenIndices, attend
 from cotext.layers.layout import ContextLayout
 from cotext.layers.linear import ZeroGate, outputs

@@ -20,18 +20,31 @@ from cotext.layers.blocks import Size, Stack, Stacks, TransformerBlock
 from cotext.layers.embedding import EmbeddingKind, InputKind, SentenceEmbedding
 from cotext.layers.linear import Int8Linear, NewSymbols
 from cotext.layers.multi_head import AttentionSize, CrossAttention, RowSpan, Score, SelfAttention
-from cotext.layers.scores import AlibiScore, MemorySpan, RotaryScore, SegmentDistanceScore, TransformerXLScore
-from cotext.layers.spans import BiasedOthersSpan, GatedOthersSpan, NodeSpan, ProjectedOthersSpan, SentenceSpan
+from cotext.layers.scores import (
+    AlibiScore,
+    MemorySpan,
+    PositionScore,
+    RotaryScore,
+    SegmentDistanceScore,
+    TransformerXLScore,
+    relative_table,
+)
+from cotext.layers.spans import (
+    BiasedOthersSpan,
+    CurrentSpan,
+    GatedAttention,
+    GatedOthersSpan,
+    NodeSpan,
+    ProjectedOthersSpan,
+    SentenceSpan,
+)
 from cotext.models.abd import Datapoints
 from cotext.models.checks import check
 from cotext.models.docflat import FlatBatch
 from cotext.models.doct import SeparateContext
-from cotext.models.flat_transformer import CurrentSpan
-from cotext.models.g_transformer import GatedAttention
 from cotext.models.interface import DocumentLayer, Model
 from cotext.models.mbe import BatchMean
 from cotext.models.nat import LatentCodes, NonAutoregressiveTransformer
-from cotext.models.p_transformer import PositionScore, relative_table
 from cotext.models.parts import document_layer, own_part
 from cotext.models.slots import BatchContext, BatchSides, ContextEncoder
 from cotext.models.transformer import Parts, Transformer

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from cotext.layers.blocks import Size
-from cotext.layers.kernels.dropout import Dropout
+from cotext.layers.kernels.common import Dropout
 from cotext.layers.kernels.sdpa import attend
 from cotext.layers.layout import AnyLayout, Step
 from cotext.layers.linear import AlmostClosed, ZeroGate, gated

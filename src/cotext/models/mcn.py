@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from cotext.layers.blocks import Size, TransformerBlock
-from cotext.layers.kernels.dropout import Dropout
+from cotext.layers.kernels.common import Dropout
 from cotext.layers.layout import AnyLayout, Layout
 from cotext.layers.linear import ZeroGate, joint
 from cotext.layers.multi_head import RowSpan, Score, SelfAttention

@@ -27,7 +27,7 @@ import torch
 from torch import Tensor, nn
 
 from cotext.layers.blocks import Size
-from cotext.layers.kernels.dropout import Dropout
+from cotext.layers.kernels.common import Dropout
 from cotext.layers.kernels.sdpa import show_these
 from cotext.layers.layout import AnyLayout, Step
 from cotext.layers.linear import ZeroGate, gated
