@@ -456,7 +456,8 @@ class CurrentSpan(RowSpan):
     encoder blocks attend over the whole row. Top blocks and the decoder get only the states of the current
     sentence, which by then contain information from the context:
 
-        context current -> embedding -> lower blocks -> states of the current sentence -> top blocks -> decoder
+        context current -> embedding -> lower blocks -> states of the current sentence -> top blocks
+                                                                                    -> decoder
 
     If several sentences of a row are current, all of them are kept. The segment only distinguishes context
     from current sentences; positions are counted over the row.
