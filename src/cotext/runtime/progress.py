@@ -141,14 +141,10 @@ class Meter:
             and (whatever_the_time or now - self.last_line >= SECONDS_BETWEEN_LINES)
         ):
             self.last_line = now
-            note = note or self._since_then(now)
+            # Without any step, the time: successive lines differ.
+            if not note and self.first is not None and self.done < self.total and self.done <= self.first[1]:
+                note = f"for {_clock(now - self.first[0])}"
             console.print(_joined(f"{self.what} {self.done}/{self.total}", note), soft_wrap=True)
-
-    def _since_then(self, now: float) -> str:
-        """Return "for 0:20" if no step is done yet, so that successive lines differ."""
-        if self.first is None or self.first[1] < self.done or self.done >= self.total:
-            return ""
-        return f"for {_clock(now - self.first[0])}"
 
 
 def time_left(seconds: float, done: int, remaining: int) -> str:

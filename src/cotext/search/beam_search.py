@@ -474,7 +474,8 @@ def _advance(
         frontier.token_log_probability[:, :, written] = going.own
     following = rules.follow(frontier.progress, going.token, written)
     row = None if beam == 1 else (going.origin + frontier.first).flatten()  # indices in the whole batch
-    return row, following, _unless_all(goes_on)
+    some_B = None if goes_on is None else goes_on.any(dim=1)
+    return row, following, None if some_B is None or bool(some_B.all()) else some_B
 
 
 def _may_win(frontier: _Frontier, total_BW: Tensor, may_rise: bool) -> Tensor:
@@ -483,12 +484,6 @@ def _may_win(frontier: _Frontier, total_BW: Tensor, may_rise: bool) -> Tensor:
         return (total_BW > -torch.inf) & (frontier.ended < total_BW.size(1))[:, None]
     # Log-probabilities can only decrease, and lengths are limited: hypotheses below this cannot win.
     return total_BW / frontier.largest_divisor[:, None] > frontier.best_score[:, None]
-
-
-def _unless_all(goes_on_BW: Tensor | None) -> Tensor | None:
-    """Return which entries go on, [B]; None if all do."""
-    some_B = None if goes_on_BW is None else goes_on_BW.any(dim=1)
-    return None if some_B is None or bool(some_B.all()) else some_B
 
 
 def _picked(x: Tensor, at: Tensor) -> Tensor:

@@ -161,11 +161,6 @@ class DecodingPlan:
         return self.sequential_windows < self.group_windows
 
     @property
-    def forces_prefix(self) -> bool:
-        """Whether decoding starts from a forced prefix: the target sentences before the current sentences."""
-        return self.decode.target_context == "prefix" or self.searched_view is not self.view
-
-    @property
     def signature(self) -> str:
         view, decode = self.config.view, self.decode
         languages = [f"languages:{self.languages}"] if self.languages else []

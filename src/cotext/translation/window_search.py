@@ -160,12 +160,14 @@ class WindowSearch:
         scorer, plan = self._scorer, self._scorer.plan
         source = scorer.encoded(document.id, document.sentences)
         before = None if first_pass is None else scorer.tokenizer.encode_batch(first_pass, side="target")
+        # Decoding starts from the target sentences before the current ones, unless it regenerates them.
+        forces_prefix = plan.decode.target_context == "prefix" or plan.searched_view is not plan.view
         opened = OpenDocument(
             index,
             document,
             source,
             plan.searched_view,
-            plan.forces_prefix,
+            forces_prefix,
             before,
             plan.sequential_windows,
             guide,

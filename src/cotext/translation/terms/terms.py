@@ -478,22 +478,17 @@ def term_report(guide: TermGuide, translations: Mapping[int, Sequence[str]]) -> 
     report = TermReport()
     for document, sentences in translations.items():
         for sentence, text in enumerate(sentences):
-            _count(report, guide.constraints(document, sentence), text, (document, sentence))
+            constraints = guide.constraints(document, sentence)
+            defects = constraints.defects(text)
+            lacking = [phrases for phrases, _ in defects.missing]
+            unmet = sum(phrases in constraints.required for phrases in lacking)
+            copies = (phrases for phrases in lacking if phrases not in constraints.required)
+            wrong = {*defects.surplus, *itertools.chain.from_iterable(copies)}
+            report.required += len(constraints.required)
+            report.met += len(constraints.required) - unmet
+            report.forbidden += len(defects.forbidden)
+            report.copied += len(constraints.copied)
+            report.kept += sum(copy not in wrong for copy in constraints.copied)
+            if defects.missing or defects.surplus:
+                report.unmet.append((document, sentence))
     return report
-
-
-def _count(report: TermReport, constraints: SentenceConstraints, text: str, place: tuple[int, int]) -> None:
-    defects = constraints.defects(text)
-    report.required += len(constraints.required)
-    report.met += len(constraints.required)
-    report.forbidden += len(defects.forbidden)
-    wrong = set(defects.surplus)
-    for phrases, _ in defects.missing:
-        if phrases in constraints.required:
-            report.met -= 1
-        else:
-            wrong.update(phrases)
-    report.copied += len(constraints.copied)
-    report.kept += sum(copy not in wrong for copy in constraints.copied)
-    if defects.missing or defects.surplus:
-        report.unmet.append(place)
