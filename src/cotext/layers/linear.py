@@ -3,7 +3,7 @@
 Layers in int8 (`kernels/int8.py`), bfloat16 and float16 are for translating and scoring. `outputs`, `joint`
 and `gated` take linear layers of any kind.
 
-Shapes: D inputs, V outputs.
+Shapes: D inputs or model, V outputs.
 """
 
 import math
@@ -125,8 +125,6 @@ def gated(gate: nn.Module, a: Tensor, b: Tensor, start: nn.Module | None = None)
 #
 # A part whose output can be weighted gets a gate that starts at zero (`ZeroGate`). A part that replaces
 # something of the other model, such as rotary positions, is blended in during the first updates (`Blended`).
-#
-# Shapes: D model.
 
 
 GATE_START = 4.0  # sigmoid(4) = 0.982 of the other model's states

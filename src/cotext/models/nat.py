@@ -15,7 +15,8 @@ code of the token there, also in one step. A gate mixes these codes into the dec
 decoder gets correct codes at random positions, half as many as were predicted wrong. At the others, it gets
 the input that it would have without codes (`--vq-mix-diff` in the authors' scripts).
 
-Shapes: B rows, S source tokens, T positions, N real positions of all rows, D model, V vocabulary, K codes.
+Shapes: B rows, S source tokens, T positions, N real positions of all rows or words, D model, V vocabulary, K
+codes.
 """
 
 import math
@@ -207,7 +208,7 @@ class NonAutoregressiveTransformer(NonAutoregressiveModel):
         right = latent.codebook.nearest(words_BTD)
         wrong = (before != right) & eligible
         shown = glanced(wrong, eligible, ratio)
-        revealed = latent.codebook.vector(right).to(draft.copied.dtype)
+        revealed = nn.functional.embedding(right, latent.codebook.vectors).to(draft.copied.dtype)
         x_BTD = torch.where(shown[:, :, None], revealed, draft.copied)
         logits = self._code_logits(latent, draft, x_BTD)
         if self.training:
@@ -249,8 +250,6 @@ class NonAutoregressiveTransformer(NonAutoregressiveModel):
 # vectors would never be used. Among short vectors, the nearest vector depends on the direction. Each vector
 # grows only towards its own words. A vector without words stays short, available for words that are far from
 # all other vectors.
-#
-# Shapes: N words, K codes, D model.
 
 
 DECAY = 0.999
@@ -275,10 +274,6 @@ class Codebook(nn.Module):
         # |x - v|^2 without |x|^2, which is the same for all codes.
         product = linear(x.to(self.vectors.dtype), self.vectors)
         return torch.argmin(self.vectors.square().sum(dim=1) - 2 * product, dim=-1)
-
-    def vector(self, code: Tensor) -> Tensor:
-        """Return the vector of each code: [...] -> [..., D]."""
-        return nn.functional.embedding(code, self.vectors)
 
     def logits(self, x: Tensor) -> Tensor:
         """Return the logits of all codes: [..., D] -> [..., K]."""

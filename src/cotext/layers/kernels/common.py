@@ -1,4 +1,7 @@
-"""Helpers of kernels: precision of sums and losses, functions with gradients, packing and dropout."""
+"""Helpers of kernels: precision of sums and losses, functions with gradients, packing and dropout.
+
+Shapes: B rows, T tokens, N real tokens of all rows, D model.
+"""
 
 from typing import TYPE_CHECKING, Any
 
@@ -28,8 +31,6 @@ class TensorFunction(Function):
 
 
 # --- Packing: removal of padding from rows of unequal length, for computations on single tokens.
-#
-# Shapes: B rows, T tokens, N real tokens of all rows, D model.
 #
 #     [B, T, D]   a b .        pack ->    [N, D]   a b c d e
 #                 c d e        <- unpack           (padding comes back as zeros)
