@@ -381,7 +381,7 @@ def test_some_right_codes_are_read_and_elsewhere_the_own_input(monkeypatch: pyte
     read: list[tuple[Tensor, Tensor]] = []
     monkeypatch.setattr(model.latent.gate, "forward", lambda x, z: read.append((x, z)) or x)
     model.decode(draft, tokens.masked_fill(~third, -1))
-    (x, z), vector = read[0], model.latent.codebook.vector(torch.tensor(right))
+    (x, z), vector = read[0], model.latent.codebook.vectors[torch.tensor(right)]
     assert torch.equal(x[:, 2], model.embedding.bare(tokens[:, 2], "target"))
     assert torch.equal(z[:, 2], vector.to(z.dtype).expand(3, -1))
     rest = torch.arange(tokens.size(1)) != 2
