@@ -17,25 +17,10 @@ NODES = ("content", "absolute", "rotary")
 SELF = ("content", "absolute", "relative", "positions", "rotary", "alibi")
 # By kind of attention: span -> scores with which there is a kernel.
 KERNELS: dict[Side, dict[str, tuple[str, ...]]] = {
-    "encoder": {
-        "row": (*SELF, "segment_distance"),
-        "sentence": SELF,
-        "current": SELF,
-        "nodes": NODES,
-    },
-    "decoder": {
-        "row": SELF,
-        "sentence": SELF,
-        "memory": ("transformer_xl",),
-        "nodes": NODES,
-    },
+    "encoder": {"row": (*SELF, "segment_distance"), "sentence": SELF, "current": SELF, "nodes": NODES},
+    "decoder": {"row": SELF, "sentence": SELF, "memory": ("transformer_xl",), "nodes": NODES},
     # In cross-attention, `positions` are absolute, and `relative` and `rotary` positions have no effect.
-    "cross": {
-        "row": SELF,
-        "sentence": SELF,
-        "current": SELF,
-        "nodes": NODES,
-    },
+    "cross": {"row": SELF, "sentence": SELF, "current": SELF, "nodes": NODES},
 }
 
 

@@ -28,12 +28,7 @@ class OutputLayer:
     tokens in every list.
     """
 
-    def __init__(
-        self,
-        model: Model,
-        shortlists: Sequence[Tensor | None],
-        always: Iterable[int],
-    ) -> None:
+    def __init__(self, model: Model, shortlists: Sequence[Tensor | None], always: Iterable[int]) -> None:
         self._model = model
         self.vocabulary = len(model.output_weight)
         self._product: Callable[[Tensor], Tensor] = self._whole
