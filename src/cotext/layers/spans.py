@@ -48,8 +48,15 @@ import torch
 from torch import Tensor, nn
 
 from cotext.layers.buckets import Bucket, ExtraTokens, Nodes, between_nodes
-from cotext.layers.kernels.gated_others import FAR, Apart, attend_apart
-from cotext.layers.kernels.joined import Mixed, joined, mix_apart, with_gradients
+from cotext.layers.kernels.gated_others import (
+    FAR,
+    Apart,
+    Mixed,
+    attend_apart,
+    joined,
+    mix_apart,
+    with_gradients,
+)
 from cotext.layers.kernels.sdpa import TokenIndices, show_together, watched
 from cotext.layers.layout import AnyLayout, Keys, Layout, Step
 from cotext.layers.linear import AlmostClosed, StartsFromOthers, ZeroGate, gated

@@ -45,8 +45,7 @@ from cotext.training.inputs import (
     settle,
     written_config,
 )
-from cotext.training.resume import TrainingProgress, require_resumable
-from cotext.training.sharding import require_shardable
+from cotext.training.resume import TrainingProgress, require_resumable, require_shardable
 from cotext.training.trainer import Trainer, TrainingCallbacks
 from cotext.training.warm_start import WarmStart, read_account, start_from, start_loss
 from cotext.translation.translator import DocumentTranslator
