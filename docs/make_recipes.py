@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic import AfterValidator
 
 import cotext
-from cotext.config.fields import LARGEST
+from cotext.config.model import LARGEST
 from cotext.config.parts import Part
 from cotext.config.recipe import Config, keys, load_config, recipe_names
 from cotext.config.sizes import PROPORTIONS, SIZES

@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn.functional import layer_norm, linear
 
-from cotext.layers.blocks import Residual
 from cotext.layers.kernels.common import Dropout, Packing, dropout, keep_mask
 from cotext.layers.kernels.sdpa import attend
 from cotext.layers.multi_head import (
     Activation,
     AttentionSize,
     FeedForward,
+    Residual,
     RowSpan,
     Score,
     SelfAttention,

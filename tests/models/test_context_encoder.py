@@ -14,8 +14,8 @@ from cotext.config.recipe import Config
 from cotext.data.batch import Batch, Instance, make_batch
 from cotext.data.build import special_symbols
 from cotext.data.views import Window
-from cotext.layers.blocks import TransformerBlock
 from cotext.layers.kernels.sdpa import watch_weights
+from cotext.layers.multi_head import TransformerBlock
 from cotext.models.doct import GatedSublayer, SeparateContext
 from cotext.models.transformer import Transformer
 from cotext.models.voita_2018 import BesideSelfAttention, SharedContext

@@ -13,7 +13,6 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 from cotext.data.batch import Source
-from cotext.layers.blocks import Size, TransformerBlock
 from cotext.layers.buckets import Sentences
 from cotext.layers.kernels.relative import attend_from_memory
 from cotext.layers.kernels.sdpa import TokenIndices, watch_weights
@@ -24,6 +23,8 @@ from cotext.layers.multi_head import (
     RowSpan,
     Score,
     SelfAttention,
+    Size,
+    TransformerBlock,
     split_heads,
 )
 from cotext.layers.positions import CLIP, sinusoidal

@@ -14,7 +14,7 @@ from cotext import load
 from cotext.config import parts as own_code
 from cotext.config.recipe import load_config
 from cotext.layers.multi_head import Score
-from cotext.models.parts import own_part
+from cotext.models.checks import own_part
 from cotext.runtime import CotextError
 from tests.command_line import TINY, World, cotext, must_refuse, process_environment, succeed
 

@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from cotext.layers.blocks import Size
 from cotext.layers.layout import Layout, Packed
+from cotext.layers.multi_head import Size
 from cotext.models.interface import DocumentSettings
 from cotext.models.san import SelectiveAttention, softmax_inside, sparsemax, sparsemax_inside
 

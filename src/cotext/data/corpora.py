@@ -29,7 +29,7 @@ from cotext.data.tokenizer import (
 from cotext.data.tokenizer.kinds import SIDES
 from cotext.runtime import CotextError
 from cotext.runtime.files import checksum
-from cotext.runtime.workers import in_order
+from cotext.runtime.processes import in_order
 
 CHUNK_SENTENCES: Final = 4096
 CHUNK_CHARACTERS: Final = 1_000_000

@@ -47,7 +47,7 @@ from cotext.data.tokenizer import (
     load_tokenizer,
 )
 from cotext.runtime import CotextError, __version__
-from cotext.runtime.workers import usable_cores
+from cotext.runtime.processes import usable_cores
 
 CONTROLLED_TOKENIZER_DOCUMENTS = 5000
 

@@ -15,7 +15,7 @@ from urllib.parse import SplitResult, urlsplit
 
 from pydantic import Field, JsonValue, ValidationError
 
-from cotext.config.fields import Closed, PositiveInt, Sentences
+from cotext.config.model import Closed, PositiveInt, Sentences
 from cotext.data.documents import NAMES, Languages, name_of
 from cotext.runtime import CotextError, nearest_known, parse_yaml, read_text, shown
 

@@ -16,10 +16,19 @@ from cotext.config.parts import is_own
 from cotext.config.recipe import Config
 from cotext.data.build import build_mixture, further_symbols
 from cotext.data.tokenizer import SPECIAL_SYMBOLS
-from cotext.layers.blocks import Size, Stack, Stacks, TransformerBlock
 from cotext.layers.embedding import EmbeddingKind, InputKind, SentenceEmbedding
 from cotext.layers.linear import Int8Linear, NewSymbols
-from cotext.layers.multi_head import AttentionSize, CrossAttention, RowSpan, Score, SelfAttention
+from cotext.layers.multi_head import (
+    AttentionSize,
+    CrossAttention,
+    RowSpan,
+    Score,
+    SelfAttention,
+    Size,
+    Stack,
+    Stacks,
+    TransformerBlock,
+)
 from cotext.layers.scores import (
     AlibiScore,
     MemorySpan,
@@ -39,13 +48,12 @@ from cotext.layers.spans import (
     SentenceSpan,
 )
 from cotext.models.abd import Datapoints
-from cotext.models.checks import check
+from cotext.models.checks import check, document_layer, own_part
 from cotext.models.docflat import FlatBatch
 from cotext.models.doct import SeparateContext
 from cotext.models.interface import DocumentLayer, Model
 from cotext.models.mbe import BatchMean
 from cotext.models.nat import LatentCodes, NonAutoregressiveTransformer
-from cotext.models.parts import document_layer, own_part
 from cotext.models.slots import BatchContext, BatchSides, ContextEncoder
 from cotext.models.transformer import Parts, Transformer
 from cotext.models.voita_2018 import SharedContext

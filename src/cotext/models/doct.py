@@ -11,7 +11,7 @@ thumt/models/contextual_transformer.py): gates have no bias, and there is no add
 and no dropout. With pre-norm, y is computed from LayerNorm(x), and x' is not normalised. In the authors'
 training, all parameters of the sentence model are frozen (`train.freeze`).
 
-Shapes: D model; states as in `layers/blocks.py`.
+Shapes: D model; states as in `layers/multi_head.py`.
 """
 
 from collections.abc import Sequence
@@ -19,9 +19,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from cotext.layers.blocks import ContextSublayer, Size, Stack, Stacks, TransformerBlock
 from cotext.layers.layout import AnyLayout, Layout
 from cotext.layers.linear import ZeroGate, gated
+from cotext.layers.multi_head import ContextSublayer, Size, Stack, Stacks, TransformerBlock
 from cotext.models.slots import ContextEncoder, ContextRows, RowEmbedder
 
 

@@ -18,12 +18,11 @@ sentences, H heads, K per head, D model.
 import torch
 from torch import Tensor, nn
 
-from cotext.layers.blocks import Size
 from cotext.layers.kernels.common import Dropout
 from cotext.layers.kernels.sdpa import attend
 from cotext.layers.layout import AnyLayout, Step
 from cotext.layers.linear import AlmostClosed, ZeroGate, gated
-from cotext.layers.multi_head import merge_heads, projection, split_heads
+from cotext.layers.multi_head import Size, merge_heads, projection, split_heads
 from cotext.layers.state import KeysValues
 from cotext.models.interface import DocumentLayer, DocumentSettings, Reach
 

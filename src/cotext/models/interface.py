@@ -16,10 +16,10 @@ from torch import Tensor, nn
 from cotext.config.model import DocumentConfig
 from cotext.config.recipe import Precision
 from cotext.data.batch import Source, SpecialSymbols
-from cotext.layers.blocks import Size
 from cotext.layers.kernels.common import moved_left
 from cotext.layers.layout import AnyLayout, Layouts
 from cotext.layers.linear import Blended, Int8Linear, NewSymbols, StartsFromOthers
+from cotext.layers.multi_head import Size
 from cotext.layers.spans import GatedOthersSpan
 from cotext.runtime import CotextError
 

@@ -17,11 +17,10 @@ Shapes: N = number of tokens of all rows without padding, D = model dimension.
 import torch
 from torch import Tensor, nn
 
-from cotext.layers.blocks import Size, TransformerBlock
 from cotext.layers.kernels.common import Dropout
 from cotext.layers.layout import AnyLayout, Layout
 from cotext.layers.linear import ZeroGate, joint
-from cotext.layers.multi_head import RowSpan, Score, SelfAttention
+from cotext.layers.multi_head import RowSpan, Score, SelfAttention, Size, TransformerBlock
 from cotext.layers.scores import SegmentDistanceScore
 from cotext.models.interface import DocumentLayer, DocumentSettings, Reach
 

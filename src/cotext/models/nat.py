@@ -29,11 +29,10 @@ from torch.nn.functional import cross_entropy, linear
 
 from cotext.config.model import NatConfig
 from cotext.data.batch import Source
-from cotext.layers.blocks import Stack, Stacks, cross_attentions, number_attentions, through
-from cotext.layers.embedding import SentenceEmbedding, Side
+from cotext.layers.embedding import SentenceEmbedding, Side, glanced, soft_copy, stretched
 from cotext.layers.layout import Layout, Layouts, Shared
 from cotext.layers.linear import joint
-from cotext.layers.soft_copy import glanced, soft_copy, stretched
+from cotext.layers.multi_head import Stack, Stacks, cross_attentions, number_attentions, through
 from cotext.layers.state import SourceSide
 from cotext.models.interface import AuxiliaryLoss, Draft, NonAutoregressiveModel
 

@@ -13,11 +13,11 @@ import torch
 from torch import Tensor, nn
 
 from cotext.data.batch import Source
-from cotext.layers.blocks import ContextAttention, Size, Stack, Stacks, TransformerBlock
 from cotext.layers.embedding import CONTEXT, CURRENT, SentenceEmbedding, Side
 from cotext.layers.flat_batch import ExtraKeys, RowOrder
 from cotext.layers.kernels.common import moved_left
 from cotext.layers.layout import ContextLayout, Layout, Packed
+from cotext.layers.multi_head import ContextAttention, Size, Stack, Stacks, TransformerBlock
 from cotext.layers.positions import is_current, mean_sentence_length, ranks
 from cotext.layers.state import ContextSide, DecoderState, TargetContext
 

@@ -19,9 +19,9 @@ from typing import Literal
 from torch import Tensor, nn
 
 from cotext.data.batch import Source
-from cotext.layers.blocks import Stacks, cross_attentions, number_attentions, self_attentions, through
 from cotext.layers.embedding import SentenceEmbedding, Side
 from cotext.layers.layout import AnyLayout, Layout, Layouts, Shared, Step
+from cotext.layers.multi_head import Stacks, cross_attentions, number_attentions, self_attentions, through
 from cotext.layers.positions import mean_sentence_length
 from cotext.layers.state import ContextSide, DecoderState, SourceSide
 from cotext.models.interface import DocumentLayer, TranslationModel

@@ -9,7 +9,7 @@ mixes self-attention with attention to the context C (section 3, equations 2 and
 Residual connection and layer norm follow, as in any layer. The decoder is that of the sentence model. The
 authors published no code for this paper. Equations are those of the paper, of which no copy was at hand.
 
-Shapes: B rows, D model; states as in `layers/blocks.py`.
+Shapes: B rows, D model; states as in `layers/multi_head.py`.
 """
 
 from collections.abc import Sequence
@@ -17,9 +17,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from cotext.layers.blocks import ContextSublayer, Size, Stack, Stacks, TransformerBlock
 from cotext.layers.layout import AnyLayout, Layout
 from cotext.layers.linear import AlmostClosed, ZeroGate, gated
+from cotext.layers.multi_head import ContextSublayer, Size, Stack, Stacks, TransformerBlock
 from cotext.models.slots import ContextEncoder, ContextRows, RowEmbedder
 
 

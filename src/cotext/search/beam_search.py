@@ -32,8 +32,8 @@ from cotext.search.constraints import (
     check_requests,
     truncated,
 )
+from cotext.search.likelihood import OutputLayer
 from cotext.search.nbest_beam import Alternative, Candidates, NBestBeam
-from cotext.search.output_layer import OutputLayer
 
 # --- The length penalty, which makes hypotheses of different lengths comparable.
 

@@ -26,7 +26,7 @@ from torch import Tensor
 from cotext.data.batch import Ids, SpecialSymbols, headed
 from cotext.data.build import check_align
 from cotext.runtime import CotextError
-from cotext.search.output_layer import OutputLayer
+from cotext.search.likelihood import OutputLayer
 
 Align = Literal["constrained", "free"]
 

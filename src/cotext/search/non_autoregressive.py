@@ -23,7 +23,7 @@ from cotext.models.interface import NonAutoregressiveModel
 from cotext.runtime import CotextError
 from cotext.search.beam_search import Hypothesis, SearchOptions, best_column
 from cotext.search.constraints import SearchRequest, SearchSymbols, Steps, check_requests, recover
-from cotext.search.output_layer import OutputLayer
+from cotext.search.likelihood import OutputLayer
 
 CHUNK = 128  # frames whose logits are computed at once, so that they stay in the cache of a CPU
 PASS_TOKENS = 1024  # source tokens per pass on a CPU; larger passes are not faster per token

@@ -26,8 +26,7 @@ from torch.optim import Optimizer
 
 from cotext.config.recipe import Config, TrainConfig
 from cotext.data.sampling import Cursor
-from cotext.layers.blocks import TransformerBlock
-from cotext.layers.multi_head import CrossAttention
+from cotext.layers.multi_head import CrossAttention, TransformerBlock
 from cotext.models import checkpoint as ckpt
 from cotext.models.interface import Model
 from cotext.models.run_folder import checkpoint_folder, checkpoints
