@@ -16,9 +16,8 @@ from cotext.data.build import special_symbols
 from cotext.data.views import Window
 from cotext.layers.kernels.sdpa import watch_weights
 from cotext.layers.multi_head import TransformerBlock
-from cotext.models.doct import GatedSublayer, SeparateContext
+from cotext.models.context_encoders import BesideSelfAttention, GatedSublayer, SeparateContext, SharedContext
 from cotext.models.transformer import Transformer
-from cotext.models.voita_2018 import BesideSelfAttention, SharedContext
 from tests.golden import TOKENIZER
 from tests.layers.layouts import attended
 from tests.tiny import random_model, tiny_config, window

@@ -49,14 +49,13 @@ from cotext.layers.spans import (
 )
 from cotext.models.abd import Datapoints
 from cotext.models.checks import check, document_layer, own_part
+from cotext.models.context_encoders import SeparateContext, SharedContext
 from cotext.models.docflat import FlatBatch
-from cotext.models.doct import SeparateContext
 from cotext.models.interface import DocumentLayer, Model
 from cotext.models.mbe import BatchMean
 from cotext.models.nat import LatentCodes, NonAutoregressiveTransformer
 from cotext.models.slots import BatchContext, BatchSides, ContextEncoder
 from cotext.models.transformer import Parts, Transformer
-from cotext.models.voita_2018 import SharedContext
 from cotext.runtime import CotextError
 
 OTHERS: dict[str, Callable[[AttentionConfig, AttentionSize], RowSpan]] = {  # of the span `row`
