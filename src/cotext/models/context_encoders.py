@@ -1,8 +1,9 @@
 """Encoders for context sentences: of DocT, below, and of Voita et al. 2018, at the end.
 
-Document-aware Transformer (DocT; J. Zhang et al. 2018): context attention in every layer. Earlier source sentences are one sequence. A separate encoder stack encodes it, with the same embedding as for
-the current sentence. After the self-attention of every encoder and decoder block, states x attend to the
-output C of this stack:
+Document-aware Transformer (DocT; J. Zhang et al. 2018): context attention in every layer. Earlier source
+sentences are one sequence. A separate encoder stack encodes it, with the same embedding as for the current
+sentence. After the self-attention of every encoder and decoder block, states x attend to the output C of this
+stack:
 
     y = MultiHead(x, C)        g = sigmoid(Wx x + Wy y)        x' = LayerNorm(g * x + (1 - g) * y)
 
