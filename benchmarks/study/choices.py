@@ -30,7 +30,7 @@ from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite,
 from cotext.data.documents import Document, ParallelDocument
 from cotext.data.formats import read_documents, read_parallel
 from cotext.data.suite_files import read_suite
-from cotext.evaluation.metrics.generative import OUTCOMES, outcome
+from cotext.evaluation.metrics.contrastive import OUTCOMES, outcome
 from cotext.evaluation.studies.contrastive.contrastive import write_suite_forms
 from cotext.runtime import CotextError
 from cotext.runtime.files import replacing

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from cotext.data.formats import read_documents
-from cotext.evaluation.metrics.interface import measure
+from cotext.evaluation.metrics.interface import Texts, measure
 from cotext.evaluation.statistics.significance import (
     Difference,
     Resampling,
@@ -130,7 +130,7 @@ class Comparison:
                 for place in self.places(system, written):
                     hypothesis = list(read_documents(place / written, side="target"))
                     reference = list(read_documents(place / f"{test}.target.jsonl", side="target"))
-                    for each in measure({"": hypothesis}, [reference], protocols)[""]:
+                    for each in measure(Texts({"": hypothesis}, [reference]), protocols)[""]:
                         found[each.score.protocol][system].append(each.statistics)
             yield from ((f"{test}.{protocol}", dict(each)) for protocol, each in found.items())
 

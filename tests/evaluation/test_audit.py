@@ -11,8 +11,7 @@ import pytest
 from cotext.data.alignment import Vocabulary
 from cotext.evaluation.requests import AuditRequest
 from cotext.evaluation.studies.audit.align import _Judge, align
-from cotext.evaluation.studies.audit.details import _stems, drifts
-from cotext.evaluation.studies.audit.measure import Finding, SystemAudit, audit
+from cotext.evaluation.studies.audit.measure import Finding, SystemAudit, _stems, audit, drifts
 from tests.command_line import cotext
 from tests.refusals import must_raise
 

@@ -8,8 +8,15 @@ from sacrebleu.metrics.bleu import BLEU
 
 from cotext.data.documents import Document
 from cotext.evaluation.metrics.bleu import PROTOCOLS, build_metric, piece_sizes
-from cotext.evaluation.metrics.interface import DEFAULT_PROTOCOLS, Score, find_protocol, measure
-from cotext.evaluation.metrics.profile import profile, render_profile
+from cotext.evaluation.metrics.interface import (
+    DEFAULT_PROTOCOLS,
+    Score,
+    Texts,
+    find_protocol,
+    measure,
+    profile,
+    render_profile,
+)
 from tests.loops import loop_over
 from tests.refusals import must_raise
 
@@ -31,7 +38,7 @@ def evaluate(
     *,
     target_language: str | None = None,
 ) -> list[Score]:
-    measured = measure({"": hypothesis}, [reference], protocols, target_language=target_language)
+    measured = measure(Texts({"": hypothesis}, [reference]), protocols, target_language)
     return [each.score for each in measured[""]]
 
 
@@ -112,7 +119,7 @@ def test_pieces_by_hand() -> None:
 
 def test_counts_of_segments_make_the_score() -> None:
     systems = {"ours": HYPOTHESIS, "theirs": REFERENCE}
-    for name, measured in measure(systems, [REFERENCE], list(PROTOCOLS)).items():
+    for name, measured in measure(Texts(systems, [REFERENCE]), list(PROTOCOLS)).items():
         alone = evaluate(systems[name], REFERENCE, list(PROTOCOLS))
         assert [each.score for each in measured] == alone
         for each in measured:
@@ -144,12 +151,12 @@ def test_other_languages_use_13a_and_empty_hypotheses_score_zero() -> None:
 
 def test_several_references() -> None:
     other = [Document("talk", ("A new lamp .", "It shines in the hall .", "")), REFERENCE[1]]
-    score = measure({"": HYPOTHESIS}, [other, REFERENCE], ["d-bleu"])[""][0].score
+    score = measure(Texts({"": HYPOTHESIS}, [other, REFERENCE]), ["d-bleu"])[""][0].score
     ours, *theirs = map(documents_as_lines, (HYPOTHESIS, other, REFERENCE))
     assert score.value == pytest.approx(sacrebleu.corpus_bleu(ours, theirs).score)
     assert "nrefs:2" in score.signature
     message = "document number 1 is 'talk' in the hypothesis but 'letter'"
-    must_raise(message, measure, {"": HYPOTHESIS}, [other, REFERENCE[::-1]], ["d-bleu"])
+    must_raise(message, measure, Texts({"": HYPOTHESIS}, [other, REFERENCE[::-1]]), ["d-bleu"])
 
 
 @loop_over(

@@ -18,7 +18,8 @@ from cotext.evaluation.metrics.comet import (
     looks_like_path,
     measure_comet,
 )
-from cotext.evaluation.metrics.comet_runner import Texts, blocks, build_windows
+from cotext.evaluation.metrics.comet_runner import blocks, build_windows
+from cotext.evaluation.metrics.interface import Texts
 from tests.command_line import succeed
 from tests.loops import loop_over
 from tests.refusals import must_raise
@@ -165,7 +166,7 @@ def test_a_window_shrinks_on_all_sides_until_the_longest_fits() -> None:
         "reference": ["A", "B", "C", "D"],
     }
 
-    def fits(texts: Texts) -> bool:
+    def fits(texts: dict[str, str]) -> bool:
         return all(len(text.replace("|", "").split()) <= 4 for text in texts.values())
 
     windows = build_windows(document, 2, "|", fits)
@@ -192,7 +193,7 @@ def test_scores_are_means_over_sentences(python: Path, tmp_path: Path) -> None:
     comet = Comet(str(checkpoint(tmp_path / "tiny")), python)
     seen: list[tuple[int, int]] = []
     systems = {"ours": OURS, "same": REFERENCE}
-    measured = measure_comet(comet, systems, SOURCE, [REFERENCE], lambda *now: seen.append(now))
+    measured = measure_comet(comet, Texts(systems, [REFERENCE], SOURCE), lambda *now: seen.append(now))
     [ours] = measured["ours"]
     # Words found: 1/2, 1, 2/3; 1, 0.
     assert ours.score.value == pytest.approx(100 * (1 / 2 + 1 + 2 / 3 + 1 + 0) / 5)
@@ -208,7 +209,7 @@ def test_scores_are_means_over_sentences(python: Path, tmp_path: Path) -> None:
 def test_document_comet_beside_comet(python: Path, tmp_path: Path) -> None:
     comet = Comet(str(checkpoint(tmp_path / "tiny") / "checkpoints" / "model.ckpt"), python, 2)
     long = [Document("one", ("a " * 10, "b " * 8, "c " * 12, "d " * 19))]
-    plain, context = measure_comet(comet, {"ours": long}, long, [long, long])["ours"]
+    plain, context = measure_comet(comet, Texts({"ours": long}, [long, long], long))["ours"]
     # The third has 8 + 1 + 12 tokens and two of frame with one sentence before it: none fits in 20.
     assert "|model:tiny|" in context.score.signature
     assert "protocol:doc-comet|" in context.score.signature
@@ -218,7 +219,7 @@ def test_document_comet_beside_comet(python: Path, tmp_path: Path) -> None:
     # Only the current sentence is compared: with context that fits, too.
     short = [Document("one", ("a b", "c d", "e f"))]
     wrong = [Document("one", ("x x", "c d", "x f"))]
-    plain, context = measure_comet(comet, {"wrong": wrong}, short, [short])["wrong"]
+    plain, context = measure_comet(comet, Texts({"wrong": wrong}, [short], short))["wrong"]
     assert plain.score.value == context.score.value == pytest.approx(50)
     assert "|shrunk:0|cut:0|" in context.score.signature
 
@@ -226,7 +227,7 @@ def test_document_comet_beside_comet(python: Path, tmp_path: Path) -> None:
 def test_a_model_without_references(python: Path, tmp_path: Path) -> None:
     model = checkpoint(tmp_path / "qe", class_identifier="referenceless_regression_metric")
     comet = Comet(str(model), python, 1)
-    plain, context = measure_comet(comet, {"ours": SOURCE}, SOURCE, [REFERENCE])["ours"]
+    plain, context = measure_comet(comet, Texts({"ours": SOURCE}, [REFERENCE], SOURCE))["ours"]
     assert plain.score.value == pytest.approx(100)
     assert "|refs:none|context:0|" in plain.score.signature
     assert "|refs:none|context:1-hypothesis|" in context.score.signature
@@ -238,10 +239,10 @@ def test_a_unified_model_reads_all_sides_as_one(python: Path, tmp_path: Path) ->
     # 15 words and 1 + 3 * 2 special tokens fill the 22 positions.
     comet, source, reference = Comet(str(model), python), [one("b " * 5)], [[one("c " * 5)]]
     for words, sentences in ((5, 0.0), (6, 1.0)):
-        [measured] = measure_comet(comet, {"": [one("a " * words)]}, source, reference)[""]
+        [measured] = measure_comet(comet, Texts({"": [one("a " * words)]}, reference, source))[""]
         assert measured.score.components["cut_sentences"] == sentences
     message = "a unified_metric model cannot score only the current sentence"
-    must_raise(message, measure_comet, Comet(str(model), python, 2), {"": OURS}, SOURCE, [REFERENCE])
+    must_raise(message, measure_comet, Comet(str(model), python, 2), Texts({"": OURS}, [REFERENCE], SOURCE))
 
 
 def one(text: str) -> Document:
@@ -255,7 +256,7 @@ def test_missing_weights_and_folders_that_are_no_models(python: Path, tmp_path: 
         (str(tmp_path), "0 files checkpoints"),
         (str(tmp_path / "half"), r"hparams.yaml is missing from .*half"),
     ):
-        must_raise(message, measure_comet, Comet(model, python), {"": OURS}, SOURCE, [REFERENCE])
+        must_raise(message, measure_comet, Comet(model, python), Texts({"": OURS}, [REFERENCE], SOURCE))
 
 
 @loop_over(
@@ -269,7 +270,7 @@ def test_missing_weights_and_folders_that_are_no_models(python: Path, tmp_path: 
 )
 def test_models_that_fail(python: Path, tmp_path: Path, settings: dict[str, object], words: str) -> None:
     comet = Comet(str(checkpoint(tmp_path / "tiny", **settings)), python, 1)
-    must_raise(words, measure_comet, comet, {"": OURS}, SOURCE, [REFERENCE])
+    must_raise(words, measure_comet, comet, Texts({"": OURS}, [REFERENCE], SOURCE))
 
 
 @loop_over(
@@ -287,7 +288,7 @@ def test_models_that_fail(python: Path, tmp_path: Path, settings: dict[str, obje
 )
 def test_interpreters_that_cannot(tmp_path: Path, text: str, words: str) -> None:
     comet = Comet(str(checkpoint(tmp_path / "tiny")), interpreter(tmp_path / "bin" / "python", text))
-    must_raise(words, measure_comet, comet, {"": OURS}, SOURCE, [REFERENCE])
+    must_raise(words, measure_comet, comet, Texts({"": OURS}, [REFERENCE], SOURCE))
 
 
 def test_the_other_process_ends_with_us(tmp_path: Path) -> None:
@@ -304,7 +305,7 @@ def test_the_other_process_ends_with_us(tmp_path: Path) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        measure_comet(comet, {"": OURS}, SOURCE, [REFERENCE], interrupted)
+        measure_comet(comet, Texts({"": OURS}, [REFERENCE], SOURCE), interrupted)
     if (tmp_path / "pid").exists():  # it may have been ended even earlier
         with pytest.raises(ProcessLookupError):
             os.kill(int((tmp_path / "pid").read_text()), 0)
@@ -368,11 +369,11 @@ def test_real_comet_reads_context(real_python: Path, tmp_path: Path) -> None:
     reference = document("11 12 13", "14 15 16", "19 11 12 13 14 15 16", "12 13 14 15 16 17 18")
     ours = document("11 22 13", "14", "19 21 12 13 24", "12 13 24 25 16 17 18")
     subprocess.run([real_python, "-I", BUILDER, tmp_path], check=True, capture_output=True)
-    comet, given = Comet(str(tmp_path), real_python, 2), ({"": [ours]}, [source], [[reference]])
-    plain, context = measure_comet(comet, *given)[""]
+    comet, given = Comet(str(tmp_path), real_python, 2), Texts({"": [ours]}, [[reference]], [source])
+    plain, context = measure_comet(comet, given)[""]
     first, *rest = abs(plain.statistics.counts - context.statistics.counts)[:, 0]
     assert first < 1e-5 < 1e-4 < min(rest)  # the first sentence has no context
     # With frame and separators the reference of the fourth has 21 tokens after two sentences, 20 fit.
     assert "|max-tokens:20|shrunk:1|cut:0|" in context.score.signature
     (tmp_path / "encoder").rename(tmp_path / "moved")
-    must_raise("not the tokenizer and configuration of its encoder", measure_comet, comet, *given)
+    must_raise("not the tokenizer and configuration of its encoder", measure_comet, comet, given)

@@ -10,10 +10,11 @@ from cotext.evaluation.metrics.discourse import (
     MarkedDocument,
     hits,
     measure_discourse,
+    measure_terms,
     read_marks,
     tokenised,
 )
-from cotext.evaluation.metrics.terminology import measure_terms
+from cotext.evaluation.metrics.interface import Texts
 from tests.command_line import cotext
 from tests.loops import loop_over
 from tests.refusals import must_raise
@@ -36,7 +37,7 @@ def documents(*texts: tuple[str, ...]) -> list[Document]:
 
 
 def values(hypothesis: list[Document], reference: list[Document] = REFERENCE) -> dict[str, float]:
-    measured = measure_discourse(MARKED, {"x": hypothesis}, reference)["x"]
+    measured = measure_discourse(MARKED, Texts({"x": hypothesis}, [reference]))["x"]
     return {each.score.title: each.score.value for each in measured}
 
 
@@ -52,7 +53,9 @@ def test_scores_by_hand() -> None:
 
 
 def test_counts_and_signature() -> None:
-    tcp = measure_discourse(MARKED, {"x": documents(TENSE, JOINED, ("Ann left .",))}, REFERENCE)["x"][3]
+    tcp = measure_discourse(MARKED, Texts({"x": documents(TENSE, JOINED, ("Ann left .",))}, [REFERENCE]))[
+        "x"
+    ][3]
     assert tcp.statistics.counts.tolist() == [[2, 2, 0, 0, 0, 0], [0, 0, 1, 1, 0, 0], [0, 0, 0, 0, 0, 1]]
     assert (tcp.score.components["TC_hits"], tcp.score.components["PT_marks"]) == (2.0, 1.0)
     assert "protocol:tcp|unit:document|window:20+20|case:mixed|tok:none|" in tcp.score.signature
@@ -78,7 +81,7 @@ def test_near_is_twenty_before_and_twenty_from_the_place_on(place: int, found: b
 def test_windows_at_the_end_and_one_phenomenon_alone() -> None:
     assert hits([Mark(1, ("a",)), Mark(59, ("z",))], ["a", *"x" * 58, "z"], 60) == [True, True]
     assert hits([Mark(1, ("a",))], [], 60) == [False]
-    measured = measure_discourse(MARKED[2:], {"x": REFERENCE[2:]}, REFERENCE[2:])["x"]
+    measured = measure_discourse(MARKED[2:], Texts({"x": REFERENCE[2:]}, [REFERENCE[2:]]))["x"]
     assert [each.score.title for each in measured] == ["PT"]
 
 
@@ -88,7 +91,7 @@ def test_plain_text_is_tokenised() -> None:
         ("She saw the lamp.", "It was very bright."), ("It was late.", "But they came."), ("Ann took it.",)
     )
     assert values(plain, plain)["TCP"] == pytest.approx(100)
-    signature = measure_discourse(MARKED, {"x": plain}, plain)["x"][0].score.signature
+    signature = measure_discourse(MARKED, Texts({"x": plain}, [plain]))["x"][0].score.signature
     assert "tok:moses-en-hyphens" in signature
     assert tokenised([Document("d", ("A well-known fact", "isn’t."))], "moses") == [
         ["A", "well", "@-@", "known", "fact", "isn", "’", "t", "."]
@@ -128,7 +131,7 @@ def test_marks_of_other_documents_are_noticed() -> None:
         (MARKED, documents(JOINED, PRONOUN, TENSE), "only 0 % of the 4 marked words are at their positions"),
         ([MarkedDocument("TC", ())], REFERENCE[:1], "the file contains none"),
     ):
-        must_raise(message, measure_discourse, marks, {"x": texts}, texts)
+        must_raise(message, measure_discourse, marks, Texts({"x": texts}, [texts]))
 
 
 def test_the_same_hits_as_the_authors_script(shared_data: Path) -> None:
@@ -145,7 +148,9 @@ def test_the_same_hits_as_the_authors_script(shared_data: Path) -> None:
     reference, *hypotheses = (
         [Document(str(n), (line,)) for n, line in enumerate(each)] for each in (lines, late, thinned)
     )
-    measured = measure_discourse(marked, dict(zip(("late", "thinned"), hypotheses, strict=True)), reference)
+    measured = measure_discourse(
+        marked, Texts(dict(zip(("late", "thinned"), hypotheses, strict=True)), [reference])
+    )
     found = {name: [m.score.components[f"{p}_hits"] for p, m in zip(("TC", "CP", "PT"), each, strict=False)]
              for name, each in measured.items()}  # fmt: skip
     assert found == {"late": [2432, 453, 294], "thinned": [607, 202, 161]}
@@ -170,17 +175,20 @@ def test_success_and_consistency() -> None:
         Document("a", ("Ein fenster.", "Die Akte.", "Eine Datei.", "Diese Dateien, diese Datei")),
         Document("b", ("Zelle.", "Kein Begriff.")),
     ]
-    [success, consistency] = measure_terms(TERMS, {"x": output}, SOURCE, TERM_REFERENCE)["x"]
+    [success, consistency] = measure_terms(TERMS, Texts({"x": output}, [TERM_REFERENCE], SOURCE))["x"]
     # window: 1 of 2; file: 4 for 3, at most 1.
     assert success.score.value == pytest.approx(100 * (0.5 + 1.0) / 2)
     # file, in three sentences: Akte, Datei, Datei.
     assert consistency.score.value == pytest.approx(100 * 2 / 3)
     output = [Document("a", ("", "Die Datei.", "Das Ding.", "")), Document("b", ("", ""))]
-    [success, consistency] = measure_terms(TERMS, {"x": output}, SOURCE, TERM_REFERENCE)["x"]
+    [success, consistency] = measure_terms(TERMS, Texts({"x": output}, [TERM_REFERENCE], SOURCE))["x"]
     assert success.score.value == pytest.approx(100 * (0 + 1 / 3) / 2)
     assert consistency.score.value == pytest.approx(100 / 3)
     must_raise(
-        "no term of the list", measure_terms, [("door", ["Tür"])], {"x": output}, SOURCE, TERM_REFERENCE
+        "no term of the list",
+        measure_terms,
+        [("door", ["Tür"])],
+        Texts({"x": output}, [TERM_REFERENCE], SOURCE),
     )
 
 

@@ -9,8 +9,8 @@ from itertools import combinations_with_replacement, pairwise
 import numpy as np
 import pytest
 
-from cotext.evaluation.metrics import error_alignment
-from cotext.evaluation.metrics.error_alignment import align_by_error
+from cotext.evaluation.metrics import realign
+from cotext.evaluation.metrics.realign import align_by_error
 from tests.refusals import must_raise
 
 
@@ -50,7 +50,7 @@ def test_by_hand() -> None:
 @pytest.mark.parametrize("block_bytes", [1 << 26, 60, 1])
 def test_no_cuts_are_better(block_bytes: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """All cuts are tried: fewest edits, fewest cuts off the preferred places, then the later ones."""
-    monkeypatch.setattr(error_alignment, "_BLOCK_BYTES", block_bytes)
+    monkeypatch.setattr(realign, "_BLOCK_BYTES", block_bytes)
     generator = random.Random(block_bytes)
     for trial in range(150):
         count = generator.randint(0, 6)

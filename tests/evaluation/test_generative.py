@@ -4,7 +4,7 @@ import pytest
 
 from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite
 from cotext.data.documents import Document
-from cotext.evaluation.metrics.generative import generative_accuracy, outcome, render_forms
+from cotext.evaluation.metrics.contrastive import generative_accuracy, outcome, render_forms
 from tests.loops import loop_over
 from tests.refusals import must_raise
 

@@ -12,7 +12,7 @@ from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite
 from cotext.data.documents import Languages
 from cotext.evaluation.metrics.interface import Score
 from cotext.evaluation.published import Paper, published_papers, published_values
-from cotext.evaluation.studies.compare.against_papers import (
+from cotext.evaluation.studies.compare.comparison import (
     PublishedComparison,
     compare_with_papers,
     published_for,

@@ -119,7 +119,7 @@ def _kept(content: bytes, name: str) -> Sequence[object]:
 def _translated(block: Block, draw: random.Random) -> Block:
     """A block whose sentences, which end at points that break, are translated at random."""
     parts, translated = cut(block, None), []
-    for sentence in parts.parts.sentences:
+    for sentence in parts.sentences:
         target = draw.choice(TARGETS)
         if draw.random() < 0.3:
             target = f"{draw.choice(WORDS)} {target} {draw.choice(WORDS)}"

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cotext.files import archive
-from cotext.files.archive import Archive
+from cotext.files import parts
+from cotext.files.parts import Archive
 from cotext.runtime import CotextError
 from tests.files.faking import packed
 from tests.hostile.mutations import mutate
@@ -124,12 +124,12 @@ def test_dangerous_archives_are_refused() -> None:
 
 def test_limits_of_size_and_number(monkeypatch: pytest.MonkeyPatch) -> None:
     content = packed({"a": b"12345", "b": b"12345"})
-    monkeypatch.setattr(archive, "MAX_MEMBER_BYTES", 4)
+    monkeypatch.setattr(parts, "MAX_MEMBER_BYTES", 4)
     message = r"x\.zip: part 'a' has 5 bytes unpacked, beyond the limit of 4"
     must_raise(message, Archive(content, "x.zip").read, "a")
-    monkeypatch.setattr(archive, "MAX_TOTAL_BYTES", 9)
+    monkeypatch.setattr(parts, "MAX_TOTAL_BYTES", 9)
     must_raise("10 bytes unpacked", Archive, content, "x.zip")
-    monkeypatch.setattr(archive, "MAX_MEMBERS", 1)
+    monkeypatch.setattr(parts, "MAX_MEMBERS", 1)
     must_raise("2 parts, beyond", Archive, content, "x.zip")
 
 

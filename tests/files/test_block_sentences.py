@@ -21,7 +21,7 @@ def spans(text: str) -> list[tuple[int, int]]:
 @given(structures(st.text("ab. \n", min_size=1, max_size=9), ("x. y", "\n", "a")).map(Block))
 def test_untouched_sentences_give_the_block_back_but_for_white_space(block: Block) -> None:
     found = cut(block, spans)
-    back = found.joined(found.parts.sentences, "en")
+    back = found.joined(found.sentences, "en")
     assert elements(back.pieces) == elements(block.pieces)
     assert_nested(back.pieces)
     assert "".join(back.text.split()) == "".join(block.text.split())
@@ -29,7 +29,7 @@ def test_untouched_sentences_give_the_block_back_but_for_white_space(block: Bloc
         merged("".join(p.split()) if isinstance(p, str) else p for p in each.pieces) for each in (back, block)
     )
     assert without_space == expected
-    for sentence in found.parts.sentences:
+    for sentence in found.sentences:
         assert Block(sentence).text.strip(" ") == Block(sentence).text
 
 
@@ -57,12 +57,12 @@ def test_untouched_sentences_give_the_block_back_but_for_white_space(block: Bloc
     ],
 )
 def test_sentences(pieces: tuple[Piece, ...], sentences: list[tuple[Piece, ...]]) -> None:
-    assert cut(Block(pieces), spans).parts.sentences == sentences
+    assert cut(Block(pieces), spans).sentences == sentences
 
 
 def test_whole_blocks() -> None:
     for block, how in ((Block(("One. Two.",), split=False), spans), (Block(("One. Two.",)), None)):
-        assert cut(block, how).parts.sentences == [("One. Two.",)]
+        assert cut(block, how).sentences == [("One. Two.",)]
 
 
 @loop_over(

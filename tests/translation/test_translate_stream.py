@@ -81,7 +81,7 @@ def test_documents_that_are_there_already_share_batches(world: World) -> None:
     written: list[str] = []
     stream = StreamTranslation(opened, None, Wishes())
     stream.run(enumerate(lines, 1), written.append)
-    assert stream.report.documents == sum(together) == 40
+    assert stream.counts["documents"] == sum(together) == 40
     assert len(together) < 40
     assert "".join(written).count("\n") == len(lines)
 

@@ -28,7 +28,7 @@ from cotext.data.requests import PreparationRequest
 from cotext.data.tokenizer import ImportedTokenizer, load_tokenizer
 from cotext.evaluation.requests import AdaptRequest, EvaluationRequest
 from cotext.evaluation.statistics.significance import SIGNIFICANT
-from cotext.evaluation.studies.document_of_run import translated
+from cotext.evaluation.studies.context.context_use import translated
 from cotext.evaluation.studies.evaluate.evaluate_files import Evaluation, evaluate_files
 from cotext.evaluation.studies.tables import Cell, Table, interval
 from cotext.files.parallel import PAIRS, pair_files

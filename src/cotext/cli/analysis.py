@@ -20,8 +20,7 @@ from cotext.evaluation.requests import (
 
 if TYPE_CHECKING:
     from cotext.data.contrastive_suites import ContrastiveSuite
-    from cotext.evaluation.metrics.contrastive import ContrastiveReport
-    from cotext.evaluation.metrics.generative import GenerativeReport
+    from cotext.evaluation.metrics.contrastive import ContrastiveReport, GenerativeReport
     from cotext.evaluation.studies.contrastive.evidence import ContextWindow, Evidence
     from cotext.language_models.client import Client
     from cotext.translation.open import OpenedRun
@@ -53,7 +52,7 @@ def context(request: ContextRequest, json: Json = False) -> None:
 
 def cxmi(request: CxmiRequest, json: Json = False) -> None:
     """Measure how much context adds to the log-probability of references (CXMI)."""
-    from cotext.evaluation.studies.context.context_corpus import CorpusUseJob, measure_corpus
+    from cotext.evaluation.studies.context.context_use import CorpusUseJob, measure_corpus
     from cotext.runtime.progress import meter
     from cotext.translation.open import open_scorer
 
@@ -148,10 +147,9 @@ def write_reports(
     json: bool,
 ) -> None:
     """Print the reports on each suite and on all suites together, and write them to `out`."""
-    from cotext.evaluation.metrics.contrastive import render_table
-    from cotext.evaluation.metrics.generative import render_forms
-    from cotext.evaluation.studies.contrastive.contrastive import evidence_of
+    from cotext.evaluation.metrics.contrastive import render_forms, render_table
     from cotext.evaluation.studies.contrastive.decisions import ALL_SUITES, pool
+    from cotext.evaluation.studies.contrastive.evidence import groups_of, weigh
 
     tell = _tell_unless(json)
     evidence: dict[str, list[Evidence]] = {}
@@ -170,7 +168,8 @@ def write_reports(
             continue
         judged[key], named[key] = report, suite
         if report.readings is not None:
-            evidence[key] = evidence_of(suite, report.readings, window)
+            groups = [group for group in groups_of(suite) if window.has_clue_of(group)]
+            evidence[key] = [weigh(group, report.readings) for group in groups]
     if pooled := pool(named, judged):
         tell(f"{ALL_SUITES}, clues in other sentences\n{render_table(pooled)}\n")
         reports[ALL_SUITES] = pooled.as_dict()
@@ -225,7 +224,7 @@ def _forms_of(client: "Client", suites: "Suites") -> "Iterator[Found]":
     words; also as `EndpointTranslator.translate`.
     """
     from cotext.data.documents import Document
-    from cotext.evaluation.metrics.generative import generative_accuracy
+    from cotext.evaluation.metrics.contrastive import generative_accuracy
     from cotext.language_models.translate_file import translation_signature
     from cotext.language_models.translator import EndpointTranslator
     from cotext.runtime.progress import meter

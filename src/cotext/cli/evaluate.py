@@ -96,8 +96,8 @@ def leaderboard(request: LeaderboardRequest, json: Json = False) -> None:
 def profile(request: ProfileRequest, json: Json = False) -> None:
     """Measure translation quality by position in the document and by document length."""
     from cotext.evaluation.metrics.aligned_files import name_systems, read_aligned
-    from cotext.evaluation.metrics.profile import TITLES, render_profile
-    from cotext.evaluation.metrics.profile import profile as profile_by
+    from cotext.evaluation.metrics.interface import TITLES, render_profile
+    from cotext.evaluation.metrics.interface import profile as profile_by
 
     paths, language = request.hypothesis, request.target_language
     with output(request.out, [*paths, request.reference]):
@@ -108,7 +108,7 @@ def profile(request: ProfileRequest, json: Json = False) -> None:
         figures: dict[str, Any] = {"format": "cotext-profile", "version": 1, "systems": names}
         hypotheses = list(systems.values())
         for kind, title in TITLES.items():
-            buckets = profile_by(kind, hypotheses, references, request.protocols, target_language=language)
+            buckets = profile_by(kind, hypotheses, references, request.protocols, language)
             if not json:
                 typer.echo(f"{render_profile(title, buckets, names)}\n")
             figures[f"by_{kind}"] = [asdict(bucket) for bucket in buckets]

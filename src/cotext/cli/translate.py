@@ -236,14 +236,14 @@ def _translate_standard_input(request: TranslationRequest) -> None:
     splitter = None if request.no_split else request.splitting().splitter(opened.languages.source)
     stream = StreamTranslation(opened, splitter, read_wishes(opened.languages, request))
     stream.run(numbered_lines(STANDARD_INPUT, whole=True), write)
-    report = stream.report
-    if report.split_lines:
+    if stream.prose.split_lines:
         say(
-            f"{counted(report.split_lines, 'line')} split into {report.split_sentences:,} sentences, "
-            "translated and joined again (--no-split: each line is one sentence)"
+            f"{counted(stream.prose.split_lines, 'line')} split into {stream.prose.split_sentences:,} "
+            "sentences, translated and joined again (--no-split: each line is one sentence)"
         )
-    say(f"{counted(report.sentences, 'sentence')} in {counted(report.documents, 'document')}")
-    for count, what in ((report.truncated, CUT_OFF), (report.long, LONG)):
+    counts = stream.counts
+    say(f"{counted(counts['sentences'], 'sentence')} in {counted(counts['documents'], 'document')}")
+    for count, what in ((counts["truncated"], CUT_OFF), (counts["long"], LONG)):
         if count:
             say(f"  {counted(count, 'sentence')} {what}")
     say(opened.signature)
@@ -280,7 +280,7 @@ def _join(out: Path, parts: "Joined", overwrite: bool, json: bool) -> None:
         joined = JoinedSuites(parts)
         write_reports(out, joined.suites, joined.found(), joined.rules, joined.window, json)
     elif command == "cxmi":
-        from cotext.evaluation.studies.context.context_corpus import joined_use
+        from cotext.evaluation.studies.context.context_use import joined_use
 
         use = joined_use(parts)
         write_figures(out, use.as_dict())

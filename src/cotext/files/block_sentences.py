@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
+from itertools import accumulate, chain, pairwise
 
 from cotext.data.placeholders import placeholder_spans
 from cotext.data.splitting import join_sentences
@@ -21,15 +21,7 @@ Span = tuple[int, int]  # characters: start, stop
 # in the first sentence and its `Close` in the other.
 
 
-@dataclass(frozen=True, slots=True)
-class SentencePieces:
-    """The pieces of each sentence of a block, and the pieces before, between and after the sentences.
-
-    `between` has one entry more than `sentences`.
-    """
-
-    sentences: list[tuple[Piece, ...]]
-    between: list[tuple[Piece, ...]]
+Parts = list[tuple[Piece, ...]]
 
 
 def length(piece: Piece) -> int:
@@ -38,9 +30,10 @@ def length(piece: Piece) -> int:
     return len(piece.text) if isinstance(piece, Copied) else 0
 
 
-def split_pieces(pieces: Sequence[Piece], spans: Sequence[Span]) -> SentencePieces:
+def split_pieces(pieces: Sequence[Piece], spans: Sequence[Span]) -> tuple[Parts, Parts]:
     """Split the pieces of a block at sentence spans, which count characters of `Block.text`.
 
+    Return the pieces of each sentence, and those before, between and after the sentences: one entry more.
     Copied text is never cut: two sentences with their boundary inside it become one.
     """
     spans = _uncut(pieces, spans)
@@ -81,7 +74,7 @@ def _uncut(pieces: Sequence[Piece], spans: Sequence[Span]) -> list[Span]:
     return joined
 
 
-def _settled(parts: list[list[Piece]]) -> SentencePieces:
+def _settled(parts: list[list[Piece]]) -> tuple[Parts, Parts]:
     """Move tags at the boundaries of sentences into or out of the sentence.
 
     So far, tags at the start of a sentence are before it, and tags at its end are inside it. Move an opening
@@ -104,17 +97,17 @@ def _settled(parts: list[list[Piece]]) -> SentencePieces:
         last = next(closes, end - 1)
         after[:0] = inside[last + 1 :]
         del inside[last + 1 :]
-    return SentencePieces([merged(part) for part in parts[1::2]], [merged(part) for part in parts[::2]])
+    return [merged(part) for part in parts[1::2]], [merged(part) for part in parts[::2]]
 
 
 def _after_last_text(pieces: Sequence[Piece]) -> int:
     return next((n + 1 for n in reversed(range(len(pieces))) if length(pieces[n])), 0)
 
 
-def join_pieces(parts: SentencePieces, sentences: Sequence[Sequence[Piece]]) -> tuple[Piece, ...]:
-    """Return the pieces of a block, with its sentences replaced."""
-    joined = list(parts.between[0])
-    for sentence, after in zip(sentences, parts.between[1:], strict=True):
+def join_pieces(between: Parts, sentences: Sequence[Sequence[Piece]]) -> tuple[Piece, ...]:
+    """Return the pieces of a block from its sentences and the pieces around them."""
+    joined = list(between[0])
+    for sentence, after in zip(sentences, between[1:], strict=True):
         joined += (*sentence, *after)
     return merged(joined)
 
@@ -126,10 +119,14 @@ Spans = Callable[[str], list[tuple[int, int]]]  # returns the spans of the sente
 
 @dataclass(frozen=True, slots=True)
 class CutBlock:
-    """A block, and the pieces of its sentences, with white space collapsed to single spaces."""
+    """A block, the pieces of its sentences with single spaces instead of white space, and those around them.
+
+    `between` has one entry more than `sentences`.
+    """
 
     block: Block
-    parts: SentencePieces
+    sentences: Parts
+    between: Parts
 
     def joined(self, translated: Sequence[Sequence[Piece]], language: str) -> Block:
         """Return the block with its sentences replaced.
@@ -137,11 +134,10 @@ class CutBlock:
         If two sentences are separated by nothing or only by spaces, `language` decides whether there is a
         space between them. Other separators, such as line breaks, are kept.
         """
-        between = list(self.parts.between)
+        between = list(self.between)
         for number in range(1, len(translated)):
             between[number] = _seam(translated[number - 1], between[number], translated[number], language)
-        parts = SentencePieces(self.parts.sentences, between)
-        return replace(self.block, pieces=join_pieces(parts, translated))
+        return replace(self.block, pieces=join_pieces(between, translated))
 
 
 def cut(block: Block, spans: Spans | None) -> CutBlock:
@@ -149,23 +145,25 @@ def cut(block: Block, spans: Spans | None) -> CutBlock:
 
     Text without a letter that could be translated is not a sentence.
     """
-    parts = split_pieces(block.pieces, _spans(block, spans))
-    sentences: list[tuple[Piece, ...]] = []
-    between: list[list[Piece]] = [list(parts.between[0])]
-    for sentence, after in zip(parts.sentences, parts.between[1:], strict=True):
+    found, (before, *rest) = split_pieces(block.pieces, _spans(block, spans))
+    sentences: Parts = []
+    between: list[list[Piece]] = [list(before)]
+    for sentence, after in zip(found, rest, strict=True):
         if any(isinstance(piece, str) and any(map(str.isalpha, piece)) for piece in sentence):
             sentences.append(merged(_with_single_spaces(sentence)))
             between.append(list(after))
         else:
             between[-1] += (*sentence, *after)
-    return CutBlock(block, SentencePieces(sentences, [merged(pieces) for pieces in between]))
+    return CutBlock(block, sentences, [merged(pieces) for pieces in between])
 
 
 def _spans(block: Block, spans: Spans | None) -> list[tuple[int, int]]:
     """Return the spans of sentences, which never contain a line break or copied white space."""
     sentence_spans = []
     start, text = 0, block.text
-    for end, stop in [*_breaks(block.pieces), (len(text), 0)]:
+    places = pairwise(accumulate(map(length, block.pieces), initial=0))
+    breaks = [place for place, piece in zip(places, block.pieces, strict=True) if _breaks_line(piece)]
+    for end, stop in [*breaks, (len(text), 0)]:
         part = text[start:end]
         if block.split and spans is not None:
             sentence_spans += [(start + low, start + high) for low, high in spans(part)]
@@ -174,14 +172,6 @@ def _spans(block: Block, spans: Spans | None) -> list[tuple[int, int]]:
             sentence_spans.append((low, low + len(stripped)))
         start = stop
     return sentence_spans
-
-
-def _breaks(pieces: Iterable[Piece]) -> Iterator[tuple[int, int]]:
-    at = 0
-    for piece in pieces:
-        if _breaks_line(piece):
-            yield at, at + length(piece)
-        at += length(piece)
 
 
 def _breaks_line(piece: Piece) -> bool:

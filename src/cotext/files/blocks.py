@@ -211,18 +211,6 @@ class Item(NamedTuple):
     stop: int
     text: str = ""
 
-    @property
-    def blank(self) -> bool:
-        """Whether it is text without visible characters."""
-        return self.kind == "text" and not self.text.strip(SPACE)
-
-
-def shown_span(text: str) -> tuple[int, int]:
-    """Return start and end of the text without outer white space; (0, 0) if nothing is left."""
-    shown = text.strip(SPACE)
-    start = len(text) - len(text.lstrip(SPACE)) if shown else 0
-    return start, start + len(shown)
-
 
 def mates(items: Sequence[Item]) -> dict[int, int]:
     """Map the index of each start tag to the index of its end tag, and back, for properly nested elements."""

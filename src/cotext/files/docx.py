@@ -194,7 +194,7 @@ def _open(content: bytes, name: str) -> PartsFile:
     root = package.root(package.main)
     if count := sum(1 for _ in root.iter(*(namespace_of(root) + name for name in _CHANGES))):
         messages.insert(0, f"tracked changes: {count}, read as if accepted; deleted text is not changed")
-    return PartsFile(package.archive, documents, messages)
+    return PartsFile(package, documents, messages)
 
 
 def _slots(root: "etree._Element", label: str) -> Iterator[tuple[str, TreeSlot]]:

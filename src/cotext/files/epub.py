@@ -10,7 +10,7 @@ from urllib.parse import unquote
 
 from cotext.files.blocks import FileFormat
 from cotext.files.html import Page
-from cotext.files.parts import PartReader, Parts, PartsFile, PlainSlot, TreeSlot, properties
+from cotext.files.parts import Archive, PartReader, PartsFile, PlainSlot, TreeSlot, properties
 from cotext.runtime import CotextError
 
 if TYPE_CHECKING:
@@ -27,14 +27,14 @@ def _recognises(head: bytes) -> bool:
     return head.startswith(b"PK\3\4") and head[30:].startswith(b"mimetype" + _MIMETYPE)
 
 
-class _Book(Parts):
+class _Book(Archive):
     """Finds the parts of a book that contain text."""
 
     def __init__(self, content: bytes, name: str) -> None:
         super().__init__(content, name)
         paths = (node.get("full-path") for node in self.root(_CONTAINER).iter("{*}rootfile"))
         self._package = next(filter(None, paths), "")
-        if self._package not in self.archive:
+        if self._package not in self:
             raise CotextError(f"{name}: its container does not declare the book; the file is damaged")
 
     def file(self) -> PartsFile:
@@ -46,18 +46,21 @@ class _Book(Parts):
         outline = self._parts(
             each for each in items.values() if each.get("media-type", "").endswith("ncx+xml")
         )
-        self._refuse_encrypted({*pages, *contents, *outline})
+        # Fonts may be encrypted, but not pages.
+        for node in self.root(_ENCRYPTION).iter("{*}CipherReference") if _ENCRYPTION in self else ():
+            if posixpath.normpath(unquote(node.get("URI") or "")) in (*pages, *contents, *outline):
+                raise CotextError(f"{self.name}: its pages are encrypted; give a book without protection")
         documents = [
-            [self._page(part) for part in pages if part in self.archive],
+            [self._page(part) for part in pages if part in self],
             [
-                *(self._page(part) for part in contents if part in self.archive and part not in pages),
-                *(self.reader(part, _labels) for part in outline if part in self.archive),
+                *(self._page(part) for part in contents if part in self and part not in pages),
+                *(self.reader(part, _labels) for part in outline if part in self),
             ],
             [self.reader(self._package, lambda root: properties(root.iterfind("{*}metadata//*")))],
         ]
         others = [item for item in spine if item.get("media-type") not in _PAGES]
         messages = [f"{len(others)} pages are not XHTML, and not translated"] if others else []
-        return PartsFile(self.archive, documents, messages)
+        return PartsFile(self, documents, messages)
 
     def _parts(self, items: "Iterable[etree._Element]") -> list[str]:
         """Return the parts of items of the manifest, each once."""
@@ -67,13 +70,6 @@ class _Book(Parts):
 
     def _page(self, part: str) -> PartReader:
         return PartReader(part, lambda content: Page(content, f"{self.name}: {part}", xml=True))
-
-    def _refuse_encrypted(self, parts: set[str]) -> None:
-        """Raise CotextError if pages of the book are encrypted; fonts may be."""
-        if _ENCRYPTION in self.archive:
-            for node in self.root(_ENCRYPTION).iter("{*}CipherReference"):
-                if posixpath.normpath(unquote(node.get("URI") or "")) in parts:
-                    raise CotextError(f"{self.name}: its pages are encrypted; give a book without protection")
 
 
 def _labels(root: "etree._Element") -> Iterator[tuple[str, TreeSlot]]:

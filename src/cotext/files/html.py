@@ -51,8 +51,7 @@ def _recognises(head: bytes) -> bool:
 class Page:
     """An HTML or XHTML page as one document, with messages about elements that are not translated.
 
-    Raises:
-        CotextError: the page is too large, or its bytes do not fit its encoding.
+    Raises CotextError if the page is too large, or its bytes do not fit its encoding.
     """
 
     def __init__(self, content: bytes, name: str, xml: bool) -> None:

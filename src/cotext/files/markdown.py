@@ -111,7 +111,9 @@ class Scanner:
             breaks = token.content[:3].lower() == "<br"
             self._add(Point(self._key(), breaks), [self._taken(token.content)])
         elif kind == "image":
-            self._add(Point(self._key()), self._image(token))
+            start = self._taken(f"![{token.content}")[:2]
+            inside = self._inside("text of an image", token.content)
+            self._add(Point(self._key()), [start, inside, *self._target(token.content)])
         elif kind == "link_open":
             self._element("[", True, "link")
         elif kind == "link_close":
@@ -165,11 +167,6 @@ class Scanner:
             return [match[0]]
         before, _, after = match[0].rpartition(title)
         return [before, self._inside("title of a link", title), after]
-
-    def _image(self, token: Any) -> Template:
-        alt = token.content
-        start = self._taken(f"![{alt}")[:2]
-        return [start, self._inside("text of an image", alt), *self._target(alt)]
 
     def _inside(self, what: str, text: str) -> str | int:
         """Add a text inside an element if it can be translated: if it has letters, and no markup."""
@@ -299,6 +296,7 @@ _FOOTNOTE_TEXT = re.compile(rf"{FOOTNOTE.pattern}:[ \t]*(?=\S)")
 _CLOSING_MARKS = re.compile(r"(?:^|(?<![ \t])[ \t]++)#++[ \t]*$|(?<![ \t])[ \t]++$")
 _LAST_MARKS = re.compile(r"(?:^|(?<=[ \t]))#+$")
 _RETURNS = re.compile(r"\r\n?")
+_LINE_END = re.compile(r"\r\n|\n|\r")
 _LINE_BREAKS = re.compile(r"(?<![ \t])[ \t]*+[\r\n]\s*")
 _LAST_BREAK_BACKWARDS = re.compile(r"(?:[^\S\n]*\n(?: {2,}|\\))*")
 _MEANT_BREAK = re.compile(r"((?:(?<! ) {2,}+|\\)\n)")
@@ -340,7 +338,7 @@ class MarkdownReader:
     def opened(self) -> SplicedFile:
         front = _FRONT_MATTER.match(self._text)
         begin = front.end() if front else 0
-        self._first_line = _lines_in(self._text[:begin])
+        self._first_line = len(_LINE_END.findall(self._text[:begin]))
         if front:
             self.messages.append(f"line 1: front matter of {self._first_line} lines is not translated")
         self._lines = [match.span() for match in _LINE.finditer(self._text, begin) if match[0]]
@@ -501,10 +499,6 @@ def _cell(content: str, line: str, start: int) -> tuple[int, int]:
     if (at := line.find(source, start)) < 0:
         raise NotFoundError
     return at, at + len(source)
-
-
-def _lines_in(text: str) -> int:
-    return text.count("\n") + text.count("\r") - text.count("\r\n")
 
 
 def _parser() -> Any:

@@ -12,7 +12,6 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cache
 from itertools import count
 from typing import Final, NamedTuple
 
@@ -28,7 +27,6 @@ from cotext.files.blocks import (
     mates,
     merged,
     piece_of,
-    shown_span,
     without_empty,
 )
 from cotext.runtime import substituted
@@ -117,16 +115,11 @@ def tokens(page: str, xml: bool, html: bool = True) -> Iterator[Token]:
         else:
             yield Token("start", name, start, stop)
             if name in raw:
-                closing = _closing(name).search(page, at)
+                closing = re.compile(rf"</{name}(?=[\s/>])", re.IGNORECASE).search(page, at)
                 at = closing.start() if closing else len(page)
                 yield Token("raw", name, stop, at)
     if at < len(page):
         yield Token("text", "", at, len(page))
-
-
-@cache
-def _closing(name: str) -> re.Pattern[str]:
-    return re.compile(rf"</{name}(?=[\s/>])", re.IGNORECASE)
 
 
 def attributes(page: str, token: Token) -> Iterator[tuple[str, str, int, int]]:
@@ -378,7 +371,7 @@ class Markup:
             following = end_of(all_tokens, index)
             self._whole(all_tokens[index:following], kept)
             return following
-        before = (item.name for item in reversed(self._items) if not item.blank)
+        before = (i.name for i in reversed(self._items) if i.kind != "text" or i.text.strip(SPACE))
         if name in self._rules.blocks or (name == "br" and next(before, "") == "br"):
             self._flush()
         else:
@@ -425,11 +418,10 @@ class Markup:
     def _raw(self, token: Token) -> None:
         """Read the text of <title> or <textarea>; in <textarea>, white space is not collapsed."""
         text = self._page[token.start : token.stop]
-        low, high = shown_span(text)
-        inner = text[low:high]
+        start, inner = token.stop - len(text.lstrip(SPACE)), text.strip(SPACE)
         shown = unescaped(inner) if token.name == "textarea" else collapsed(inner)
         if shown.strip() and not _HALVES.search(shown):
-            self._block((shown,), Place(token.start + low, token.start + high))
+            self._block((shown,), Place(start, start + len(inner)))
 
     def _attributes(self, token: Token, name: str) -> None:
         all_attributes = list(attributes(self._page, token))

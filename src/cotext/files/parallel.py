@@ -61,11 +61,8 @@ def pair_files(
 
     Not a corpus: folders, bilingual files, and two documents in a format that `translate` reads. `known`:
     languages that are given; others are taken from the files. If there are fewer than `needed` documents,
-    they are cut into sections of about `SECTION` pairs.
-
-    Raises:
-        CotextError: a file cannot be read, nothing can be paired, the files are in other languages than the
-            known ones, or `out` is in a folder that is read.
+    they are cut into sections of about `SECTION` pairs. Raises CotextError if a file cannot be read, nothing
+    can be paired, the files are in other languages than the known ones, or `out` is in a folder that is read.
     """
     paths = [path for path in (source, target) if path is not None]
     if all(is_corpus(path) or _is_refused(path) for path in paths):
@@ -108,8 +105,7 @@ def _is_refused(path: Path) -> bool:
 def _bilingual_documents(path: Path) -> tuple[list[ParallelDocument], Languages]:
     """Return the translated documents of a bilingual file, or of all files in a folder, and their languages.
 
-    Raises:
-        CotextError: a file has one language, or two files state different languages.
+    Raises CotextError if a file has one language, or two files state different languages.
     """
     documents: list[ParallelDocument] = []
     languages = Languages()
@@ -163,10 +159,8 @@ def align_files(
     """Align documents and translations, given as files or folders; return the corpus and its languages.
 
     Files of folders are paired by their names without endings and language codes. Languages that are not
-    `known` are taken from the names of the first two files.
-
-    Raises:
-        CotextError: a file cannot be read, no names match, or the names suggest swapped sides.
+    `known` are taken from the names of the first two files. Raises CotextError if a file cannot be read, no
+    names match, or the names suggest swapped sides.
     """
     sources, targets = _by_name(source), _by_name(target)
     names = {name: name for name in sources if name in targets}
@@ -201,8 +195,7 @@ def _files_in(path: Path) -> list[Path]:
 def _by_name(paths: Sequence[Path]) -> dict[str, Path]:
     """Return the given files, and the files in given folders, by name without ending and language code.
 
-    Raises:
-        CotextError: two files have the same name.
+    Raises CotextError if two files have the same name.
     """
     found: dict[str, Path] = {}
     for path in paths:
@@ -223,10 +216,8 @@ def _by_name(paths: Sequence[Path]) -> dict[str, Path]:
 def _read(path: Path, side: Side, splitter: Splitter) -> list[Document]:
     """Read the documents of a file; ids are empty if its format has no ids.
 
-    Plain text has one sentence or paragraph per line; empty lines separate documents.
-
-    Raises:
-        CotextError: the file cannot be read.
+    Plain text has one sentence or paragraph per line; empty lines separate documents. Raises CotextError if
+    the file cannot be read.
     """
     check_readable(path)
     if path.stat().st_size == 0:
@@ -250,8 +241,7 @@ def _read(path: Path, side: Side, splitter: Splitter) -> list[Document]:
 def read_sentences(path: Path, side: Side, language: str, format: str | None = None) -> list[Document]:
     """Read a corpus or a file of any format; of a bilingual one, one side. Inline elements become tags.
 
-    Raises:
-        CotextError: it cannot be read, is empty, or its format is unknown.
+    Raises CotextError if it cannot be read, is empty, or its format is unknown.
     """
     found = format_of(path, format)
     if isinstance(found, str) and found != "text":
@@ -276,7 +266,7 @@ def _sentences(
         tuple(
             shown_text(piece if isinstance(piece, str | Copied) else element for piece in pieces)
             for block in blocks
-            for pieces in cut(block, splitter.spans).parts.sentences
+            for pieces in cut(block, splitter.spans).sentences
         )
         for blocks in format.open(read_file(path), str(path)).contents.documents
     ]

@@ -56,9 +56,8 @@ def marked_encoding(content: bytes) -> tuple[bytes, str | None]:
 def decoded(content: bytes, name: str, encoding: str = "utf-8", errors: str = "strict") -> Decoded:
     """Decode a file: as UTF-8 or UTF-16 if it has a byte order mark, otherwise as `encoding`.
 
-    Raises:
-        CotextError: the encoding is wrong or unknown, decoding and encoding changes the bytes, or the text
-            contains a NUL character.
+    Raises CotextError if the encoding is wrong or unknown, decoding and encoding changes the bytes, or the
+    text contains a NUL character.
     """
     mark, marked = marked_encoding(content)
     encoding = marked or encoding
@@ -123,29 +122,20 @@ class SplicedFile:
             remaining = iter(given)
             for slot in slots:
                 blocks = list(islice(remaining, len(slot.blocks)))
-                if self._changed(slot, blocks):
+                pairs = [pair for pair in zip(slot.blocks, blocks, strict=True) if pair[0].translate]
+                if any(
+                    one is not other if self.bilingual else one.pieces != other.pieces for one, other in pairs
+                ):
                     edits += slot.edits([writable(b, partial(substituted, _REMOVED, "")) for b in blocks])
         if edits:
             edits += self.once
-        return self.source.encoded("".join(spliced(self.source.text, edits)))
-
-    def _changed(self, slot: Slot, blocks: Sequence[Block]) -> bool:
-        pairs = [pair for pair in zip(slot.blocks, blocks, strict=True) if pair[0].translate]
-        if self.bilingual:
-            return any(original is not block for original, block in pairs)
-        return any(original.pieces != block.pieces for original, block in pairs)
-
-
-def spliced(text: str, edits: Iterable[Edit]) -> Iterator[str]:
-    """Yield the parts of the edited text; raise ValueError if two edits overlap."""
-    end = 0
-    for start, stop, replacement in sorted(edits, key=lambda edit: edit[:2]):
-        if start < end:
-            raise ValueError("edits overlap")
-        yield text[end:start]
-        yield replacement
-        end = stop
-    yield text[end:]
+        text, parts, end = self.source.text, [], 0
+        for start, stop, replacement in sorted(edits, key=lambda edit: edit[:2]):
+            if start < end:
+                raise ValueError("edits overlap")
+            parts += [text[end:start], replacement]
+            end = stop
+        return self.source.encoded("".join([*parts, text[end:]]))
 
 
 # --- XML with the positions of its elements, so that only ranges of a file are edited.
@@ -210,17 +200,8 @@ def decoded_xml(content: bytes, name: str) -> Decoded:
     return decoded(content, name, declared[1].decode() if declared else "utf-8", "xmlcharrefreplace")
 
 
-def read_markup(text: str, name: str) -> Element:
-    """Return the root element of an XML text.
-
-    Raises:
-        CotextError: the text is not well-formed, declares entities, or exceeds a limit.
-    """
-    return _MarkupReader(text, name).root()
-
-
-class _MarkupReader:
-    """Builds elements from the events of expat."""
+class MarkupReader:
+    """Builds elements of an XML text from the events of expat."""
 
     def __init__(self, text: str, name: str) -> None:
         self._text, self._name, self._content = text, name, text.encode()
@@ -230,6 +211,10 @@ class _MarkupReader:
         self._bytes = self._characters = 0  # the last position, in both units
 
     def root(self) -> Element:
+        """Return the root element.
+
+        Raises CotextError if the text is not well-formed, declares entities, or exceeds a limit.
+        """
         parser = self._parser = expat.ParserCreate("utf-8")
         # One event for each text, of any length.
         parser.buffer_text, parser.buffer_size = True, len(self._content) + 1

@@ -284,7 +284,11 @@ class _Catalogue:
             self._messages.append(
                 f"fuzzy entries kept: {fuzzy_kept}; use --entries unfinished to translate them"
             )
-        return SplicedFile(self._source, [slots], self._messages, True, self._header_edits())
+        edits: list[Edit] = []  # fills in the charset of a template
+        if (header := self._header) is not None:
+            at = self._text.find("charset=CHARSET", header.start, header.forms[0].stop)
+            edits = [(at, at + len("charset=CHARSET"), "charset=UTF-8")] if at >= 0 else []
+        return SplicedFile(self._source, [slots], self._messages, True, edits)
 
     def _slots(self, entry: _Entry, wanted: bool) -> Iterator[Slot]:
         grammar = grammar_of(entry.flagged())
@@ -339,9 +343,6 @@ class _Catalogue:
             else:
                 last = entry.forms[len(entry.forms) - 1].stop
                 yield last, last, f"{self._break}msgstr[{number}] {literal}"
-        yield from self._flag_edits(entry, doubtful)
-
-    def _flag_edits(self, entry: _Entry, doubtful: bool) -> Iterator[Edit]:
         if doubtful and "fuzzy" not in entry.flagged():
             yield entry.start, entry.start, f"#, fuzzy{self._break}"
         if not doubtful:
@@ -359,12 +360,6 @@ class _Catalogue:
             parts = list(wrapped(_escaped(line), _WIDTH - 3))
             written += [f'"{part} "' for part in parts[:-1]] + [f'"{parts[-1]}"']
         return self._break.join(['""', *written])
-
-    def _header_edits(self) -> list[Edit]:
-        """Return the edit that fills in the charset of a template."""
-        header = self._header
-        at = self._text.find("charset=CHARSET", header.start, header.forms[0].stop) if header else -1
-        return [(at, at + len("charset=CHARSET"), "charset=UTF-8")] if at >= 0 else []
 
 
 def _escaped(text: str) -> str:

@@ -102,8 +102,7 @@ class TranslationRequest(SentenceSplitting, Wished, Sharded, ClusterOptions):
     def outs(self) -> list[Path]:
         """The output path of each file.
 
-        Raises:
-            CotextError: an output has no name, or two files have the same output.
+        Raises CotextError if an output has no name, or two files have the same output.
         """
         out, files, folder = self.out, self.files, self.out_dir
         if out is not None and folder is not None:

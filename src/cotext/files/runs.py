@@ -76,12 +76,7 @@ class Dialect(ABC):
         return run
 
 
-@dataclass(frozen=True, slots=True)
-class _Base:
-    """The most frequent look in a paragraph or a holder."""
-
-    look: str = ""
-    properties: "etree._Element | None" = None
+_PLAIN: Final = Atom("text")
 
 
 class Paragraph:
@@ -103,21 +98,43 @@ class Paragraph:
         self.pieces: tuple[Piece, ...] = merged(self._pieces(items)) if shown else ()
 
     def write(self, pieces: Sequence[Piece]) -> None:
-        """Replace the content of the paragraph in its tree."""
-        first, behind = self._inside
-        writer = _Writer(self._element, self._dialect, self._bases)
-        writer.add(range(first), self._atoms)
+        """Replace the content of the paragraph in its tree, from its old nodes and new text."""
+        dialect, bases, (first, behind) = self._dialect, self._bases, self._inside
+        dialect.emptied(self._element)
+        levels = [(self._element, bases.get(-1, _PLAIN).properties)]  # holders, and properties of text
+
+        def add(start: int, stop: int) -> None:
+            """Add atoms unchanged."""
+            for index, atom in enumerate(self._atoms[start:stop], start):
+                holder, properties = levels[-1]
+                for node in atom.nodes:
+                    node.tail = None  # text after a node is a separate atom
+                if atom.text and not atom.nodes:
+                    dialect.put_text(holder, atom.text, atom.properties)
+                else:
+                    holder.extend(
+                        [dialect.wrapped(atom.nodes, atom.properties)] if atom.in_run else atom.nodes
+                    )
+                if atom.holder is not None and atom.kind == "open":
+                    dialect.emptied(atom.holder)
+                    levels.append((atom.holder, bases[index].properties if index in bases else properties))
+                elif atom.holder is not None:
+                    levels.pop()
+
+        add(0, first)
         for piece in pieces:
+            holder, properties = levels[-1]
             if isinstance(piece, str):
-                writer.text(piece)
+                if piece:
+                    dialect.put_text(holder, piece, properties)
                 continue
             start, stop = self._sources[piece]
             if start == stop and isinstance(piece, Open):  # an element around text with another look
-                writer.levels.append((writer.levels[-1][0], self._atoms[start].properties))
+                levels.append((holder, self._atoms[start].properties))
             elif start == stop:
-                writer.levels.pop()
-            writer.add(range(start, stop), self._atoms)
-        writer.add(range(behind, len(self._atoms)), self._atoms)
+                levels.pop()
+            add(start, stop)
+        add(behind, len(self._atoms))
         for twin in self.twins:
             twin.write(pieces)
 
@@ -127,7 +144,7 @@ class Paragraph:
         look, begun = "", -1  # of the element that is open
 
         for index, atom in enumerate(self._atoms):
-            base = self._bases.get(levels[-1], _Base()).look
+            base = self._bases.get(levels[-1], _PLAIN).look
             alike = begun >= 0 and atom.look == look and (atom.kind == "text" or atom.in_run)
             if begun >= 0 and not alike:
                 yield Item("close", f"look {begun}", index, index)
@@ -158,41 +175,6 @@ class Paragraph:
             pieces.append(piece)
             self._sources[piece] = start, item.stop
         return pieces
-
-
-class _Writer:
-    """Writes the content of a paragraph from its old nodes and new text."""
-
-    def __init__(self, element: "etree._Element", dialect: Dialect, bases: dict[int, _Base]) -> None:
-        dialect.emptied(element)
-        self._dialect = dialect
-        self._bases = bases
-        self.levels = [(element, bases.get(-1, _Base()).properties)]  # holders, and properties of text
-
-    def text(self, text: str) -> None:
-        holder, properties = self.levels[-1]
-        if text:
-            self._dialect.put_text(holder, text, properties)
-
-    def add(self, indices: range, atoms: Sequence[Atom]) -> None:
-        """Add atoms unchanged."""
-        for index in indices:
-            atom = atoms[index]
-            holder, properties = self.levels[-1]
-            for node in atom.nodes:
-                node.tail = None  # text after a node is a separate atom
-            if atom.text and not atom.nodes:
-                self._dialect.put_text(holder, atom.text, atom.properties)
-            else:
-                holder.extend(
-                    [self._dialect.wrapped(atom.nodes, atom.properties)] if atom.in_run else atom.nodes
-                )
-            if atom.holder is not None and atom.kind == "open":
-                self._dialect.emptied(atom.holder)
-                base = self._bases.get(index, _Base(properties=properties))
-                self.levels.append((atom.holder, base.properties))
-            elif atom.holder is not None:
-                self.levels.pop()
 
 
 def look_of(properties: "etree._Element | None", unseen: frozenset[str]) -> str:
@@ -228,16 +210,16 @@ def _with_spaces_joined(atoms: Iterable[Atom]) -> list[Atom]:
     return joined
 
 
-def _bases(atoms: Sequence[Atom]) -> dict[int, _Base]:
-    """Return the most frequent look of the paragraph (-1), and of each holder by the index of its start."""
+def _bases(atoms: Sequence[Atom]) -> dict[int, Atom]:
+    """Return a text with the most frequent look of the paragraph (-1), and of each holder by its start."""
     lengths: dict[int, Counter[str]] = {}
-    first: dict[tuple[int, str], _Base] = {}
+    first: dict[tuple[int, str], Atom] = {}
     levels = [-1]
     for index, atom in enumerate(atoms):
         if atom.kind == "text" and atom.text.strip():
             letters = sum(len(word) for word in atom.text.split())
             lengths.setdefault(levels[-1], Counter())[atom.look] += letters
-            first.setdefault((levels[-1], atom.look), _Base(atom.look, atom.properties))
+            first.setdefault((levels[-1], atom.look), atom)
         elif atom.holder is not None:
             levels.append(index) if atom.kind == "open" else levels.pop()
     return {level: first[level, counts.most_common(1)[0][0]] for level, counts in lengths.items()}

@@ -63,7 +63,10 @@ class CatalogueString:
         for between, paragraph, width in _paragraphs(text):
             self._parts.append(between)
             if paragraph:
-                self._parts.append(_parsed(paragraph, width, markers))
+                items = items_of(paragraph, markers)
+                pieces, elements = pieces_of(items, [paragraph[item.start : item.stop] for item in items])
+                marks = (key for key, item in enumerate(items) if item.kind == "accelerator")
+                self._parts.append(Paragraph(pieces, elements, width, next(marks, None)))
         self.paragraphs = [part for part in self._parts if isinstance(part, Paragraph)]
 
     def written(self, given: Sequence[Sequence[Piece]]) -> str:
@@ -87,7 +90,12 @@ def _paragraphs(text: str) -> Iterator[tuple[str, str, int]]:
     number = 0
     while number < len(lines):
         first = number
-        while breaks[number] == "\n" and _soft(lines[number], lines[number + 1]):
+        while (
+            breaks[number] == "\n"
+            and len(lines[number]) >= _SHORT_LINE
+            and not _SENTENCE_END.search(lines[number].rstrip())
+            and _GOES_ON.match(lines[number + 1])
+        ):
             number += 1
         group = lines[first : number + 1]
         core = group[0].strip() if len(group) == 1 else " ".join(line.rstrip() for line in group).strip()
@@ -99,14 +107,6 @@ def _paragraphs(text: str) -> Iterator[tuple[str, str, int]]:
             between = group[-1][len(group[-1].rstrip()) :] + breaks[number]
         number += 1
     yield between, "", 0
-
-
-def _soft(line: str, following: str) -> bool:
-    return (
-        len(line) >= _SHORT_LINE
-        and not _SENTENCE_END.search(line.rstrip())
-        and _GOES_ON.match(following) is not None
-    )
 
 
 def wrapped(text: str, width: int) -> Iterator[str]:
@@ -122,13 +122,6 @@ def wrapped(text: str, width: int) -> Iterator[str]:
             length += 1 + len(word)
             filled |= bool(word)
     yield " ".join(line)
-
-
-def _parsed(text: str, width: int, markers: Markers) -> Paragraph:
-    items = items_of(text, markers)
-    pieces, elements = pieces_of(items, [text[item.start : item.stop] for item in items])
-    accelerator = next((key for key, item in enumerate(items) if item.kind == "accelerator"), None)
-    return Paragraph(pieces, elements, width, accelerator)
 
 
 def pieces_of(items: Sequence[Item], sources: Sequence[str]) -> tuple[tuple[Piece, ...], dict[Tag, str]]:

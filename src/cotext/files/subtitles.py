@@ -91,19 +91,8 @@ class Part:
 
     @property
     def text(self) -> str:
-        """The text without tags, as written in the file."""
-        return "".join(" " if each.name == "br" else _visible([each]) for each in self.items)
-
-    @property
-    def lines(self) -> list[int]:
-        """The lengths of the lines."""
-        lines = [0]
-        for item in self.items:
-            if item.name == "br":
-                lines.append(0)
-            else:
-                lines[-1] += len(_visible([item]))
-        return lines
+        """The text without tags, as written in the file, with "\n" for line breaks."""
+        return "".join("\n" if each.name == "br" else _visible([each]) for each in self.items)
 
 
 def parts_of(content: str, cue: Cue, syntax: Syntax) -> Iterator[Part]:
@@ -215,7 +204,7 @@ def _continues(before: Part, after: Part) -> bool:
         return False
     if not -_OVERLAP <= two.start - one.end <= LONGEST_PAUSE:
         return False
-    text, following = before.text.rstrip(), after.text.lstrip(" .…\"'“„»«(")
+    text, following = before.text.rstrip(), after.text.lstrip(" \n.…\"'“„»«(")
     if _DOTS.search(text):
         return following[:1].islower()
     if _END.search(text):
@@ -398,7 +387,7 @@ def breaks(text: str, part: Part) -> list[int]:
     The number of lines is the smallest for which no line is longer than the longest original line, and at
     most the original number. Lines have similar lengths.
     """
-    lengths = part.lines
+    lengths = list(map(len, part.text.split("\n")))
     if len(lengths) == 1 or len(text) <= max(lengths):
         return []
     places = _places(text, len(lengths) - 1)

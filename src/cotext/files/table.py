@@ -79,8 +79,7 @@ def named_format(name: str) -> FileFormat | None:
 def read_file(path: Path) -> bytes:
     """Return the content of a file.
 
-    Raises:
-        CotextError: the path is not a regular file, cannot be read, or is larger than MAX_WHOLE_BYTES.
+    Raises CotextError if the path is not a regular file, cannot be read, or is larger than MAX_WHOLE_BYTES.
     """
     _check_regular(path)
     if (size := path.stat().st_size) > MAX_WHOLE_BYTES:
@@ -101,8 +100,7 @@ def _check_regular(path: Path) -> None:
 def format_of(path: Path, name: str | None = None) -> FileFormat | str:
     """Return the format of a file, or the name of a corpus format; detected from the content unless named.
 
-    Raises:
-        CotextError: the format is unknown, the file is empty, or only its suffix belongs to a format.
+    Raises CotextError if the format is unknown, the file is empty, or only its suffix belongs to a format.
     """
     formats = file_formats()
     if name is not None:

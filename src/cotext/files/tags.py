@@ -365,7 +365,10 @@ class _Projection:
             _, units = _best(worth[id(node)], free, node)
             if units:
                 node.units = self._with_punctuation(node, units, free)
-                node.place = self._extent(node, parent)
+                first, last = self.target.units[node.units[0]], self.target.units[node.units[-1]]
+                # At an end without a tag, the parent's limit is used.
+                start = first.start if node.opened else parent.place[0]
+                node.place = start, last.stop if node.closed else parent.place[1]
                 free = [part for interval in free for part in _without(interval, node.units)]
 
     def _worth(self, node: Node, parent: Node) -> list[float]:
@@ -393,12 +396,6 @@ class _Projection:
         while after and stop < interval.stop and not self.target.is_word[stop]:
             stop, after = stop + 1, after - 1
         return range(first, stop)
-
-    def _extent(self, node: Node, parent: Node) -> Span:
-        """Return the character span of an element; at an end without a tag, the parent's limit is used."""
-        first, last = self.target.units[node.units[0]], self.target.units[node.units[-1]]
-        start = first.start if node.opened else parent.place[0]
-        return start, last.stop if node.closed else parent.place[1]
 
     # --- Points between words.
 

@@ -16,7 +16,7 @@ from itertools import accumulate, pairwise
 from typing import Final
 
 from cotext.data.sentence_ends import sentence_ends
-from cotext.files.blocks import Block, Copied, FileFormat, Piece, writable
+from cotext.files.blocks import Block, Copied, FileFormat, writable
 from cotext.files.places import Edit, Slot, SplicedFile, decoded
 
 # --- Lines wrapped at a fixed width: detection, joining and wrapping.
@@ -59,10 +59,11 @@ def _is_text(line: str) -> bool:
 
 
 _ENDING = re.compile(r"\r\n|\n|\r")
+_LINE = re.compile(r"([^\r\n]*)(\r\n|\n|\r|\Z)")
 _BEFORE = re.compile(r"[ \t\u00a0\u3000]*(?:>[ \t]?)*[ \t]*")
 _BULLET = re.compile(r"(?:[-*+•·‣◦–—]|#{1,6})[ \t]+")
 _NUMBER = re.compile(r"\(?(?:\d{1,3}(?:\.\d{1,3})*[.)]|[a-z]\))[ \t]+")
-_COLUMN = re.compile(r"\t+| {3,}")
+_COLUMN = re.compile(r"(\t+| {3,})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,12 +95,7 @@ class Line:
 
 def lines_of(text: str) -> list[Line]:
     """Return the lines of a text; text after the last line ending is a line."""
-    lines = []
-    at = 0
-    for match in _ENDING.finditer(text):
-        lines.append(Line.of(text[at : match.start()], match[0]))
-        at = match.end()
-    return [*lines, Line.of(text[at:], "")] if at < len(text) else lines
+    return [Line.of(match[1], match[2]) for match in _LINE.finditer(text) if match[0]]
 
 
 def paragraphs(lines: Sequence[Line]) -> tuple[list[range], int]:
@@ -171,13 +167,8 @@ def _open(content: bytes, name: str) -> SplicedFile:
 
 
 def _block(lines: Sequence[Line], number: int) -> Block:
-    text = "\n".join(line.text for line in lines)
-    pieces: list[Piece] = []
-    at = 0
-    for key, match in enumerate(_COLUMN.finditer(text)):
-        pieces += [text[at : match.start()], Copied(key, match[0])]
-        at = match.end()
-    return Block((*pieces, text[at:]), f"line {number}")
+    parts = enumerate(_COLUMN.split("\n".join(line.text for line in lines)))
+    return Block(tuple(Copied(n // 2, part) if n % 2 else part for n, part in parts), f"line {number}")
 
 
 def _edits(span: tuple[int, int], lines: Sequence[Line], width: int, blocks: Sequence[Block]) -> list[Edit]:

@@ -6,6 +6,7 @@ translated together, without waiting for others.
 
 import re
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
@@ -71,15 +72,6 @@ class _Sentence:
     def copied(self) -> list[str]:
         """The copied texts, as the model reads them."""
         return [self.shown[piece.key] for piece in self.pieces if isinstance(piece, Copied)]
-
-    @property
-    def own_text(self) -> str:
-        """The text without copied text."""
-        return "".join(p if isinstance(p, str) else " " * isinstance(p, Copied | Point) for p in self.pieces)
-
-    @property
-    def is_plain(self) -> bool:
-        return all(isinstance(piece, str) for piece in self.pieces)
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +142,7 @@ class BlockDocuments:
         cut_blocks = [cut(replace(block, pieces=with_placeholders(block.pieces)), spans) for block in blocks]
         document = _CutDocument(blocks, cut_blocks)
         for block in cut_blocks:
-            for pieces in block.parts.sentences:
+            for pieces in block.sentences:
                 texts = shown(pieces, self._translator.tokenizer)
                 sentence = _Sentence(pieces, texts, shown_text(pieces, texts), block.block.place)
                 document.sentences.append(sentence)
@@ -159,7 +151,7 @@ class BlockDocuments:
     @property
     def blocks_split(self) -> tuple[int, int]:
         """The number of blocks with several sentences, and the number of sentences in them."""
-        counts = [len(block.parts.sentences) for document in self._whole for block in document.cut]
+        counts = [len(block.sentences) for document in self._whole for block in document.cut]
         several = [count for count in counts if count > 1]
         return len(several), sum(several)
 
@@ -171,7 +163,7 @@ class BlockDocuments:
         """
         for number, document in enumerate(self._whole):
             cut_blocks = enumerate(document.cut)
-            places = ((n, pieces) for n, block in cut_blocks for pieces in block.parts.between[:-1])
+            places = ((n, pieces) for n, block in cut_blocks for pieces in block.between[:-1])
             for j, ((n, before), sentence) in enumerate(zip(places, document.sentences, strict=True)):
                 yield number, n, j, sentence.text, shown_text(before)
 
@@ -182,8 +174,8 @@ class BlockDocuments:
     def check(self) -> int:
         """Check that all sentences can be translated, and return their number.
 
-        Raises:
-            CotextError: a sentence or a given translation is too long; the system does not support terms.
+        Raises CotextError if a sentence or a given translation is too long, or the system does not support
+        terms.
         """
         self._wishes.check(self._translator)
         sentences = 0
@@ -239,7 +231,7 @@ class BlockDocuments:
         taken, pairs = self.taken(all_indices), []
         for index, document in enumerate(self.documents):
             blocks = self._whole[self.numbers[index]].cut
-            of_block = [n for n, block in enumerate(blocks) for _ in block.parts.sentences]
+            of_block = [n for n, block in enumerate(blocks) for _ in block.sentences]
             scores = translations[index].confidences
             visible = self._translator.visible_sentences(document)
             for j, target in enumerate(self._targets(index, translations[index])):
@@ -259,16 +251,19 @@ class BlockDocuments:
         pairs = []
         for index, translation in translations.items():
             document = self._whole[self.numbers[index]]
-            is_written = (block.block.translate for block in document.cut for _ in block.parts.sentences)
+            is_written = (block.block.translate for block in document.cut for _ in block.sentences)
             sides = zip(document.sentences, self._targets(index, translation), is_written, strict=True)
-            for j, (sentence, target, is_own) in enumerate(sides):
+            for j, (own, target, is_own) in enumerate(sides):
                 if is_own:
-                    written[index, j] = sentence.own_text
-                    pairs.append((sentence.text, target))
+                    texts = (
+                        p if isinstance(p, str) else " " * isinstance(p, Copied | Point) for p in own.pieces
+                    )
+                    written[index, j] = "".join(texts)
+                    pairs.append((own.text, target))
         checks = Checks(pairs, self._languages)
         return {
-            place: checks.faults(number, own, self._empty_links.get(place, 0))
-            for number, (place, own) in enumerate(written.items())
+            place: checks.faults(number, own_text, self._empty_links.get(place, 0))
+            for number, (place, own_text) in enumerate(written.items())
         }
 
     def terms(self, translations: Mapping[int, Translation]) -> TermReport | None:
@@ -309,7 +304,7 @@ class BlockDocuments:
         j = 0
         for original, block in zip(document.blocks, document.cut, strict=True):
             pieces = []
-            for _ in block.parts.sentences:
+            for _ in block.sentences:
                 sentence = document.sentences[j]
                 pieces.append(project(sentence.pieces, targets[j], alignments.get(j), sentence.shown))
                 self._empty_links[index, j] = empty_links(sentence.pieces, pieces[-1])
@@ -323,7 +318,8 @@ class BlockDocuments:
     def _alignments(self, document: _CutDocument, targets: Sequence[str]) -> dict[int, SentenceAlignment]:
         """Align the words of sentences with inline elements; return {} if the document is too long."""
         sentences = document.sentences
-        chosen = [j for j, sentence in enumerate(sentences) if not sentence.is_plain and targets[j]]
+        having = [any(not isinstance(piece, str) for piece in sentence.pieces) for sentence in sentences]
+        chosen = [j for j, has_elements in enumerate(having) if has_elements and targets[j]]
         if not chosen:
             return {}
         pair = ParallelDocument("", tuple(sentence.text for sentence in sentences), tuple(targets))
@@ -351,40 +347,20 @@ class _Part:
 _Arrived = _Part | CotextError | None
 
 
-@dataclass(slots=True)
-class StreamReport:
-    """Counts of a translated stream."""
-
-    documents: int = 0
-    sentences: int = 0
-    truncated: int = 0  # sentences at the length limit
-    long: int = 0  # longer than the training data
-    split_lines: int = 0
-    split_sentences: int = 0  # in them
-
-    def count(self, translation: Translation) -> None:
-        """Add a document."""
-        self.documents += 1
-        self.sentences += len(translation.document)
-        self.truncated += len(translation.truncated)
-        self.long += len(translation.long)
-
-
 class StreamTranslation:
     """Translation of numbered lines with their line endings into one line for each.
 
-    `splitter` splits lines with several sentences; None: each line is one sentence.
-
-    Raises:
-        CotextError: the number of passes or `decode.align` is not possible for a stream.
+    `splitter` splits lines with several sentences; None: each line is one sentence. Raises CotextError if the
+    number of passes or `decode.align` is not possible for a stream.
     """
 
     def __init__(self, opened: OpenedRun, splitter: Splitter | None, wishes: Wishes) -> None:
         self._wishes = wishes
         wishes.check(opened.translator)
-        self.report = StreamReport()
+        # Documents, sentences, and those at the length limit (truncated) or longer than the training data.
+        self.counts = Counter[str]()
         self._translator = opened.translator
-        self._prose = Prose(splitter, opened.languages)
+        self.prose = Prose(splitter, opened.languages)
         self._translator.plan.check_passes()
         if self._translator.plan.options.align == "free":
             raise CotextError(
@@ -395,8 +371,7 @@ class StreamTranslation:
     def run(self, lines: Iterable[tuple[int, str]], write: Callable[[str], None]) -> None:
         """Translate the stream; `write` is called with complete documents and the empty lines after them.
 
-        Raises:
-            CotextError: a sentence is too long, or lines cannot be read; earlier documents are written.
+        Raises CotextError if a sentence is too long, or lines cannot be read; earlier documents are written.
         """
         arriving: Queue[_Arrived] = Queue(DOCUMENTS_AHEAD)
         # A daemon thread, because it may wait for a line forever, and must not keep the process alive.
@@ -412,8 +387,6 @@ class StreamTranslation:
             self._translate(parts, write)
             if isinstance(last, CotextError):
                 raise last
-        self.report.split_lines = self._prose.split_lines
-        self.report.split_sentences = self._prose.split_sentences
 
     def _read(self, lines: Iterable[tuple[int, str]], arriving: "Queue[_Arrived]") -> None:
         try:
@@ -448,12 +421,12 @@ class StreamTranslation:
         for part in parts:
             if part.document is not None:
                 try:
-                    self._translator.check([self._prose.count(part.document)])
+                    self._translator.check([self.prose.count(part.document)])
                 except CotextError as error:
                     problem, parts = error, parts[: parts.index(part)]
                     break
                 documents.append(part.document)
-        split = [self._prose.split(document) for document in documents]
+        split = [self.prose.split(document) for document in documents]
         guide = self._wishes.guide(self._translator, [document.sentences for document in split])
         translations = dict(self._translator.translate(split, guide=guide))
         number = 0
@@ -461,13 +434,15 @@ class StreamTranslation:
             if part.document is None:
                 write("".join(part.endings))
                 continue
-            translation = self._prose.join(part.document, translations[number])
+            translation = self.prose.join(part.document, translations[number])
             # A sentence without visible characters has no translation, and an empty line would end the
             # document.
             targets = translation.document.sentences
             lines = zip(targets, part.document.sentences, part.endings, strict=True)
             write("".join(f"{target or source}{ending}" for target, source, ending in lines))
-            self.report.count(translations[number])
+            done = translations[number]
+            self.counts.update(documents=1, sentences=len(done.document))
+            self.counts.update(truncated=len(done.truncated), long=len(done.long))
             number += 1
         if problem is not None:
             raise problem

@@ -48,10 +48,8 @@ T = TypeVar("T")
 class BlocksJob(Job[FileReport]):
     """Job that translates a file of blocks; `sentences` and `characters` count its text.
 
-    `alone` reserves the model while words are aligned.
-
-    Raises:
-        CotextError: the file cannot be read as its format, or a sentence is too long.
+    `alone` reserves the model while words are aligned. Raises CotextError if the file cannot be read as its
+    format, or a sentence is too long.
     """
 
     command, unit = "translate", "documents"
@@ -172,11 +170,7 @@ def open_job(
 
 
 def all_checked(checks: Iterable[Callable[[], T]]) -> list[T]:
-    """Call all `checks` and return their results.
-
-    Raises:
-        CotextError: errors of all checks that failed, one per line.
-    """
+    """Call all `checks` and return their results; raise CotextError with all errors, one per line."""
     results, errors = [], []
     for check in checks:
         try:
@@ -199,11 +193,8 @@ def check_outputs_of(
     """Check outputs before a run is loaded.
 
     Outputs of an interrupted job may exist. `folder`: folder of the outputs, which may not exist yet.
-    `formats`: formats of the sources, and so of the outputs.
-
-    Raises:
-        CotextError: the errors of `check_outputs` and `require_fitting_name`; an output exists, without
-            `overwrite`.
+    `formats`: formats of the sources, and so of the outputs. Raises the errors of `check_outputs` and
+    `require_fitting_name`, and CotextError if an output exists, without `overwrite`.
     """
     for out, source, format in zip(outs, sources, formats, strict=False):
         require_fitting_name(out, format, source)
@@ -230,11 +221,8 @@ def check_outputs_of(
 class FilesTranslation:
     """The checked files of a request and the run that translates them; `jobs` has one job per file.
 
-    `on_open` is called with the loaded run, `on_message` with messages about files.
-
-    Raises:
-        CotextError: a file cannot be translated, an output cannot be written or exists, or options do not fit
-            the files.
+    `on_open` is called with the loaded run, `on_message` with messages about files. Raises CotextError if a
+    file cannot be translated, an output cannot be written or exists, or options do not fit the files.
     """
 
     def __init__(

@@ -24,13 +24,13 @@ from cotext.files.blocks import ANY, Block, FileFormat, Item, Job, Piece, Tag, s
 from cotext.files.places import (
     Edit,
     Element,
+    MarkupReader,
     Slot,
     SplicedFile,
     decoded_xml,
     escaped,
     has_root,
     opened_tag,
-    read_markup,
     with_attribute,
 )
 from cotext.files.strings import Markers, has_words, items_of, pieces_of
@@ -38,19 +38,11 @@ from cotext.runtime import CotextError, shown
 
 # --- The contents of an XML element as pieces.
 
-# `encloses`: its text is translated; `begins`, `ends`: half of a pair around text; `stands`: represents
-# something, without text; `copied`: its text is copied.
-Role = Literal["encloses", "begins", "ends", "stands", "copied"]
+# The role of an inline element, and a detail. `encloses`: its text is translated; `begins`, `ends`: half of a
+# pair around text (detail: equal for both halves); `stands`: represents something, without text (detail: the
+# represented text); `copied`: its text is copied.
+Kind = tuple[Literal["encloses", "begins", "ends", "stands", "copied"], str]
 _PLACEHOLDER: Final = re.compile(r"[^\s<>%{$]*+[%{$][^\s<>]*")
-
-
-@dataclass(frozen=True, slots=True)
-class Kind:
-    """The role of an inline element; `partner`: equal for both halves; `shown`: the represented text."""
-
-    role: Role
-    partner: str = ""
-    shown: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,18 +86,18 @@ def _gather(text: str, element: Element, kind_of: Callable[[Element], Kind], par
             else:
                 parts.append(_Part("point", child.content))
             continue
-        kind = kind_of(child)
+        role, detail = kind_of(child)
         whole = text[child.start : child.stop]
-        if kind.role == "encloses" and child.stop > child.inner:
+        if role == "encloses" and child.stop > child.inner:
             parts.append(_Part("open", text[child.start : child.inner], partner=f"{child.start}"))
             _gather(text, child, kind_of, parts)
             parts.append(_Part("close", text[child.after : child.stop], partner=f"{child.start}"))
-        elif kind.role == "copied":
+        elif role == "copied":
             parts.append(_Part("copied", whole, child.text))
-        elif kind.role in ("begins", "ends"):
-            parts.append(_Part(kind.role, whole, partner=kind.partner))
-        elif _PLACEHOLDER.fullmatch(kind.shown):
-            parts.append(_Part("copied", whole, kind.shown))
+        elif role in ("begins", "ends"):
+            parts.append(_Part(role, whole, partner=detail))
+        elif _PLACEHOLDER.fullmatch(detail):
+            parts.append(_Part("copied", whole, detail))
         else:
             parts.append(_Part("point", whole))
 
@@ -136,9 +128,16 @@ def _divided(parts: list[_Part]) -> list[list[_Part]]:
 
 
 def _segment(parts: list[_Part], keep_breaks: bool) -> Segment:
-    pieces, elements = pieces_of(list(_items(parts, keep_breaks)), [part.raw for part in parts])
-    before, inner, after = _outer_space(list(pieces))
-    return Segment(escaped(before), tuple(inner), escaped(after), elements)
+    found, elements = pieces_of(list(_items(parts, keep_breaks)), [part.raw for part in parts])
+    pieces, before, after = list(found), "", ""
+    if pieces and isinstance(pieces[0], str):
+        stripped = pieces[0].lstrip()
+        before, pieces[0] = pieces[0][: len(pieces[0]) - len(stripped)], stripped
+    if pieces and isinstance(pieces[-1], str):
+        stripped = pieces[-1].rstrip()
+        after, pieces[-1] = pieces[-1][len(stripped) :], stripped
+    inner = tuple(piece for piece in pieces if piece != "")
+    return Segment(escaped(before), inner, escaped(after), elements)
 
 
 def _items(parts: Iterable[_Part], keep_breaks: bool) -> Iterator[Item]:
@@ -162,17 +161,6 @@ def _on_one_line(text: str) -> str:
     return " ".join([first.rstrip(" \t"), *filter(None, inner), lines[-1].lstrip()])
 
 
-def _outer_space(pieces: list[Piece]) -> tuple[str, list[Piece], str]:
-    before = after = ""
-    if pieces and isinstance(pieces[0], str):
-        stripped = pieces[0].lstrip()
-        before, pieces[0] = pieces[0][: len(pieces[0]) - len(stripped)], stripped
-    if pieces and isinstance(pieces[-1], str):
-        stripped = pieces[-1].rstrip()
-        after, pieces[-1] = pieces[-1][len(stripped) :], stripped
-    return before, [piece for piece in pieces if piece != ""], after
-
-
 _ROOT: Final = re.compile(rb"<(?:[\w.-]+:)?xliff[\s>]")
 _VERSIONS: Final = {"1.0": "1", "1.1": "1", "1.2": "1", "2.0": "2", "2.1": "2", "2.2": "2"}
 _UNFINISHED: Final = ("needs-", "new", "initial")  # how such states begin
@@ -183,7 +171,7 @@ _FINAL: Final = ("final", "signed-off")
 def _open(content: bytes, name: str, job: Job = ANY) -> SplicedFile:
     """Read a file; raise CotextError for malformed XML, unknown versions, or other languages."""
     source = decoded_xml(content, name)
-    root = read_markup(source.text, name)
+    root = MarkupReader(source.text, name).root()
     # Some tools omit the version in files of 1.x.
     is_first = not root.space or root.space.startswith("urn:oasis:names:tc:xliff:document:1.")
     version = _VERSIONS.get(root.attributes.get("version", "1.2" if is_first else ""))
@@ -192,7 +180,6 @@ def _open(content: bytes, name: str, job: Job = ANY) -> SplicedFile:
         raise CotextError(f"{name}: {found} is not supported; use XLIFF 1.2, 2.0, 2.1 or 2.2")
     reader = _Reader(source.text, name, job, root, version == "2")
     documents = [document for file in root.elements("file") if (document := list(reader.file(file)))]
-    reader.check()
     return SplicedFile(source, documents, reader.messages(), bilingual=True, once=reader.once)
 
 
@@ -261,7 +248,7 @@ class _Reader:
     def _unit(self, unit: Element, preserve: bool) -> Iterator[Slot]:
         """Yield the slots of a unit, which may have segments."""
         # Once for all segments: a unit can have thousands.
-        kind, place = _kinds_2(unit) if self._second else _kind_1, self._place(unit)
+        kind, place = _kinds(unit), self._place(unit)
         for holder, source, target, state in _sides(unit, self._second):
             if source is None:
                 raise CotextError(f"{self._name}:{self._place(holder)}: a {holder.name} without a source")
@@ -295,7 +282,19 @@ class _Reader:
             inner.append(translation if kept is None else self._text[kept.inner : kept.after])
             at = one.after
         inner.append(self._text[at : source.after])
-        yield self._target_edit(source, target, "".join(inner))
+        if target is not None:
+            tag = opened_tag(self._text[target.start : target.inner])
+            inner = [tag if self._second else _marked(tag), *inner, f"</{target.raw_name}>"]
+            yield target.start, target.stop, "".join(inner)
+        else:
+            prefix = source.raw_name.rpartition(":")[0]
+            name = f"{prefix}:target" if prefix else "target"
+            tag = f"<{name}>"
+            if "xml:space" in source.attributes:
+                tag = with_attribute(tag, "xml:space", source.attributes["xml:space"])
+            indent = re.search(r"\r?\n[ \t]*$", self._text[max(0, source.start - 200) : source.start])
+            tag = tag if self._second else _marked(tag)
+            yield source.stop, source.stop, "".join([indent[0] if indent else "", tag, *inner, f"</{name}>"])
         if self._second and holder.attributes.get("state") != "translated":
             tag = with_attribute(self._text[holder.start : holder.inner], "state", "translated")
             yield holder.start, holder.inner, tag
@@ -318,23 +317,11 @@ class _Reader:
         self._counts[_KEPT] += 1
         return False
 
-    def _target_edit(self, source: Element, target: Element | None, inner: str) -> Edit:
-        """Return the edit that fills the target, or adds one after `source`."""
-        if target is not None:
-            tag = opened_tag(self._text[target.start : target.inner])
-            end = f"</{target.raw_name}>"
-            return target.start, target.stop, (tag if self._second else _marked(tag)) + inner + end
-        prefix = source.raw_name.rpartition(":")[0]
-        name = f"{prefix}:target" if prefix else "target"
-        tag = f"<{name}>"
-        if "xml:space" in source.attributes:
-            tag = with_attribute(tag, "xml:space", source.attributes["xml:space"])
-        indent = re.search(r"\r?\n[ \t]*$", self._text[max(0, source.start - 200) : source.start])
-        tag = tag if self._second else _marked(tag)
-        return source.stop, source.stop, f"{indent[0] if indent else ''}{tag}{inner}</{name}>"
+    def messages(self) -> list[str]:
+        """Return messages about units that are not translated.
 
-    def check(self) -> None:
-        """Raise CotextError if no file has the languages of the run, or the target language is unknown."""
+        Raises CotextError if no file has the languages of the run, or the target language is unknown.
+        """
         if self._files and self._counts[_FOREIGN] == self._files:
             wanted = f"{self._job.source_language or '?'}-{self._job.target_language or '?'}"
             raise CotextError(
@@ -346,9 +333,6 @@ class _Reader:
                 f"{self._name}: neither the file nor the run has a target language; add trgLang to the file, "
                 "or use --target-language"
             )
-
-    def messages(self) -> list[str]:
-        """Return messages about units that are not translated."""
         compared = "the languages of the run are unknown, and not compared with the languages of the file"
         languages_known = self._job.source_language and self._job.target_language
         messages = [] if languages_known else [f"{compared} ({', '.join(sorted(self._languages))})"]
@@ -405,38 +389,30 @@ def _preserve_in(element: Element, inherited: bool) -> bool:
     return value == "preserve" if value else inherited
 
 
-def _kind_1(element: Element) -> Kind:
-    """Return the role of an inline element of 1.2."""
-    attributes, name = element.attributes, element.name
-    if name == "g":
-        return Kind("encloses")
-    if name == "mrk":
-        return Kind("copied" if attributes.get("mtype") == "protected" else "encloses")
-    if name in ("bx", "bpt", "ex", "ept"):
-        return Kind("begins" if name[0] == "b" else "ends", attributes.get("rid") or attributes.get("id", ""))
-    native = attributes.get("equiv-text") or element.text
-    return Kind("stands", shown=native if name in ("x", "ph") else "")
+def _kinds(unit: Element) -> Callable[[Element], Kind]:
+    """Return a function for the roles of inline elements of 1.2 and 2.x.
 
-
-def _kinds_2(unit: Element) -> Callable[[Element], Kind]:
-    """Return a function for the roles of inline elements of 2.x; `originalData` may have their content."""
+    `originalData` of a unit of 2.x may have their content.
+    """
     data = unit.first("originalData")
     original = {item.attributes.get("id"): item.text for item in data.elements("data")} if data else {}
 
     def kind_of(element: Element) -> Kind:
-        attributes, name = element.attributes, element.name
-        if name == "pc":
-            return Kind("encloses")
+        attribute, name = element.attributes.get, element.name
+        if name in ("g", "pc"):
+            return "encloses", ""
         if name == "mrk":
-            return Kind("copied" if attributes.get("translate") == "no" else "encloses")
+            is_copied = attribute("mtype") == "protected" or attribute("translate") == "no"
+            return ("copied" if is_copied else "encloses"), ""
+        if name in ("bx", "bpt", "ex", "ept"):
+            return ("begins" if name[0] == "b" else "ends"), attribute("rid") or attribute("id", "")
         if name in ("sc", "sm"):
-            return Kind("begins", attributes.get("id", ""))
+            return "begins", attribute("id", "")
         if name in ("ec", "em"):
-            return Kind("ends", attributes.get("startRef", "isolated"))
-        shown = (
-            attributes.get("equiv") or original.get(attributes.get("dataRef")) or attributes.get("disp", "")
-        )
-        return Kind("stands", shown=shown if name == "ph" else "")
+            return "ends", attribute("startRef", "isolated")
+        shown = attribute("equiv-text") or attribute("equiv") or original.get(attribute("dataRef"))
+        shown = shown or attribute("disp") or element.text
+        return "stands", shown if name in ("x", "ph") else ""
 
     return kind_of
 
@@ -451,7 +427,7 @@ def translated_files(
     inline elements as written.
     """
     text = decoded_xml(content, name).text
-    root = read_markup(text, name)
+    root = MarkupReader(text, name).root()
     files = list(root.elements("file"))
     is_second = root.attributes.get("version", "").startswith("2")
     holder, *_ = [root] if is_second else [*files, root]
@@ -474,7 +450,7 @@ def _units(group: Element) -> Iterator[Element]:
 
 def _translated(text: str, unit: Element, is_second: bool, every: bool) -> Iterator[tuple[str, str]]:
     """Yield source and target of the translated segments of a unit, or of every segment."""
-    kind = _kinds_2(unit) if is_second else _kind_1
+    kind = _kinds(unit)
     for _, source, target, state in _sides(unit, is_second):
         if source is None:
             continue

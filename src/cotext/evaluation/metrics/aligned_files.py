@@ -1,7 +1,6 @@
 """Read translations, references and the source, and check that their documents correspond."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from cotext.data.documents import Document
@@ -71,15 +70,6 @@ def read_aligned(
             other, documents = (path, hypothesis) if same_sentences else (paths[-1], right[-1])
             check_correspondence(sources, documents, names=(f"{original[0]}", f"{other}"))
     return dict(zip(hypotheses, sides, strict=False)), right, sources
-
-
-@contextmanager
-def located(where: str) -> Iterator[None]:
-    """Put `where` in front of the message of a CotextError."""
-    try:
-        yield
-    except CotextError as error:
-        raise CotextError(f"{where}: {error}") from None
 
 
 def _read_side(

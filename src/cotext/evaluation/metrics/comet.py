@@ -18,7 +18,7 @@ from typing import IO, Any
 import numpy as np
 
 from cotext.data.documents import Document
-from cotext.evaluation.metrics.interface import Measurement
+from cotext.evaluation.metrics.interface import Measurement, Texts
 from cotext.evaluation.statistics.sufficient_statistics import Statistics, share
 from cotext.runtime import CotextError, __version__
 
@@ -85,11 +85,7 @@ def find_python(given: Path | None) -> Path:
 
 
 def measure_comet(
-    comet: Comet,
-    hypotheses: Mapping[str, Sequence[Document]],
-    source: Sequence[Document],
-    references: Sequence[Sequence[Document]],
-    progress: Progress | None = None,
+    comet: Comet, texts: Texts, progress: Progress | None = None
 ) -> dict[str, list[Measurement]]:
     """Measure COMET and, if requested, document COMET of several systems; the model is loaded once.
 
@@ -97,12 +93,19 @@ def measure_comet(
     CotextError if COMET or the model is missing, the model does not support context, or COMET failed.
     """
     contexts = sorted({0, comet.context_sentences})
-    segments = len(contexts) * len(hypotheses) * sum(map(len, source))
+    source = texts.source
+    segments = len(contexts) * len(texts.systems) * sum(map(len, source))
     answers_by_context: dict[int, list[dict[str, Any]]] = {context: [] for context in contexts}
     done = 0
     with tempfile.TemporaryDirectory(prefix="cotext-comet-") as folder:
-        request = Path(folder) / "request.jsonl"
-        _write_request(request, comet, contexts, hypotheses, source, references[0])
+        request, path = Path(folder) / "request.jsonl", Path(comet.model)
+        model = str(path.absolute()) if path.exists() else comet.model
+        lines: list[dict[str, Any]] = [{"model": model, "contexts": contexts, "batch_size": BATCH_SENTENCES}]
+        for name, documents in texts.systems.items():
+            for original, ours, theirs in zip(source, documents, texts.references[0], strict=True):
+                sides = {"source": original, "hypothesis": ours, "reference": theirs}
+                lines.append({"system": name, **{side: each.sentences for side, each in sides.items()}})
+        request.write_text("".join(f"{json.dumps(line)}\n" for line in lines), encoding="utf-8")
         with closing(_answers(comet, request)) as answers:
             loaded = next(answers)
             for answer in answers:
@@ -110,32 +113,13 @@ def measure_comet(
                 done += len(answer["scores"])
                 if progress is not None:
                     progress(done, segments)
-    measured: dict[str, list[Measurement]] = {name: [] for name in hypotheses}
+    measured: dict[str, list[Measurement]] = {name: [] for name in texts.systems}
     for context, records in answers_by_context.items():
-        for index, (name, hypothesis) in enumerate(hypotheses.items()):
+        for index, (name, hypothesis) in enumerate(texts.systems.items()):
             scored = records[index * len(source) : (index + 1) * len(source)]
-            measured[name].append(_measurement(scored, hypothesis, comet, loaded, context, len(references)))
+            references = len(texts.references)
+            measured[name].append(_measurement(scored, hypothesis, comet, loaded, context, references))
     return measured
-
-
-def _write_request(
-    request: Path,
-    comet: Comet,
-    contexts: Sequence[int],
-    hypotheses: Mapping[str, Sequence[Document]],
-    source: Sequence[Document],
-    reference: Sequence[Document],
-) -> None:
-    path = Path(comet.model)
-    model = str(path.absolute()) if path.exists() else comet.model
-    lines: list[dict[str, Any]] = [{"model": model, "contexts": contexts, "batch_size": BATCH_SENTENCES}]
-    for name, documents in hypotheses.items():
-        for original, ours, theirs in zip(source, documents, reference, strict=True):
-            sides = {"source": original, "hypothesis": ours, "reference": theirs}
-            lines.append(
-                {"system": name, **{side: list(document.sentences) for side, document in sides.items()}}
-            )
-    request.write_text("".join(f"{json.dumps(line)}\n" for line in lines), encoding="utf-8")
 
 
 def _answers(comet: Comet, request: Path) -> Generator[dict[str, Any], None, None]:

@@ -1,13 +1,14 @@
-"""Discourse words marked by hand: tenses, conjunctions, pronouns (TC, CP, PT, TCP; Sun et al., 2022).
+"""Discourse words marked by hand (TC, CP, PT, TCP; Sun et al., 2022), and glossary terms.
 
-The authors marked words in the English references of the Chinese-English PDC test set: verbs of 50 documents,
-conjunctions of 46, pronouns of 52, with all acceptable renderings. A word is a hit if one of its renderings
-occurs near the same relative position of the hypothesis. TC, CP and PT are the hits in per cent, TCP is their
-geometric mean. The rule is that of the authors' script (tcp.py of Doc2Doc_NMT).
+The authors marked words in the English references of the Chinese-English PDC test set: tenses of 50
+documents, conjunctions of 46, pronouns of 52, with all acceptable renderings. A word is a hit if one of its
+renderings occurs near the same relative position of the hypothesis. TC, CP and PT are the hits in per cent,
+TCP is their geometric mean. The rule is that of the authors' script (tcp.py of Doc2Doc_NMT).
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -16,13 +17,12 @@ import numpy as np
 
 from cotext.data.documents import Document
 from cotext.data.formats.streams import numbered_lines, refuse_named_pipe
-from cotext.evaluation.metrics.interface import Measurement
-from cotext.evaluation.statistics.sufficient_statistics import Floats, Statistics, SumScorer
+from cotext.evaluation.metrics.interface import Measurement, Texts
+from cotext.evaluation.statistics.sufficient_statistics import Floats, Statistics, SumScorer, share
 from cotext.runtime import CotextError, __version__, shown
 
-Phenomenon = Literal["TC", "CP", "PT"]
 Tokens = Literal["none", "moses"]
-PHENOMENA: tuple[Phenomenon, ...] = ("TC", "CP", "PT")
+PHENOMENA = ("TC", "CP", "PT")
 PUBLISHED_DOCUMENTS = (50, 46, 52)  # for each phenomenon, in the order of the published file
 WINDOW = 20  # tokens before the expected position, and starting at it
 _POSITION = re.compile("[0-9]{1,9}")
@@ -41,7 +41,7 @@ class Mark:
 class MarkedDocument:
     """The marked words of one document, all of one phenomenon."""
 
-    phenomenon: Phenomenon
+    phenomenon: str  # of PHENOMENA
     marks: tuple[Mark, ...]
 
 
@@ -68,9 +68,8 @@ def read_marks(path: Path) -> list[MarkedDocument]:
         if any(named) and not has_name:
             raise CotextError(f"{path}:{number}: does not begin with {', '.join(PHENOMENA)} and a tab")
         name, _, rest = line.partition("\t") if has_name else (published[number - 1], "", line)
-        phenomenon = PHENOMENA[PHENOMENA.index(name)]
         marks = tuple(_parse_mark(path, number, part) for part in rest.split("\t") if part.strip())
-        documents.append(MarkedDocument(phenomenon, marks))
+        documents.append(MarkedDocument(name, marks))
     return documents
 
 
@@ -85,16 +84,13 @@ def _parse_mark(path: Path, number: int, text: str) -> Mark:
     return Mark(int(position), words)
 
 
-def measure_discourse(
-    marked: Sequence[MarkedDocument],
-    hypotheses: Mapping[str, Sequence[Document]],
-    reference: Sequence[Document],
-) -> dict[str, list[Measurement]]:
+def measure_discourse(marked: Sequence[MarkedDocument], texts: Texts) -> dict[str, list[Measurement]]:
     """Measure TC, CP and PT, each if it has marked words, and TCP if all three have.
 
     Positions count tokens of the Moses tokenizer, with hyphens split; or, if the marked words of the
     reference are there already, words. Raises CotextError if the documents do not fit the marked words.
     """
+    reference = texts.references[0]
     if len(marked) != len(reference):
         raise CotextError(
             f"there are marks for {len(marked)} documents, but the reference has {len(reference)} documents"
@@ -102,7 +98,7 @@ def measure_discourse(
     tokens, expected = _tokens_of_reference(marked, reference)
     phenomena = [name for name in PHENOMENA if any(d.phenomenon == name and d.marks for d in marked)]
     measured = {}
-    for name, hypothesis in hypotheses.items():
+    for name, hypothesis in texts.systems.items():
         counts = np.zeros((len(marked), 2 * len(PHENOMENA)))
         written = tokenised(hypothesis, tokens)
         for row, (document, ours, theirs) in enumerate(zip(marked, written, expected, strict=True)):
@@ -169,7 +165,7 @@ def _tokens_of_reference(
 
 
 def _measurements(
-    counts: Floats, phenomena: Sequence[Phenomenon], hypothesis: Sequence[Document], tokens: Tokens
+    counts: Floats, phenomena: Sequence[str], hypothesis: Sequence[Document], tokens: Tokens
 ) -> list[Measurement]:
     titles = [*phenomena, *(["TCP"] if len(phenomena) == len(PHENOMENA) else [])]
     measurements = []
@@ -199,3 +195,59 @@ def _geometric_mean(columns: Sequence[int]) -> SumScorer:
         return 100.0 * product ** (1 / len(shares))
 
     return score
+
+
+# --- Glossary terms in translations, after the document track of WMT's terminology task of 2025.
+#
+#     success       The mean over the terms of each document that have a translation in its reference. The
+#                   value of a term is the number of occurrences of its translations in the hypothesis,
+#                   divided by the number of its occurrences in the source, at most 1.
+#     consistency   Computed for terms that occur in several sentences of a document: the share of these
+#                   sentences with the translation of the term that is most frequent in the document.
+#
+# Success is that of the task's scorer (https://github.com/wmt-conference/wmt25-terminology): text is
+# lower-cased, and matches inside words count. For consistency, it finds translations with a language model, a
+# word aligner and lemmatisers, over a whole submission, also of terms that occur once. Here, only listed
+# translations are found, and a sentence without one is inconsistent.
+
+Terms = Sequence[tuple[str, Sequence[str]]]  # a source term and its translations
+
+
+def measure_terms(terms: Terms, texts: Texts) -> dict[str, list[Measurement]]:
+    """Measure term success and consistency, in per cent; raise CotextError if no term can be counted."""
+    lower = [(term.lower(), [target.lower() for target in targets]) for term, targets in terms]
+    measured = {}
+    for name, documents in texts.systems.items():
+        sides = zip(documents, texts.source, texts.references[0], strict=True)
+        counts = np.array([_counts(lower, *triple) for triple in sides])
+        if not counts[:, 1].sum():
+            raise CotextError("no term of the list is in the source and has a translation in the reference")
+        measured[name] = [
+            Measurement.of(
+                f"term-{what}",
+                f"term {what}",
+                f"protocol:term-{what}|unit:document|case:lower|match:text|version:cotext-{__version__}",
+                Statistics(counts, np.arange(len(counts)), "document", share(column, column + 1)),
+                documents,
+                {what: float(counts[:, column].sum()), "of": float(counts[:, column + 1].sum())},
+            )
+            for what, column in (("success", 0), ("consistency", 2))
+        ]
+    return measured
+
+
+def _counts(terms: Terms, hypothesis: Document, source: Document, reference: Document) -> tuple[float, ...]:
+    """Return numerator and denominator of success, then of consistency, for one document."""
+    sides = [[s.lower() for s in side.sentences] for side in (hypothesis, source, reference)]
+    output, original, right = map("\n".join, sides)
+    success = valid = consistent = several = 0.0
+    for term, targets in terms:
+        if term in original and any(target in right for target in targets):
+            valid += 1
+            success += min(1.0, sum(map(output.count, targets)) / original.count(term))
+        where = [number for number, sentence in enumerate(sides[1]) if term in sentence]
+        if len(where) > 1:
+            used = Counter(next((t for t in targets if t in sides[0][n]), "") for n in where)
+            several += len(where)
+            consistent += max((count for target, count in used.items() if target), default=0)
+    return success, valid, consistent, several

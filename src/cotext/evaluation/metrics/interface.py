@@ -1,4 +1,4 @@
-"""Definition and discovery of metrics: every module of this folder that defines `METRICS` is found.
+"""Metrics, found in all modules of this folder that define `METRICS`; scores by position and length.
 
 "d-BLEU" has meant cased, case-insensitive and lower-cased tokenised scores in different papers. A score is
 therefore always a number with a signature: the metric, its unit, and everything that changes the number.
@@ -22,6 +22,7 @@ from cotext.data.nbest_lists import ListedDocument
 from cotext.data.tokenizer import MosesBPETokenizer, clean, load_tokenizer
 from cotext.evaluation.statistics.sufficient_statistics import Floats, Statistics, SumScorer, Unit
 from cotext.runtime import CotextError, __version__
+from cotext.runtime.rendering import render_rows
 
 DEFAULT_PROTOCOLS: Final = ("s-bleu", "d-bleu", "chrf")
 
@@ -177,28 +178,23 @@ def is_lower_better(protocol: str) -> bool:
 
 
 def measure(
-    hypotheses: Mapping[str, Sequence[Document]],
-    references: Sequence[Sequence[Document]],
-    protocols: Sequence[str] = DEFAULT_PROTOCOLS,
-    *,
-    target_language: str | None = None,
-    source: Sequence[Document] = (),
+    texts: Texts, protocols: Sequence[str] = DEFAULT_PROTOCOLS, target_language: str | None = None
 ) -> dict[str, list[Measurement]]:
     """Score systems against references under each named protocol, in the given order.
 
     `target_language` (such as `zh-CN`) selects the tokenizer. Raises CotextError if a protocol is unknown,
     the corpus is empty, or documents do not correspond one to one.
     """
-    selected, texts = [find_protocol(name) for name in protocols], Texts(hypotheses, references, source)
+    selected = [find_protocol(name) for name in protocols]
     for metric in selected:
         if metric.needs_source and not texts.source:
             raise CotextError(f"{metric.name} also needs the source; give it with --source")
-    for hypothesis in hypotheses.values():
-        for documents in references:
+    for hypothesis in texts.systems.values():
+        for documents in texts.references:
             check_correspondence(hypothesis, documents)
         if not any(document.sentences for document in hypothesis):
             raise CotextError("nothing to score: the hypothesis has no sentence; check the file")
-    measurements: dict[str, list[Measurement]] = {name: [] for name in hypotheses}
+    measurements: dict[str, list[Measurement]] = {name: [] for name in texts.systems}
     for metric in selected:
         for name, measurement in metric.measure(texts, target_language).items():
             measurements[name].append(measurement)
@@ -238,19 +234,6 @@ def check_correspondence(
         )
 
 
-def render_scores(scores: Sequence[Score]) -> str:
-    """Format scores as text, one line each with its signature."""
-    width = max((len(score.title) for score in scores), default=0)
-    lines = [f"{score.title:{width}}  {score.value:6.2f}  {score.signature}" for score in scores]
-    if scores:
-        first = scores[0]
-        lines.append(
-            f"{first.documents} documents, {first.sentences} sentences, "
-            f"{first.empty_hypotheses} empty hypothesis sentences"
-        )
-    return "\n".join(lines)
-
-
 Words = MosesBPETokenizer  # splits both references and translations into words
 
 
@@ -272,8 +255,7 @@ def measure_words(
 ) -> dict[str, list[Measurement]]:
     """Run `measure` on texts split into `words`, if given, and note this in signatures."""
     if words is None:
-        sides = (texts.systems, texts.references, protocols)
-        return measure(*sides, target_language=target_language, source=texts.source)
+        return measure(texts, protocols, target_language)
     measured: dict[str, list[Measurement]] = {name: [] for name in texts.systems}
     for protocol in protocols:
         tokenised = find_protocol(protocol).reads_words
@@ -281,7 +263,7 @@ def measure_words(
         references = [_split(words, documents, tokenised) for documents in texts.references]
         truecased = "truecased-" if words.words.truecase else ""
         form = f"{truecased}{'tokenised' if tokenised else 'joined'}"
-        by_system = measure(systems, references, [protocol], target_language=target_language)
+        by_system = measure(Texts(systems, references), [protocol], target_language)
         for name, [measurement] in by_system.items():
             measured[name].append(measurement.signed(f"|words:{form}-{words.fingerprint[:8]}"))
     return measured
@@ -295,3 +277,76 @@ def _split(words: Words, documents: Sequence[Document], tokenised: bool) -> list
         return " ".join(parts) if tokenised else words.words.join(parts, as_written=False)
 
     return [replace(d, sentences=tuple(map(text, d.sentences))) for d in documents]
+
+
+# --- Quality by position in the document, and by document length.
+#
+# Sentences at similar positions, or documents of similar length, are scored as a separate corpus, under any
+# protocol. By position, a document consists of its sentences at these positions.
+
+Kind = Literal["position", "length"]
+TITLES: Final[dict[Kind, str]] = {
+    "position": "position in the document",
+    "length": "sentences in the document",
+}
+POSITIONS: Final = (1, 2, 3, 5, 9, 17, 33, 65)  # where buckets begin; the last has no end
+
+
+@dataclass(frozen=True, slots=True)
+class Bucket:
+    """Positions or lengths from `first` to `last` (None: no end), and the scores of each system."""
+
+    first: int
+    last: int | None
+    documents: int
+    sentences: int
+    scores: tuple[tuple[Score, ...], ...]
+
+    @property
+    def name(self) -> str:
+        """Return the range, such as 3, 5-8 or 65-."""
+        if self.last == self.first:
+            return str(self.first)
+        return f"{self.first}-{'' if self.last is None else self.last}"
+
+
+def profile(
+    kind: Kind,
+    hypotheses: Sequence[Sequence[Document]],
+    references: Sequence[Document],
+    protocols: Sequence[str],
+    target_language: str | None = None,
+) -> list[Bucket]:
+    """Score the sentences at similar positions, counted from 1, or the documents of similar length.
+
+    Buckets without a sentence are omitted. Raises CotextError for an unknown protocol.
+    """
+
+    def part(documents: Sequence[Document], first: int, stop: int | None) -> list[Document]:
+        if kind == "length":
+            return [d for d in documents if len(d) >= first and (stop is None or len(d) < stop)]
+        cut = (Document(d.id, d.sentences[first - 1 : None if stop is None else stop - 1]) for d in documents)
+        return [d for d in cut if d.sentences]
+
+    buckets = []
+    for first, stop in zip(POSITIONS, [*POSITIONS[1:], None], strict=True):
+        right = part(references, first, stop)
+        if not any(d.sentences for d in right):
+            continue
+        parts = {f"{n}": part(hypothesis, first, stop) for n, hypothesis in enumerate(hypotheses)}
+        measured = measure(Texts(parts, [right]), protocols, target_language).values()
+        scores = tuple(tuple(each.score for each in of_system) for of_system in measured)
+        last = None if stop is None else stop - 1
+        buckets.append(Bucket(first, last, len(right), sum(map(len, right)), scores))
+    return buckets
+
+
+def render_profile(title: str, buckets: Sequence[Bucket], systems: Sequence[str]) -> str:
+    """Format buckets as text: a line for each, a column for every system and protocol, and signatures."""
+    first = buckets[0].scores[0] if buckets else ()
+    names = [f"{s} {p.title}" if len(systems) > 1 else p.title for s in systems for p in first]
+    rows = [[title, "documents", "sentences", *names]]
+    for bucket in buckets:
+        values = [f"{score.value:.2f}" for system in bucket.scores for score in system]
+        rows.append([bucket.name, str(bucket.documents), str(bucket.sentences), *values])
+    return "\n".join([render_rows(rows, left=1), *(score.signature for score in first)])

@@ -1,7 +1,7 @@
 """Realignment of translations whose numbers of sentences differ from the reference, within documents.
 
 The text of a system is divided again at the sentences of the reference, with the fewest edits over tokens
-(`error_alignment.py`). No word is lost, added or moved, so that scores of documents do not change. Among
+(`align_by_error`). No word is lost, added or moved, so that scores of documents do not change. Among
 equally good cuts, the ends of the system's own lines are preferred, then the later cut.
 
 Omissions and additions are found by the words shared with a reference:
@@ -15,6 +15,7 @@ Words are tokens with a letter or a digit, in lower case. Repeated words are mat
 references, this must hold for each of them.
 """
 
+import math
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,14 +25,126 @@ from itertools import accumulate, pairwise
 from typing import Any, Final, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 from sacrebleu.metrics.bleu import BLEU
 
 from cotext.data.documents import Document, primary_language
-from cotext.evaluation.metrics.aligned_files import located
 from cotext.evaluation.metrics.bleu import PROTOCOLS, build_metric
-from cotext.evaluation.metrics.error_alignment import Flags, align_by_error
-from cotext.runtime import CotextError
+from cotext.runtime import CotextError, naming
 from cotext.runtime.rendering import listed, render_rows
+
+# --- Segmentation of a text at the segments of a reference, by minimum error (Matusov et al., 2005).
+#
+# The tokens of a hypothesis are divided into as many pieces as the reference has segments, so that the total
+# number of edits (insertions, deletions, substitutions) that turn each piece into its segment is minimal.
+# With several references, each segment counts the fewest edits of any. This is one dynamic programme over
+# [reference tokens, hypothesis tokens], one row at a time:
+#
+#     row[i]  fewest edits of the segments so far and hypothesis tokens 0..i, then (among equals) fewest cuts
+#             at positions that are not preferred, then the latest beginning of the present segment
+#
+# All three are stored in one integer, so that a minimum of integers selects among them. Each reference token
+# costs a few operations on a row (10,000 tokens on both sides: about a second). Memory is bounded by
+# recomputing blocks of segments from the row in which they begin.
+
+Integers = NDArray[np.int64]
+Flags = NDArray[np.bool_]
+
+# Bits of an integer, from the right: begin of the segment (counted down), cuts not preferred, edits.
+_START_BITS: Final = 22
+_CUT_BITS: Final = 18
+_CUT: Final = 1 << _START_BITS
+_EDIT: Final = 1 << (_START_BITS + _CUT_BITS)
+_START: Final = _CUT - 1
+_NEVER: Final = 1 << 62
+# Keeps sums below 2^63: _NEVER plus an edit for each token of both sides.
+_MAX_TOKENS: Final = 1 << 20
+_MAX_SEGMENTS: Final = 1 << _CUT_BITS
+MAX_CELLS: Final = 10_000_000_000  # 100,000 tokens against as many: two minutes
+_BLOCK_BYTES: Final = 1 << 26
+
+
+def align_by_error(
+    hypothesis: Integers, references: Sequence[Sequence[Integers]], may_cut: Flags, preferred: Flags
+) -> tuple[int, ...]:
+    """Return the positions where a hypothesis, given as token numbers, is cut; one more than segments.
+
+    `references`: for each segment its tokens in every reference. `may_cut`, `preferred`: whether a piece may
+    end, or preferably ends, before each token and after the last. Raises CotextError above `MAX_CELLS`.
+    """
+    segments = len(references)
+    rows = sum(len(tokens) + 1 for segment in references for tokens in segment)
+    tokens = len(hypothesis)
+    if (tokens + 1) * rows > MAX_CELLS or max(tokens, rows) > _MAX_TOKENS or segments > _MAX_SEGMENTS:
+        raise CotextError(
+            f"{tokens:,} tokens to be aligned with {rows:,} of the reference would take too long (at most "
+            f"{MAX_CELLS:,} for their product, and {_MAX_TOKENS:,} on a side); divide the document, on all "
+            "sides at the same place"
+        )
+    table = _Table(hypothesis, references, may_cut, preferred)
+    if not segments:
+        return (0,)
+    # Stored are one row for each segment of a block, and the row in which each block begins.
+    size = max(math.isqrt(2 * segments), _BLOCK_BYTES // (4 * (len(hypothesis) + 1)))
+    blocks = [range(first, min(first + size, segments)) for first in range(0, segments, size)]
+    begins = [np.full(len(hypothesis) + 1, _NEVER, dtype=np.int64)]
+    begins[0][0] = 0  # the first segment begins with the hypothesis
+    for block in blocks[:-1]:
+        row = begins[-1]
+        for row in table.rows(begins[-1], block):  # noqa: B007 - the last row is used
+            pass
+        begins.append(row)
+    cuts = [len(hypothesis)]
+    for block, begin in zip(reversed(blocks), reversed(begins), strict=True):
+        starts = [(_START - (row & _START)).astype(np.int32) for row in table.rows(begin, block)]
+        for start in reversed(starts):
+            cuts.append(int(start[cuts[-1]]))
+    return tuple(reversed(cuts))
+
+
+class _Table:
+    """The rows of the dynamic programme.
+
+    Rows hold costs minus one edit for every hypothesis token up to them. An insertion then costs nothing, a
+    deletion one edit, a substitution nothing, and a match gains one edit.
+    """
+
+    def __init__(
+        self,
+        hypothesis: Integers,
+        references: Sequence[Sequence[Integers]],
+        may_cut: Flags,
+        preferred: Flags,
+    ) -> None:
+        self._hypothesis, self._references = hypothesis, references
+        self._begins = _START - np.arange(len(hypothesis) + 1, dtype=np.int64)
+        self._penalty = np.where(preferred, 0, _CUT)
+        self._closed = np.flatnonzero(~may_cut)
+
+    def rows(self, row: Integers, segments: range) -> Iterator[Integers]:
+        """Yield the rows at the ends of segments, from the row at the end of the previous segment."""
+        for segment in segments:
+            begin = row & ~_START | self._begins
+            rows_of_references = [self._after(begin, tokens) for tokens in self._references[segment]]
+            row = np.minimum.reduce(rows_of_references)
+            if segment + 1 < len(self._references):
+                row += self._penalty
+                row[self._closed] = _NEVER
+            yield row
+
+    def _after(self, row: Integers, tokens: Integers) -> Integers:
+        row = np.minimum.accumulate(row)
+        other, gain = np.empty_like(row), np.empty(len(row) - 1, dtype=np.int64)
+        for token in tokens:
+            np.multiply(self._hypothesis == token, _EDIT, out=gain)
+            np.subtract(row[:-1], gain, out=gain)
+            np.add(row, _EDIT, out=other)
+            np.minimum(other[1:], gain, out=other[1:])
+            np.minimum.accumulate(other, out=row)
+        return row
+
+
+# --- Texts, their cuts, and reports.
 
 # Languages without spaces that sacrebleu tokenises; their text may be cut between any two tokens.
 _UNSPACED: Final = ("zh", "ja")
@@ -97,11 +210,11 @@ class Cutter:
             before = len(tokens)
             start = len(text) + len(self._between(text, line))
             text += self._between(text, line) + line
-            for word, at in _words(line):
-                for token, end in self._divided(word):
+            for word in re.finditer(r"\S+", line):
+                for token, end in self._divided(word[0]):
                     tokens.append(token)
-                    ends.append(start + at + end)
-                    may_cut.append(self._unspaced or end == len(word))
+                    ends.append(start + word.start() + end)
+                    may_cut.append(self._unspaced or end == len(word[0]))
                     line_ends.append(False)
             if len(tokens) > before:
                 line_ends[-1] = True
@@ -130,15 +243,6 @@ class Cutter:
             return [(token.casefold(), len(word)) for token in tokens_of_word]
         ends = np.cumsum([len(token) for token in tokens_of_word])
         return [(token.casefold(), int(end)) for token, end in zip(tokens_of_word, ends, strict=True)]
-
-
-def _words(line: str) -> Iterator[tuple[str, int]]:
-    """Yield the words of a line, separated by white space, and the position where each begins."""
-    at = 0
-    for word in line.split():
-        at = line.index(word, at)
-        yield word, at
-        at += len(word)
 
 
 def omitted_sentences(
@@ -227,11 +331,6 @@ class AlignedDocument:
     reference_words: int
     omitted: tuple[int, ...]
     added: tuple[int, ...]
-
-    @property
-    def doubtful(self) -> bool:
-        """Return whether lines that match the number of sentences seem to do so by accident."""
-        return self.shared_words < LEAST_SHARED * self.most_shared
 
 
 @dataclass(frozen=True, slots=True)
@@ -327,7 +426,7 @@ def realign_systems(
     cutter = Cutter(target_language)
     documents, reports = {}, {}
     for name, hypothesis in systems.items():
-        with located(name):
+        with naming(name):
             documents[name], reports[name] = realign(hypothesis, references, cutter, which)
     return documents, reports
 
@@ -345,12 +444,14 @@ def realign(
     """
     documents, fits = [], []
     for document, *theirs in zip(hypothesis, *references, strict=True):
-        with located(f"document {document.id!r}"):
+        with naming(f"document {document.id!r}"):
             lines, fit = _aligned(document, theirs, cutter, which)
         documents.append(lines)
         fits.append(fit)
     notes = []
-    if doubtful := [document.id for document in fits if not document.realigned and document.doubtful]:
+    # Lines that match the number of sentences, it seems by accident.
+    kept = (fit for fit in fits if not fit.realigned)
+    if doubtful := [fit.id for fit in kept if fit.shared_words < LEAST_SHARED * fit.most_shared]:
         notes.append(
             f"{len(doubtful)} documents have as many lines as the reference has sentences, but others "
             f"seem to belong together ({listed(doubtful[:_SHOWN])}); --realign-all cuts them anew, too"
@@ -363,7 +464,13 @@ def _aligned(
 ) -> tuple[Document, AlignedDocument]:
     text = cutter.text(document.sentences)
     tokens = [[cutter.tokens(sentence) for sentence in reference.sentences] for reference in references]
-    best = _best_cuts(text, tokens)
+    numbers: dict[str, int] = {}
+
+    def numbered(tokens: Tokens) -> Integers:
+        return np.array([numbers.setdefault(token, len(numbers)) for token in tokens], dtype=np.int64)
+
+    segments = [[numbered(sentence) for sentence in sentences] for sentences in zip(*tokens, strict=True)]
+    best = align_by_error(numbered(text.tokens), segments, text.may_cut, text.line_ends)
     keeps_lines = len(document) == len(references[0]) and which == "unequal"
     lengths = (len(cutter.text([line]).tokens) for line in document.sentences)
     cuts = tuple(accumulate(lengths, initial=0)) if keeps_lines else best
@@ -380,13 +487,3 @@ def _aligned(
         omitted=tuple(1 + number for number in omitted_sentences(text, cuts, tokens)),
         added=tuple(1 + number for number in added_lines(text, cuts, tokens)),
     )
-
-
-def _best_cuts(text: CutText, references: Sequence[Sequence[Sequence[str]]]) -> tuple[int, ...]:
-    numbers: dict[str, int] = {}
-
-    def numbered(tokens: Sequence[str]) -> np.ndarray[Any, np.dtype[np.int64]]:
-        return np.array([numbers.setdefault(token, len(numbers)) for token in tokens], dtype=np.int64)
-
-    segments = [[numbered(sentence) for sentence in sentences] for sentences in zip(*references, strict=True)]
-    return align_by_error(numbered(text.tokens), segments, text.may_cut, text.line_ends)

@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from html import escape
 from itertools import groupby
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import matplotlib
@@ -18,8 +17,6 @@ import numpy as np
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
-
-from cotext.runtime.files import replacing
 
 if TYPE_CHECKING:  # `cotext attention` draws its maps without the modules of a comparison
     from cotext.evaluation.studies.compare.comparison import AccuracyRow
@@ -135,11 +132,6 @@ def _svg(figure: Figure, name: str, description: str) -> str:
 _PICTURE_INK: Final = "#23262b"
 _PICTURE_FAINT: Final = "#d9dbdd"
 _PICTURE_SHADE: Final = "#1668b8"
-
-
-def save(figure: Figure, path: Path) -> None:
-    with replacing(path) as temporary:
-        figure.savefig(temporary, format="png", dpi=160)
 
 
 def sentence_map(

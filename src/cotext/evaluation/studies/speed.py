@@ -19,7 +19,7 @@ import torch
 from cotext.data.documents import Document
 from cotext.data.formats import read_documents
 from cotext.evaluation.requests import SpeedRequest
-from cotext.evaluation.studies.document_of_run import translated
+from cotext.evaluation.studies.context.context_use import translated
 from cotext.runtime import CotextError
 from cotext.runtime.progress import CLOCKS, Clock, in_turn, spread
 from cotext.runtime.rendering import render_rows

@@ -13,9 +13,9 @@ from torch import Tensor
 
 from cotext.data.documents import ParallelDocument
 from cotext.evaluation.requests import DocumentRequest
-from cotext.evaluation.studies.document_of_run import open_document, translated_by
+from cotext.evaluation.studies.context.context_use import open_document, translated_by
 from cotext.runtime import CotextError
-from cotext.runtime.files import working_in, write_text
+from cotext.runtime.files import replacing, working_in, write_text
 from cotext.runtime.rendering import render_rows
 from cotext.translation.sentence_maps import (
     Averaged,
@@ -89,10 +89,11 @@ class DocumentAttention:
 
     def render(self) -> str:
         """Format as text: a line for every attention, and one for every gate."""
-        rows = [
-            ("attention", "nats", "normalised_entropy", "own sentence", "outside"),
-            *map(self._row, self.maps),
-        ]
+        rows: list[tuple[str, ...]] = [("attention", "nats", "normalised_entropy", "own sentence", "outside")]
+        for name, found in self.maps.items():
+            means = float(found.share.diagonal().nanmean()), float(found.beside.nanmean())
+            values = (found.nats, found.normalised_entropy, *means)
+            rows.append((name, *(f"{value:.2f}" for value in values)))
         gates = [f"{name}: open by {gate.overall:.2f}" for name, gate in self.gates.items()]
         return "\n".join([render_rows(rows, left=1), *gates, *self._head_gates()])
 
@@ -116,16 +117,6 @@ class DocumentAttention:
             rows.append((name, *(f"{value:+.3f}" for value in gates.open.tolist()), *means))
         yield render_rows(rows, left=1)
         yield "back, ahead: what passes from a sentence at this distance, weight × |gate|, mean of heads"
-
-    def _row(self, name: str) -> tuple[str, ...]:
-        sentence_map = self.maps[name]
-        values = (
-            sentence_map.nats,
-            sentence_map.normalised_entropy,
-            float(sentence_map.share.diagonal().nanmean()),
-            float(sentence_map.beside.nanmean()),
-        )
-        return name, *(f"{value:.2f}" for value in values)
 
 
 def _matrices(sentence_map: SentenceMap | Averaged) -> dict[str, Any]:
@@ -176,7 +167,7 @@ def report_attention(request: DocumentRequest) -> DocumentAttention:
 
     Raises CotextError if run, device or document do not exist or fit, or there are no words.
     """
-    from cotext.evaluation.studies.plots import save, sentence_map
+    from cotext.evaluation.studies.plots import sentence_map
 
     run, document = open_document(request, translates=False)
     own, out = request.target is None, request.out
@@ -189,5 +180,6 @@ def report_attention(request: DocumentRequest) -> DocumentAttention:
             layers = f"{len(mean.attentions)} layers and " if len(mean.attentions) > 1 else ""
             title = f"Attention {mean.kind}, mean of {layers}{mean.heads} heads"
             figure = sentence_map(title, report.numbers, mean.mean.numpy(), mean.share.numpy())
-            save(figure, out / f"{mean.kind}.png")
+            with replacing(out / f"{mean.kind}.png") as temporary:
+                figure.savefig(temporary, format="png", dpi=160)
     return report

@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from cotext.data.contrastive_suites import ContrastiveSuite
+from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite
+from cotext.data.documents import Languages
 from cotext.evaluation.metrics.aligned_files import read_aligned
-from cotext.evaluation.metrics.contrastive import Accuracy
+from cotext.evaluation.metrics.contrastive import CONTEXT_BUCKETS, Accuracy, distance_bucket
 from cotext.evaluation.metrics.interface import (
-    Measurement,
     Score,
     Texts,
     Words,
@@ -19,6 +19,7 @@ from cotext.evaluation.metrics.interface import (
     is_lower_better,
     measure_words,
 )
+from cotext.evaluation.published import Published, published_values
 from cotext.evaluation.statistics.significance import (
     Difference,
     PairedTest,
@@ -30,19 +31,14 @@ from cotext.evaluation.statistics.significance import (
     paired_test,
 )
 from cotext.evaluation.statistics.significance import corrected as corrected_differences
-from cotext.evaluation.studies.compare.against_papers import (
-    PublishedComparison,
-    compare_with_papers,
-    of_untokenised,
-)
 from cotext.evaluation.studies.compare.measured import (
     ContextGain,
     EvaluationSet,
     MeasuredSystem,
     gains_of_seeds,
-    runs_of,
 )
-from cotext.evaluation.studies.contrastive.decisions import require_comparable
+from cotext.evaluation.studies.compare.recipe import MatchedRecipe
+from cotext.evaluation.studies.contrastive.decisions import pooled_aggregates, require_comparable
 from cotext.evaluation.studies.contrastive.evidence import (
     SAME_SENTENCE,
     Evidence,
@@ -202,17 +198,16 @@ def contrastive_tests(systems: Sequence[MeasuredSystem], groups: Sequence[Group]
         for group in groups:
             if not system.first.window.has_clue_of(group):
                 continue
-            theirs, ours = (_decided(each, group) for each in (systems[0], system))
+            # By seed, whether each example is decided right.
+            theirs, ours = (
+                [[run.decisions[group.suite].right[e.id] for e in group.examples] for run in each.runs]
+                for each in (systems[0], system)
+            )
             first_sees = systems[0].first.window.contains(group.phenomenon, group.distance)
             test = compare_accuracies(theirs, ours, group.documents)
             tests.append(ContrastiveTest(number, group, first_sees, _by_seed(theirs), _by_seed(ours), test))
     differences = corrected_differences([test.test for test in tests])
     return [replace(test, test=d, tests=len(tests)) for test, d in zip(tests, differences, strict=True)]
-
-
-def _decided(system: MeasuredSystem, group: Group) -> list[list[bool]]:
-    """Return by seed whether each example of a group is decided right."""
-    return [[run.decisions[group.suite].right[e.id] for e in group.examples] for run in system.runs]
 
 
 def _by_seed(decided: Sequence[Sequence[bool]]) -> Spread:
@@ -252,7 +247,8 @@ def measure_quality(
     Raises CotextError if translations do not fit the references, or a protocol is unknown.
     """
     # Every run has translated the test set.
-    hypotheses = {f"{n}": run.hypothesis for n, run in enumerate(runs_of(systems)) if run.hypothesis}
+    runs = enumerate(run for system in systems for run in system.runs)
+    hypotheses = {f"{n}": run.hypothesis for n, run in runs if run.hypothesis}
     source = test.source if any(find_protocol(name).needs_source for name in protocols) else None
     aligned, [references], sources = read_aligned(hypotheses, [test.reference], source, test.format)
     measured = measure_words(words, Texts(aligned, [references], sources), protocols, target_language)
@@ -263,36 +259,163 @@ def measure_quality(
     for index, measurement in enumerate(of_system[0][0]) if testable else ():
         counts = {f"{n}": [seed[index].statistics for seed in seeds] for n, seeds in enumerate(of_system)}
         tests[measurement.score.protocol] = paired_test(counts, "0", drawing)
-    return Quality(
-        len(references),
-        sum(map(len, references)),
-        tuple(_scores(f"{number}", seeds, tests) for number, seeds in enumerate(of_system)),
-        tests,
+
+    def tested(system: str, scores: Sequence[Score]) -> TestedScore:
+        test, interval, difference = tests.get(scores[0].protocol), None, None
+        if test is not None:
+            low, high = test.intervals_95[system]
+            # Scores are limited to possible ones; error rates may exceed 100.
+            interval = max(0.0, low), high if is_lower_better(scores[0].protocol) else min(100.0, high)
+            difference = test.differences.get(("0", system))
+        spread = Spread(tuple(score.value for score in scores))
+        return TestedScore(mean_score(scores), interval, difference, spread)
+
+    scores = (
+        tuple(tested(f"{n}", [each.score for each in of_score]) for of_score in zip(*seeds, strict=True))
+        for n, seeds in enumerate(of_system)
     )
+    return Quality(len(references), sum(map(len, references)), tuple(scores), tests)
 
 
-def _scores(
-    system: str, seeds: Sequence[Sequence[Measurement]], tests: Mapping[str, PairedTest]
-) -> tuple[TestedScore, ...]:
-    tested = []
-    for of_score in zip(*seeds, strict=True):
-        scores = [measurement.score for measurement in of_score]
-        test = tests.get(scores[0].protocol)
-        tested.append(
-            TestedScore(
-                mean_score(scores),
-                _possible(test.intervals_95[system], scores[0].protocol) if test else None,
-                test.differences.get(("0", system)) if test else None,
-                Spread(tuple(score.value for score in scores)),
-            )
-        )
-    return tuple(tested)
+# --- Published values compared with measured values on the same test set or suite.
+#
+# A row of a table belongs to a run with the row's settings. A measured value is compared with a published one
+# of the same language pair. The suite, or the size of the test set in documents and sentences, must also
+# agree.
+
+MEAN: Final = "mean-accuracy"
 
 
-def _possible(interval: tuple[float, float], protocol: str) -> tuple[float, float]:
-    """Limit an interval to possible scores; error rates may exceed 100."""
-    low, high = interval
-    return max(0.0, low), high if is_lower_better(protocol) else min(100.0, high)
+@dataclass(frozen=True, slots=True)
+class PublishedComparison:
+    """A published value of a run's recipe, and the value measured here on the same data, if any.
+
+    `first_...`: the values of the first run with a row in the same table; None for this run itself.
+    """
+
+    run: int
+    published: Published
+    first_published: float | None
+    measured: float | None
+    first_measured: float | None
+
+
+def compare_with_papers(
+    runs: Sequence[MeasuredSystem],
+    scores: Sequence[Sequence[Score]],
+    size: tuple[int, int],
+    suites: Mapping[str, ContrastiveSuite],
+) -> list[PublishedComparison]:
+    """Return published values of all runs with a recipe, in the order of the papers' tables and columns.
+
+    `size`: documents and sentences of the test set. Values of other language pairs are omitted.
+    """
+    pairs = [str(run.first.languages) for run in runs] + [str(suite.languages) for suite in suites.values()]
+    pair = next((pair for pair in pairs if pair), "")
+
+    def measured_by(value: Published, run: int) -> float | None:
+        if value.measure.here in ("accuracy", MEAN):
+            return _accuracy(value, runs[run], suites)
+        same = value.test.direction == pair and (value.test.documents, value.test.sentences) == size
+        score = next((s for s in scores[run] if s.protocol == value.measure.here), None) if same else None
+        return None if score is None or of_untokenised(score) else score.value
+
+    of_run: list[dict[str, list[Published]]] = [{} for _ in runs]
+    for tables, run in zip(of_run, runs, strict=True):
+        for value in of_pair(published_for(run.first.recipe), pair):
+            tables.setdefault(value.table_title, []).append(value)
+    comparisons = []
+    for number, tables in enumerate(of_run):
+        for table, values in tables.items():
+            first_run = next(run for run, other in enumerate(of_run) if table in other)
+            # If a table has several rows for a run (other training data), the first one is used.
+            of_first = {value.column: value for value in reversed(of_run[first_run][table])}
+            for value in values:
+                first = of_first.get(value.column) if number != first_run else None
+                ours = measured_by(value, number)
+                other = measured_by(value, first_run) if first else None
+                comparisons.append(
+                    PublishedComparison(number, value, first.value if first else None, ours, other)
+                )
+    order = list(dict.fromkeys(value.table_title for value in published_values()))
+    return sorted(comparisons, key=lambda each: (order.index(each.published.table_title), each.run))
+
+
+def published_for(recipe: MatchedRecipe) -> list[Published]:
+    """Return the published values of exactly these settings."""
+    return [v for v in published_values() if recipe.name in v.recipes and recipe.fits(v.setting)]
+
+
+def of_pair(values: Sequence[Published], pair: str) -> list[Published]:
+    """Return the values of a language pair, or all if it is not known; rows for other pairs are omitted."""
+    if not pair:
+        return list(values)
+    pairs_of_row: dict[tuple[str, str], set[str]] = {}
+    for value in values:
+        if value.value is not None:
+            pairs_of_row.setdefault((value.table_title, value.row), set()).add(value.test.direction)
+    return [
+        v
+        for v in values
+        if v.test.direction == pair and pair in pairs_of_row.get((v.table_title, v.row), {pair})
+    ]
+
+
+def of_untokenised(score: Score) -> bool:
+    """Return whether a score that expects tokenised text is computed on plain text from a system."""
+    return find_protocol(score.protocol).reads_words and "|words:" not in score.signature
+
+
+def _accuracy(value: Published, run: MeasuredSystem, suites: Mapping[str, ContrastiveSuite]) -> float | None:
+    """Return the accuracy over all suites of a value; None if a suite or a required distance is missing.
+
+    `mean-accuracy`: the mean of the accuracies of the suites, or for a single suite over distances from 1 on.
+    """
+    pair = Languages.parse(value.test.direction)
+    suites_by_name = {
+        # The required suite, or an edition of it, such as contrapro-ctx1 of contrapro.
+        name: [s for s in suites.values() if f"{s.name}-".startswith(f"{name}-") and s.languages == pair]
+        for name in value.test.suites
+    }
+    examples = [
+        (suite.name, example)
+        for of_name in suites_by_name.values()
+        for suite in of_name
+        for example in suite.examples
+        if not value.phenomenon or example.phenomenon == value.phenomenon
+    ]
+    pooled = not value.phenomenon
+    if not examples or (pooled and not all(suites_by_name.values())):
+        return None
+    mean_of_distances = value.measure.here == MEAN and len(suites_by_name) == 1
+    if (value.distance or mean_of_distances) and any(example.distance is None for _, example in examples):
+        return None
+    shares = {suite: run.right(suite) for suite in {name for name, _ in examples}}
+    right: dict[str, list[float]] = {}
+    for name, example in examples:
+        if _is_of(example, value):
+            group = distance_bucket(example.distance) if mean_of_distances else name
+            right.setdefault(group, []).append(shares[name][example.id])
+    if value.measure.here != MEAN:
+        return pooled_aggregates(right)["disc"] if right else None
+    if mean_of_distances:
+        right = {bucket: right[bucket] for bucket in CONTEXT_BUCKETS if bucket in right}
+        if len(right) < len(CONTEXT_BUCKETS):
+            return None
+    return pooled_aggregates(right)["disc_avg"]
+
+
+def _is_of(example: ContrastiveExample, value: Published) -> bool:
+    bucket = distance_bucket(example.distance)
+    if value.distance == "context" and bucket in (SAME_SENTENCE, "ahead"):
+        return False
+    if value.distance not in ("", "any", "context", bucket):
+        return False
+    tag, _, tag_value = value.tag.partition("=")
+    return not value.tag or example.tags.get(tag) == tag_value
+
+
+# --- All results.
 
 
 @dataclass(frozen=True, slots=True)
@@ -358,7 +481,7 @@ def compare_runs(
     Raises CotextError if translations do not match the references, or suites were decided by different rules.
     """
     for suite in suites:
-        require_comparable({run.title: run.decisions[suite] for run in runs_of(runs)})
+        require_comparable({run.title: run.decisions[suite] for system in runs for run in system.runs})
     drawing = resampling or Resampling()
     quality = Quality(0, 0, tuple(() for _ in runs), {})
     notes = _notes(runs)
@@ -366,7 +489,11 @@ def compare_runs(
         quality = measure_quality(runs, test, protocols, target_language, words, drawing)
         if quality.documents < 2:
             notes.append("The test set is one document: differences in quality cannot be tested.")
-        notes += _notes_on_words(quality)
+        titles = {s.score.title for scores in quality.scores for s in scores if of_untokenised(s.score)}
+        notes += [
+            f"{title} expects tokenised text, but runs write plain text: choose a tokenizer (--words)."
+            for title in sorted(titles)
+        ]
     groups = [group for suite in suites.values() for group in groups_of(suite)]
     evidence = evidence_of(runs, groups)
     rows = accuracy_rows(runs, groups, evidence)
@@ -397,28 +524,15 @@ def _notes(runs: Sequence[MeasuredSystem]) -> list[str]:
     for run in runs:
         if run.not_learned:
             notes.append(f"{run.label}: no checkpoint is better than the initial model, which remains.")
-    return notes + _notes_on_seeds(runs)
-
-
-def _notes_on_words(quality: Quality) -> list[str]:
-    """Return notes on scores that expect tokenised text while runs write plain text."""
-    titles = {
-        score.score.title for scores in quality.scores for score in scores if of_untokenised(score.score)
-    }
-    return [
-        f"{title} expects tokenised text, but runs write plain text: choose a tokenizer (--words)."
-        for title in sorted(titles)
-    ]
-
-
-def _notes_on_seeds(runs: Sequence[MeasuredSystem]) -> list[str]:
     single = [run.title for run in runs if len(run.runs) == 1]
-    if len(runs) == 1:
-        return []
-    if len(single) == len(runs):
-        return ["Every system is a single training run: the tests do not cover the variance between seeds."]
-    return [
-        f"{title} is a single training run: compared with a system with several seeds, its variance between "
-        "seeds is assumed to be equal."
-        for title in single
-    ]
+    if 1 < len(single) == len(runs):
+        notes.append(
+            "Every system is a single training run: the tests do not cover the variance between seeds."
+        )
+    elif len(single) < len(runs):
+        notes += [
+            f"{title} is a single training run: compared with a system with several seeds, its variance "
+            "between seeds is assumed to be equal."
+            for title in single
+        ]
+    return notes

@@ -1,7 +1,7 @@
 """The command `cotext compare`: check inputs, measure runs, write the page and figures."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from cotext.data.contrastive_suites import ContrastiveSuite
@@ -53,10 +53,14 @@ def compare_folders(
         check_output(path, [*suites, *([test.source, test.reference] if test else [])])
     if len({path.absolute() for path in request.outputs}) < len(request.outputs):
         raise CotextError(f"{request.out}: two outputs would be written to one file; give different names")
-    _check_languages(folders, test, suites)
+    _check_languages([run for paths, _ in folders.values() for run in paths], test, suites)
     with writing(*request.outputs):
         settings = MeasurementSettings(request, test, suites, new_meter)
-        measured = [_measure(system, settings) for system in folders]
+        measured = []
+        for title, (paths, seeds) in folders.items():
+            titles = [f"{title}, seed {seed}" for seed in seeds] or [title]
+            runs = (measure_run(*each, settings) for each in zip(paths, titles, strict=True))
+            measured.append(MeasuredSystem(title, tuple(runs), seeds))
         comparison = compare_runs(
             measured,
             test,
@@ -73,27 +77,18 @@ def compare_folders(
         return comparison
 
 
-@dataclass(frozen=True, slots=True)
-class SystemFolders:
-    """A requested system and its runs; `seeds` is empty for a single run."""
-
-    title: str
-    runs: tuple[Path, ...]
-    seeds: tuple[int, ...] = ()
-
-
-def find_systems(paths: Sequence[Path]) -> list[SystemFolders]:
-    """Return the runs of each requested system.
+def find_systems(paths: Sequence[Path]) -> dict[str, tuple[tuple[Path, ...], tuple[int, ...]]]:
+    """Return the runs of each requested system by its title, and their seeds; none for a single run.
 
     Raises CotextError for a file, or a run given twice; also the errors of `run_folders`.
     """
-    systems = []
+    systems = {}
     for title, path in name_systems(paths).items():
         if path.is_file():
             raise CotextError(f"{path}: compare measures runs; for translations, use `cotext leaderboard`")
         seeds = run_folders(path)
-        systems.append(SystemFolders(title, tuple(seeds.values()) or (path,), tuple(seeds)))
-    require_different([run for system in systems for run in system.runs])
+        systems[title] = tuple(seeds.values()) or (path,), tuple(seeds)
+    require_different([run for runs, _ in systems.values() for run in runs])
     return systems
 
 
@@ -127,18 +122,12 @@ def _require_finished(run: Path) -> None:
     raise CotextError(f"{run}: training is not finished, {where}; the same `cotext train` command resumes it")
 
 
-def _measure(folders: SystemFolders, settings: MeasurementSettings) -> MeasuredSystem:
-    titles = [f"{folders.title}, seed {seed}" for seed in folders.seeds] or [folders.title]
-    runs = (measure_run(run, title, settings) for run, title in zip(folders.runs, titles, strict=True))
-    return MeasuredSystem(folders.title, tuple(runs), folders.seeds)
-
-
 def _check_languages(
-    systems: Sequence[SystemFolders], test: EvaluationSet | None, suites: Mapping[Path, ContrastiveSuite]
+    runs: Sequence[Path], test: EvaluationSet | None, suites: Mapping[Path, ContrastiveSuite]
 ) -> None:
     """Raise CotextError if runs, suites and files are in different languages."""
     languages, whose = Languages(), ""
-    for run in (run for system in systems for run in system.runs):
+    for run in runs:
         pair = Languages.parse(config_of(run).languages)
         check_pair(languages, pair, f"{run}", whose)
         if test is not None:

@@ -24,7 +24,7 @@ from cotext.evaluation.requests import ComparisonRequest, Condition, CxmiRequest
 from cotext.evaluation.statistics.significance import Resampling, flipped_sums, percentiles
 from cotext.evaluation.statistics.sufficient_statistics import Floats
 from cotext.evaluation.studies.compare.recipe import MatchedRecipe, recipe_of
-from cotext.evaluation.studies.context.context_corpus import measure_corpus
+from cotext.evaluation.studies.context.context_use import measure_corpus
 from cotext.evaluation.studies.contrastive.contrastive import context_window_of, run_suite, suite_recipe
 from cotext.evaluation.studies.contrastive.decisions import Decisions, read_decisions
 from cotext.evaluation.studies.contrastive.evidence import ContextWindow
@@ -78,6 +78,7 @@ class CorpusCxmi:
 class MeasuredRun:
     """A run with its measurements; None or empty if not requested or not possible.
 
+    `data`: digest of the checksums of the training data; empty if the run folder has none.
     `first_loss`: the development loss before the first update, and the loss on single sentences of the run
     from which training started. `is_start`: no checkpoint was better than the initial model.
     """
@@ -145,11 +146,6 @@ class MeasuredSystem:
         return {example: sum(right[example] for right in decided) / len(decided) for example in decided[0]}
 
 
-def runs_of(systems: Sequence[MeasuredSystem]) -> list[MeasuredRun]:
-    """Return the runs of all systems in order."""
-    return [run for system in systems for run in system.runs]
-
-
 @dataclass(frozen=True, slots=True)
 class MeasurementSettings:
     """The measurements to make for every run; `new_meter` returns a progress meter for a named task."""
@@ -201,7 +197,11 @@ def _measure(path: Path, title: str, settings: MeasurementSettings) -> MeasuredR
             if opened.first_pass is not None:
                 scorer = opened.with_decode({**settings.request.decode, "first_pass": ""})
             use = _use(scorer, path / FOLDER / f"{stem}.use.json", test, meter)
-    metrics = read_metrics(path)
+    metrics, record = read_metrics(path), noted_data(path)
+    first_loss = None
+    with suppress(KeyError, TypeError, ValueError):
+        loss = noted_start(path)["loss"]
+        first_loss = float(loss["instances_here"]), float(loss["sentences_there"])
     return MeasuredRun(
         path=path,
         title=title,
@@ -210,10 +210,10 @@ def _measure(path: Path, title: str, settings: MeasurementSettings) -> MeasuredR
         window=window,
         parameters=loaded.parameters,
         updates=max([*loaded.updates, *(int(entry["update"]) for entry in metrics)], default=0),
-        first_loss=_first_loss(path),
+        first_loss=first_loss,
         is_start=bool(loaded.config.train.init) and loaded.updates == [0],
         signature=opened.signature,
-        data=_data(path),
+        data=_digest(json.dumps(record["checksums"], sort_keys=True)) if record else "",
         hypothesis=hypothesis,
         decisions=_decide(opened, weights, window, settings, title),
         use=use,
@@ -227,14 +227,6 @@ def read_metrics(run: Path) -> list[dict[str, Any]]:
         with suppress(ValueError):
             entries.append(unsealed(line))
     return [entry for entry in entries if entry.keys() >= {"kind", "update"}]
-
-
-def _first_loss(run: Path) -> tuple[float, float] | None:
-    """Return the losses that training recorded, see `MeasuredRun.first_loss`."""
-    with suppress(KeyError, TypeError, ValueError):
-        loss = noted_start(run)["loss"]
-        return float(loss["instances_here"]), float(loss["sentences_there"])
-    return None
 
 
 def _use(opened: OpenedRun, path: Path, test: EvaluationSet, meter: Meter) -> CorpusCxmi | None:
@@ -293,12 +285,6 @@ def _decide(
         write_text(stored, json.dumps({suite.name: report.as_dict()}, ensure_ascii=False))
         decisions[suite.name] = read_decisions(stored)[suite.name]
     return decisions
-
-
-def _data(run: Path) -> str:
-    """Return a digest of the training-data checksums in a run folder; empty if there are none."""
-    record = noted_data(run)
-    return _digest(json.dumps(record["checksums"], sort_keys=True)) if record else ""
 
 
 def _digest(*parts: str) -> str:

@@ -9,11 +9,14 @@ from html import escape
 from itertools import groupby
 from typing import Any, Final
 
-from cotext.data.documents import Document
 from cotext.data.formats import read_documents
 from cotext.evaluation.statistics.significance import Difference
-from cotext.evaluation.studies.compare.against_papers import PublishedComparison
-from cotext.evaluation.studies.compare.comparison import PHENOMENA, RunComparison, TestedScore
+from cotext.evaluation.studies.compare.comparison import (
+    PHENOMENA,
+    PublishedComparison,
+    RunComparison,
+    TestedScore,
+)
 from cotext.evaluation.studies.compare.measured import MeasuredSystem
 from cotext.evaluation.studies.compare.verdict import context_words, uses_context, verdict
 from cotext.evaluation.studies.contrastive.evidence import EVIDENCE_HEADER, evidence_row, legend
@@ -334,15 +337,16 @@ def example(result: RunComparison) -> str:
     translations = [list(read_documents(path, result.test.format, "target")) for path in paths.values()]
     sources = list(read_documents(result.test.source, result.test.format))
     references = list(read_documents(result.test.reference, result.test.format, "target"))
-    differences = [
-        _differing_sentences([translation[n] for translation in translations]) for n in range(len(sources))
-    ]
+    differences = []
+    for documents in zip(*translations, strict=True):
+        sides = (document.sentences[:MAX_SENTENCES] for document in documents)
+        differences.append(sum(len(set(sentences)) > 1 for sentences in zip(*sides, strict=True)))
     number = differences.index(max(differences))
     source, reference = sources[number], references[number].sentences
-    sides = [translation[number].sentences for translation in translations]
+    written = [translation[number].sentences for translation in translations]
     rows = []
     for n in range(min(len(source), MAX_SENTENCES)):
-        first, *others = [side[n] for side in sides]
+        first, *others = [side[n] for side in written]
         cells = [escape(first), *(marked(other, first) for other in others)]
         rows.append([str(n + 1), escape(source.sentences[n]), *cells, escape(reference[n])])
     caption = f"Document {escape(source.id)}"
@@ -355,11 +359,6 @@ def example(result: RunComparison) -> str:
     return "<h2>A document, translated by each system</h2>\n" + table(
         f"{caption}.", header, rows, left=len(header)
     )
-
-
-def _differing_sentences(translations: Sequence[Document]) -> int:
-    sides = [document.sentences[:MAX_SENTENCES] for document in translations]
-    return sum(len(set(sentences)) > 1 for sentences in zip(*sides, strict=True))
 
 
 # `difference` and the columns after it are relative to `baseline`: the title of the first system, or a value.

@@ -5,7 +5,7 @@ from itertools import groupby
 
 from cotext.evaluation.metrics.interface import is_lower_better
 from cotext.evaluation.statistics.significance import SIGNIFICANT, are_too_few
-from cotext.evaluation.studies.compare.comparison import ContrastiveTest, RunComparison, TestedScore
+from cotext.evaluation.studies.compare.comparison import RunComparison, TestedScore
 from cotext.evaluation.studies.compare.measured import ContextGain, MeasuredSystem
 from cotext.evaluation.studies.contrastive.evidence import (
     WHOLE_DOCUMENT,
@@ -183,16 +183,12 @@ def _real(result: RunComparison) -> Iterable[str]:
     for number, run in enumerate(result.runs):
         tests = (t for t in result.contrastive_tests if t.run == number)
         gained = (t for t in tests if t.test.significant and t.own > t.first)
-        if unexplained := [t.group for t in gained if not _by_context(result, t)]:
+        explained = [evidence.group for evidence in result.evidence[number] if evidence.used]
+        if unexplained := [t.group for t in gained if not any(t.group is group for group in explained)]:
             yield (
                 f"{run.title} has a higher accuracy than {first} in {groups_in_words(unexplained)}, but it "
                 "is not shown that context is the reason."
             )
-
-
-def _by_context(result: RunComparison, test: ContrastiveTest) -> bool:
-    """Return whether context use is significant on the examples of a test."""
-    return any(evidence.used and evidence.group is test.group for evidence in result.evidence[test.run])
 
 
 def _quality(result: RunComparison) -> Iterable[str]:

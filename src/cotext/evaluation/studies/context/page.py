@@ -10,8 +10,14 @@ from typing import Any
 from cotext.data.context_edits import Excerpt, alone, without
 from cotext.data.documents import ParallelDocument, check_sides
 from cotext.evaluation.requests import ContextRequest
-from cotext.evaluation.studies.context.context_use import SentenceInfluences, influences, word_lengths
-from cotext.evaluation.studies.document_of_run import open_document, translated_by, translated_once
+from cotext.evaluation.studies.context.context_use import (
+    SentenceInfluences,
+    influences,
+    open_document,
+    translated_by,
+    translated_once,
+    word_lengths,
+)
 from cotext.files.table import require_page_name
 from cotext.runtime import CotextError, __version__
 from cotext.runtime.files import write_text, writing
@@ -97,7 +103,10 @@ class DocumentContextUse:
             "document": self.document,
             "target": "translation by the run" if self.translated_by_run else "given",
             "unit": "nats",
-            "sentences": _rounded([asdict(sentence) for sentence in self.sentences]),
+            "sentences": json.loads(
+                json.dumps([asdict(sentence) for sentence in self.sentences]),
+                parse_float=lambda number: round(float(number), DIGITS) + 0.0,
+            ),
         }
 
     def render(self) -> str:
@@ -111,14 +120,6 @@ class DocumentContextUse:
                 cells = (str(most.number), f"{most.nats:+.2f}", word.text, f"{word.nats:+.2f}")
             rows.append((str(sentence.number), f"{sentence.cxmi:+.2f}", *cells))
         return render_rows(rows, left=0)
-
-
-def _rounded(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _rounded(item) for key, item in value.items()}
-    if isinstance(value, tuple | list):
-        return [_rounded(item) for item in value]
-    return round(value, DIGITS) + 0.0 if isinstance(value, float) else value
 
 
 def document_context_use(

@@ -20,20 +20,16 @@ from cotext.evaluation.metrics.contrastive import (
     CONTEXTS,
     CandidateScores,
     ContrastiveReport,
-    Readings,
+    GenerativeReport,
     contrastive_accuracy,
+    generative_accuracy,
 )
-from cotext.evaluation.metrics.generative import GenerativeReport, generative_accuracy
 from cotext.evaluation.requests import ContrastiveRequest, SuiteRules
-from cotext.evaluation.studies.context.context_use import Pool, edited, excerpts
+from cotext.evaluation.studies.context.context_use import Pool, edited, excerpts, translated_once
 from cotext.evaluation.studies.contrastive.evidence import (
     WHOLE_DOCUMENT,
     ContextWindow,
-    Evidence,
-    groups_of,
-    weigh,
 )
-from cotext.evaluation.studies.document_of_run import translated_once
 from cotext.models.reach import source_reach, target_reach
 from cotext.runtime import CotextError, __version__
 from cotext.runtime.files import checksum
@@ -231,11 +227,6 @@ def context_window_of(translator: DocumentTranslator) -> ContextWindow:
         int(min(sentences, WHOLE_DOCUMENT)) for sentences in (source.before, source.after, target.before)
     )
     return ContextWindow(before, after, written)
-
-
-def evidence_of(suite: ContrastiveSuite, readings: Readings, window: ContextWindow) -> list[Evidence]:
-    """Test context use for groups of examples with the clue in the context window; not yet corrected."""
-    return [weigh(group, readings) for group in groups_of(suite) if window.has_clue_of(group)]
 
 
 def write_suite_forms(

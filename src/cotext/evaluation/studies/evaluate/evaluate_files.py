@@ -6,22 +6,20 @@ from pathlib import Path
 from typing import Any
 
 from cotext.data.documents import language_of_name
-from cotext.evaluation.metrics.aligned_files import located, name_systems, read_aligned
+from cotext.evaluation.metrics.aligned_files import name_systems, read_aligned
 from cotext.evaluation.metrics.comet import Comet, Progress, measure_comet
-from cotext.evaluation.metrics.discourse import measure_discourse, read_marks
+from cotext.evaluation.metrics.discourse import measure_discourse, measure_terms, read_marks
 from cotext.evaluation.metrics.interface import (
     Measurement,
     Score,
     Texts,
     load_words,
     measure_words,
-    render_scores,
 )
 from cotext.evaluation.metrics.realign import AlignmentReport, realign_systems, render_alignment
-from cotext.evaluation.metrics.terminology import measure_terms
 from cotext.evaluation.requests import EvaluationRequest, LeaderboardRequest
 from cotext.evaluation.statistics.significance import PairedTest, compared_pairs, paired_test
-from cotext.runtime import __version__
+from cotext.runtime import __version__, naming
 from cotext.runtime.rendering import render_p, render_rows
 from cotext.translation.terms.terms import Glossary
 
@@ -56,15 +54,18 @@ class Evaluation:
     def render(self) -> str:
         """Format as text: one system with a line per score, several as a table; then the tests."""
         first, *others = self.scores.values()
+        counts = f"{first[0].documents} documents, {first[0].sentences} sentences"
         if others:
             rows = [("", *(score.title for score in first), "empty")]
             for name, scores in self.scores.items():
                 values = (f"{score.value:.2f}" for score in scores)
                 rows.append((name, *values, f"{scores[0].empty_hypotheses}"))
-            counts = f"{first[0].documents} documents, {first[0].sentences} sentences"
             blocks = ["\n".join([render_rows(rows, left=1), counts, "", *self._signatures()])]
         else:
-            blocks = [render_scores(first)]
+            width = max(len(score.title) for score in first)
+            lines = [f"{score.title:{width}}  {score.value:6.2f}  {score.signature}" for score in first]
+            counts += f", {first[0].empty_hypotheses} empty hypothesis sentences"
+            blocks = ["\n".join([*lines, counts])]
         if self.paired:
             blocks.append(self.render_tests())
         if self.realign:
@@ -118,16 +119,15 @@ def evaluate_files(request: EvaluationRequest, on_comet: Progress | None = None)
     marks = None if request.discourse is None else read_marks(request.discourse)
     whole, alignment = read_texts(named, request)
     measured = measure_words(load_words(request.words), whole, protocols, language)
-    right = whole.references[0]
     if marks is not None:
-        with located(f"{request.discourse}"):
-            measured = _with(measured, measure_discourse(marks, whole.systems, right))
+        with naming(request.discourse):
+            measured = _with(measured, measure_discourse(marks, whole))
     if request.terms is not None:
         codes = language_of_name(request.source or request.terms), language or ""
         glossary = Glossary.read(request.terms, *codes)
         terms = [(term.source, term.targets) for term in glossary.terms if term.targets]
-        with located(f"{request.terms}"):
-            measured = _with(measured, measure_terms(terms, whole.systems, whole.source, right))
+        with naming(request.terms):
+            measured = _with(measured, measure_terms(terms, whole))
     measured = with_comet(measured, whole, comet, on_comet, alignment)
     tests = {}
     for of_score in zip(*measured.values(), strict=True) if resampling is not None else ():
@@ -161,8 +161,7 @@ def with_comet(
 ) -> dict[str, list[Measurement]]:
     """Add the scores of COMET, if requested; then add realignments to all signatures."""
     if comet is not None:
-        more = measure_comet(comet, texts.systems, texts.source, texts.references, on_comet)
-        measured = _with(measured, more)
+        measured = _with(measured, measure_comet(comet, texts, on_comet))
     for name, report in reports.items():
         # Scores of whole documents do not depend on where the text is cut.
         measured[name] = [

@@ -17,12 +17,12 @@ from cotext.data.documents import Document
 from cotext.data.formats import detect_format, read_documents
 from cotext.data.formats.table import find_format
 from cotext.data.nbest_lists import Candidate, Candidates, ListedDocument, is_lists, read_lists
-from cotext.evaluation.metrics.aligned_files import located, require_different
+from cotext.evaluation.metrics.aligned_files import require_different
 from cotext.evaluation.metrics.comet import Comet, Progress, measure_comet
-from cotext.evaluation.metrics.interface import check_correspondence, find_protocol
+from cotext.evaluation.metrics.interface import Texts, check_correspondence, find_protocol
 from cotext.evaluation.requests import MbrRequest
 from cotext.evaluation.statistics.sufficient_statistics import Floats
-from cotext.runtime import CotextError, __version__
+from cotext.runtime import CotextError, __version__, naming
 
 Weighting = Literal["uniform", "scores"]
 ENOUGH: Final = 1e-9  # utilities closer than this are equal, and the first one wins
@@ -73,7 +73,11 @@ def choose_translations(
         check_correspondence(first.documents, sources, same_ids=False, names=names)
     named = next((system for system in systems if system.carries_ids), systems[0])
     of_documents = zip(*(system.documents for system in systems), strict=True)
-    pools = [pool for documents in of_documents for pool in _pools(documents, request)]
+    pools = []
+    for documents in of_documents:
+        for number, lists in enumerate(zip(*(d.sentences for d in documents), strict=True), start=1):
+            with naming(f"document {documents[0].id!r}, sentence {number}"):
+                pools.append(pooled(lists, request.probabilities))
     on_start(len(pools))
     if comet is not None and sources is not None:
         sentences = [sentence for document in sources for sentence in document.sentences]
@@ -163,15 +167,6 @@ def _read(path: Path, format: str | None, most: int | None) -> _System:
     return _System(one_each, kind.carries_ids)
 
 
-def _pools(documents: Sequence[ListedDocument], request: MbrRequest) -> list[Pool]:
-    of_sentences: list[tuple[Candidates, ...]] = list(zip(*(d.sentences for d in documents), strict=True))
-    pools = []
-    for number, lists in enumerate(of_sentences, start=1):
-        with located(f"document {documents[0].id!r}, sentence {number}"):
-            pools.append(pooled(lists, request.probabilities))
-    return pools
-
-
 def _by_comet(
     pools: Sequence[Pool], comet: Comet, sentences: Sequence[str], progress: Progress | None
 ) -> tuple[list[Decision], str]:
@@ -183,7 +178,7 @@ def _by_comet(
         source.append(Document(name, (sentence,) * size**2))
         hypotheses.append(Document(name, tuple(text for text in pool.texts for _ in range(size))))
         references.append(Document(name, pool.texts * size))
-    [measured] = measure_comet(comet, {"": hypotheses}, source, [references], progress)[""]
+    [measured] = measure_comet(comet, Texts({"": hypotheses}, [references], source), progress)[""]
     scores = iter(measured.statistics.scorer(measured.statistics.counts))
     decisions = []
     for pool in pools:

@@ -303,7 +303,9 @@ def _read_tokenizer(summary: Summary, run: Path, described: Description | None) 
     folder, tokenizer = run / "tokenizer", {}
     with summary.collecting():
         tokenizer = describe_tokenizer(folder)
-        summary.rows.append(tokenizer_row(tokenizer))
+        languages = f", {tokenizer['languages']}" if "languages" in tokenizer else ""
+        pieces = f"{tokenizer['pieces']:,} pieces, {tokenizer['fingerprint'][:16]}"
+        summary.rows.append(("tokenizer", f"{tokenizer['kind']}, {pieces}{languages}"))
         if described is not None and tokenizer["fingerprint"] != described.fingerprint:
             summary.problems.append(f"{folder}: not the tokenizer that the model was trained with")
     summary.facts["tokenizer"] = tokenizer or None
@@ -454,12 +456,6 @@ def system_rows(system: dict[str, Any]) -> list[tuple[str, str]]:
 def weights_row(updates: Sequence[int]) -> tuple[str, str]:
     kind = "update" if len(updates) == 1 else "the mean of updates"
     return "weights of", f"{kind} {', '.join(map(str, updates))}"
-
-
-def tokenizer_row(described: dict[str, Any]) -> tuple[str, str]:
-    languages = f", {described['languages']}" if "languages" in described else ""
-    pieces = f"{described['pieces']:,} pieces"
-    return "tokenizer", f"{described['kind']}, {pieces}, {described['fingerprint'][:16]}{languages}"
 
 
 def size_of(path: Path) -> int:

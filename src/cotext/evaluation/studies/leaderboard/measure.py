@@ -1,6 +1,6 @@
 """Outputs of many systems on one test set: scores, a ranking with clusters, omissions; and their page."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from html import escape
 from pathlib import Path
@@ -52,7 +52,11 @@ def ranked(scores: Mapping[str, float], protocol: str) -> list[str]:
 
 def places(order: Sequence[str], test: PairedTest | None, protocol: str) -> list[Place]:
     """Return the ranks of systems in this order, from tests of all pairs; without tests, one cluster."""
-    better = _better(test, protocol)
+    better = set()  # pairs in which the first system is significantly better than the second
+    for (one, other), comparison in test.differences.items() if test is not None else ():
+        if comparison.significant and comparison.difference:
+            up = (comparison.difference > 0) != is_lower_better(protocol)
+            better.add((other, one) if up else (one, other))
     count = len(order)
     ranks, cluster = [], 1
     for index, system in enumerate(order):
@@ -62,16 +66,6 @@ def places(order: Sequence[str], test: PairedTest | None, protocol: str) -> list
         below = sum((system, other) in better for other in order)
         ranks.append(Place(system, 1 + above, count - below, cluster))
     return ranks
-
-
-def _better(test: PairedTest | None, protocol: str) -> set[tuple[str, str]]:
-    """Return the pairs in which the first system is significantly better than the second."""
-    pairs = set()
-    for (one, other), comparison in test.differences.items() if test is not None else ():
-        if comparison.significant and comparison.difference:
-            up = (comparison.difference > 0) != is_lower_better(protocol)
-            pairs.add((other, one) if up else (one, other))
-    return pairs
 
 
 SAMPLES: Final = 10_000
@@ -259,7 +253,9 @@ def render_leaderboard(board: Leaderboard) -> str:
     ]
     if board.test is not None:
         body += ["<h2>Every difference, tested</h2>", _differences(board, board.test)]
-    if lists := list(_gap_lists(board)):
+    gaps = [(entry.name, document_lines(entry.aligned)) for entry in board.systems]
+    title = "documents with omissions or additions"
+    if lists := [folded(f"{name}: {title}", "\n".join(lines)) for name, lines in gaps if lines]:
         body += ["<h2>Omissions and additions</h2>", *lists]
     body += ["<h2>How these values were computed</h2>", _facts(board)]
     return whole_page("Cotext: leaderboard", body)
@@ -292,7 +288,10 @@ def _ranking_table(board: Leaderboard) -> str:
             place.ranks,
             f"{place.cluster}",
             entry.name,
-            *_score_cells(entry),
+            *(
+                Cell(f"{score.value:.2f}", () if ends is None else (interval(ends, ".1f"),))
+                for score, ends in zip(entry.scores, entry.intervals_95, strict=True)
+            ),
             f"{entry.aligned.omitted:,}",
             f"{entry.aligned.added:,}",
             f"{entry.aligned.length_ratio:.2f}",
@@ -316,11 +315,6 @@ def _caption(board: Leaderboard) -> str:
     )
 
 
-def _score_cells(entry: Entry) -> Iterator[Cell]:
-    for score, ends in zip(entry.scores, entry.intervals_95, strict=True):
-        yield Cell(f"{score.value:.2f}", () if ends is None else (interval(ends, ".1f"),))
-
-
 def _differences(board: Leaderboard, test: PairedTest) -> str:
     caption = (
         f"{board.ranks_by.title} of the row minus the value of the column, and p after correction. Bold: "
@@ -340,12 +334,6 @@ def _tested(test: Difference | None) -> str | Cell:
         return ""
     small = (f"p {render_p(test.p_corrected)}",)
     return Cell(f"{-test.difference:+.2f}", small, test.significant)
-
-
-def _gap_lists(board: Leaderboard) -> Iterable[str]:
-    for entry in board.systems:
-        if lines := document_lines(entry.aligned):
-            yield folded(f"{entry.name}: documents with omissions or additions", "\n".join(lines))
 
 
 def _facts(board: Leaderboard) -> str:
