@@ -235,7 +235,7 @@ def test_only_the_builders_know_parts_and_losses_by_name() -> None:
         and name not in {"cotext.models.build", "cotext.models.checkpoint", "cotext.models.run_folder"}
         and name not in skeletons | shared
     }
-    assert {"cotext.models.han", "cotext.models.mcn", "cotext.models.docflat"} <= parts
+    assert {"cotext.models.han", "cotext.models.mcn", "cotext.models.batch_contexts"} <= parts
     for name, path in ROOMS.items():
         imported = set(imports(path))
         if name != "cotext.models.build":

@@ -14,8 +14,7 @@ from cotext.data.build import special_symbols
 from cotext.layers.kernels.sdpa import TokenIndices, watch_weights
 from cotext.layers.multi_head import AttentionSize
 from cotext.layers.state import SourceSide
-from cotext.models.abd import DatapointAttention
-from cotext.models.mbe import BatchMean
+from cotext.models.batch_contexts import BatchMean, DatapointAttention
 from cotext.models.transformer import Transformer
 from tests.layers.layouts import layout
 from tests.models.test_docflat import (

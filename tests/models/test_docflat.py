@@ -23,7 +23,7 @@ from cotext.layers.flat_batch import (
 from cotext.layers.multi_head import AttentionSize
 from cotext.layers.positions import is_current, ranks
 from cotext.layers.state import STEPS_BETWEEN_COLLECTIONS, SourceSide
-from cotext.models.docflat import FlatBatch, FlatTarget
+from cotext.models.batch_contexts import FlatBatch, FlatTarget
 from cotext.models.transformer import Transformer
 from tests.layers.layouts import attended, layout
 from tests.tiny import PlainWordTokenizer, random_model, tiny_config, window

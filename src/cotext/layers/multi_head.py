@@ -252,9 +252,6 @@ class FeedForward(nn.Module):
 
 # --- Encoder and decoder blocks, and their attention to context sentences that were encoded apart.
 #
-# Shapes: B entries, R rows, T tokens, S source tokens, N real tokens, D model. States of attention to context
-# are [N, D], [B, T, D] or, while decoding, [B, W * T, D].
-#
 #     post-norm   x = norm(x + f(x))         pre-norm   x = x + f(norm(x)), one more norm at the top
 
 

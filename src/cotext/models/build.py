@@ -47,12 +47,10 @@ from cotext.layers.spans import (
     ProjectedOthersSpan,
     SentenceSpan,
 )
-from cotext.models.abd import Datapoints
+from cotext.models.batch_contexts import BatchMean, Datapoints, FlatBatch
 from cotext.models.checks import check, document_layer, own_part
 from cotext.models.context_encoders import SeparateContext, SharedContext
-from cotext.models.docflat import FlatBatch
 from cotext.models.interface import DocumentLayer, Model
-from cotext.models.mbe import BatchMean
 from cotext.models.nat import LatentCodes, NonAutoregressiveTransformer
 from cotext.models.slots import BatchContext, BatchSides, ContextEncoder
 from cotext.models.transformer import Parts, Transformer

@@ -12,7 +12,7 @@ thumt/models/contextual_transformer.py): gates have no bias, and there is no add
 and no dropout. With pre-norm, y is computed from LayerNorm(x), and x' is not normalised. In the authors'
 training, all parameters of the sentence model are frozen (`train.freeze`).
 
-Shapes: D model; states as in `layers/multi_head.py`.
+Shapes: B rows, D model; states as in `layers/multi_head.py`.
 """
 
 from collections.abc import Sequence
@@ -71,8 +71,6 @@ class GatedSublayer(ContextSublayer):
 #
 # Residual connection and layer norm follow, as in any layer. The decoder is that of the sentence model. The
 # authors published no code for this paper. Equations are those of the paper, of which no copy was at hand.
-#
-# Shapes: B rows, D model; states as in `layers/multi_head.py`.
 
 
 class SharedContext(ContextEncoder):

@@ -26,10 +26,7 @@ from cotext.evaluation.metrics.contrastive import (
 )
 from cotext.evaluation.requests import ContrastiveRequest, SuiteRules
 from cotext.evaluation.studies.context.context_use import Pool, edited, excerpts, translated_once
-from cotext.evaluation.studies.contrastive.evidence import (
-    WHOLE_DOCUMENT,
-    ContextWindow,
-)
+from cotext.evaluation.studies.contrastive.evidence import WHOLE_DOCUMENT, ContextWindow
 from cotext.models.reach import source_reach, target_reach
 from cotext.runtime import CotextError, __version__
 from cotext.runtime.files import checksum
