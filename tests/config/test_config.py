@@ -4,9 +4,8 @@ import re
 import runpy
 from pathlib import Path
 
-from cotext.config.recipe import Config, differences, dump_config, load_config
+from cotext.config.recipe import Config, TrainConfig, differences, dump_config, load_config
 from cotext.config.sizes import SIZES
-from cotext.config.training import TrainConfig
 from cotext.data.build import build_view, further_symbols, special_symbols
 from cotext.models.build import build_model
 from cotext.models.describe import describe_cut, describe_model

@@ -15,12 +15,11 @@ from cotext.config.recipe import Config
 from cotext.data.batch import Batch, Instance, Source, make_batch, source_batch
 from cotext.data.build import special_symbols
 from cotext.data.views import Window
-from cotext.layers.codebook import DECAY, Codebook, CodeGate
+from cotext.layers.embedding import glanced, soft_copy, stretched
 from cotext.layers.kernels.sdpa import TokenIndices, watch_weights
-from cotext.layers.soft_copy import glanced, soft_copy, stretched
 from cotext.models.build import build_model
 from cotext.models.interface import Draft, NonAutoregressiveModel
-from cotext.models.nat import NonAutoregressiveTransformer
+from cotext.models.nat import DECAY, Codebook, CodeGate, NonAutoregressiveTransformer
 from cotext.runtime import CotextError
 from tests.tiny import PlainWordTokenizer, shake, tiny_config
 
@@ -382,7 +381,7 @@ def test_some_right_codes_are_read_and_elsewhere_the_own_input(monkeypatch: pyte
     read: list[tuple[Tensor, Tensor]] = []
     monkeypatch.setattr(model.latent.gate, "forward", lambda x, z: read.append((x, z)) or x)
     model.decode(draft, tokens.masked_fill(~third, -1))
-    (x, z), vector = read[0], model.latent.codebook.vector(torch.tensor(right))
+    (x, z), vector = read[0], model.latent.codebook.vectors[torch.tensor(right)]
     assert torch.equal(x[:, 2], model.embedding.bare(tokens[:, 2], "target"))
     assert torch.equal(z[:, 2], vector.to(z.dtype).expand(3, -1))
     rest = torch.arange(tokens.size(1)) != 2

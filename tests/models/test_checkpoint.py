@@ -15,7 +15,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from safetensors.torch import save as serialised
 
-from cotext.config.training import TrainConfig
+from cotext.config.recipe import TrainConfig
 from cotext.models import checkpoint as ckpt
 from cotext.models.run_folder import Description, describe_file
 from cotext.runtime import CotextError

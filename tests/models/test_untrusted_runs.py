@@ -17,12 +17,11 @@ from cotext.config.model import ModelConfig
 from cotext.config.recipe import Config, load_config, recipe_names
 from cotext.data.store import TokenStore, store_writer
 from cotext.models import checkpoint as ckpt
-from cotext.models.build import build_model
+from cotext.models.build import build_model, parameters_at_most
 from cotext.models.describe import describe_model
-from cotext.models.parameters import parameters_at_most
 from cotext.runtime import CotextError, devices
 from cotext.runtime.devices import choose_threads
-from cotext.training.prepared_data import open_data
+from cotext.training.inputs import open_data
 from tests.command_line import RECIPE, TINY, World, must_refuse
 from tests.loops import loop_over
 from tests.refusals import must_raise

@@ -10,7 +10,7 @@ import yaml
 from cotext.config.recipe import Config, keys, load_config, recipe_names
 from cotext.data.documents import ParallelDocument
 from cotext.models.build import build_model
-from cotext.models.unused import USES, refuse_unused
+from cotext.models.checks import USES, refuse_unused
 from cotext.runtime import CotextError
 from cotext.translation.translator import DocumentTranslator
 from tests.command_line import cotext

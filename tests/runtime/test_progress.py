@@ -14,7 +14,7 @@ import pytest
 import torch
 from rich.console import Console
 
-from cotext.config.training import TrainConfig
+from cotext.config.recipe import TrainConfig
 from cotext.data.documents import ParallelDocument
 from cotext.data.formats import write_parallel
 from cotext.runtime import progress

@@ -11,9 +11,18 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cotext import runtime
 from cotext.config.recipe import dump_config, load_config, parse_config
-from cotext.runtime import nearest, reading, shown
-from cotext.runtime.reading import parse_json, parse_yaml, read_bytes, read_json, read_text, substituted
+from cotext.runtime import (
+    nearest,
+    parse_json,
+    parse_yaml,
+    read_bytes,
+    read_json,
+    read_text,
+    shown,
+    substituted,
+)
 from tests.loops import loop_over
 from tests.refusals import must_raise
 
@@ -86,7 +95,7 @@ def test_configurations_are_written_as_they_are_read() -> None:
     config = parse_config({"paper": "2001-99-99", "train": {"init": "on", "learning_rate": 1e-5}}, "here")
     text = dump_config(config)
     assert parse_yaml(text, "here") == yaml.safe_load(text) == config.model_dump(mode="json")
-    assert len(text) < reading.MAX_YAML_CHARACTERS / 10
+    assert len(text) < runtime.MAX_YAML_CHARACTERS / 10
 
 
 @loop_over(
@@ -195,7 +204,7 @@ class _Counted:
 @given(text=st.text(st.sampled_from(" \t\0x\r\na"), max_size=80))
 def test_a_substitution_in_parts_is_that_of_the_whole(pattern: str, text: str) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(reading, "PART", 4)
+        patch.setattr(runtime, "PART", 4)
         assert substituted(re.compile(pattern), "_", text) == re.sub(pattern, "_", text)
 
 
@@ -203,7 +212,7 @@ def test_a_substitution_in_parts_is_that_of_the_whole(pattern: str, text: str) -
 def test_no_part_of_a_substitution_is_long(text: str) -> None:
     counted: Any = _Counted(" +")
     substituted(counted, "", text)
-    assert counted.longest <= 2 * reading.PART + 1
+    assert counted.longest <= 2 * runtime.PART + 1
 
 
 def recipe(folder: Path, text: str) -> str:

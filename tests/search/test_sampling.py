@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from cotext.config.decoding import SamplingConfig
+from cotext.config.recipe import SamplingConfig
 from cotext.data.documents import Document, ParallelDocument
 from cotext.search.beam_search import SearchOptions, distribution, search
 from cotext.search.constraints import SearchRequest, SearchSymbols

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cotext.data.batch import SpecialSymbols
-from cotext.search.sentence_recovery import recover
+from cotext.search.constraints import recover
 from tests.loops import loop_over
 
 SEP, SEP2, SEP3, SEP4, EOS = 90, 91, 92, 93, 99

@@ -17,7 +17,7 @@ from cotext.serving.settings import ServerSettings
 from cotext.serving.sharing import Work
 from cotext.serving.systems import System, Systems
 from cotext.translation.open import Wishes
-from cotext.translation.terms.glossary import Glossary
+from cotext.translation.terms.terms import Glossary
 from cotext.translation.window_search import RowGroup, WindowSearch
 
 TEXT = "The cat sees a dog. It runs. The bird sings. A red fish eats. The dog runs."

@@ -21,7 +21,7 @@ from cotext.serving.service import TextRequest
 from cotext.serving.sharing import SharedSystem, Work
 from cotext.serving.systems import System, Systems, open_systems
 from cotext.translation.open import Wishes
-from cotext.translation.terms.glossary import Glossary
+from cotext.translation.terms.terms import Glossary
 from cotext.translation.window_search import WindowSearch
 from tests.serving.tiny_server import tiny_tokenizer, write_system, write_systems
 from tests.serving.waiting import until

@@ -21,8 +21,8 @@ from cotext.models import checkpoint as ckpt
 from cotext.training import resume as training_state
 from cotext.training import run as runs
 from cotext.training import run as training_run
-from cotext.training.prepared_data import corpus_of, open_data
-from cotext.training.sharding import require_shardable
+from cotext.training.inputs import corpus_of, open_data
+from cotext.training.resume import require_shardable
 from cotext.training.trainer import Trainer
 from cotext.translation.open import open_run
 from tests.command_line import free_port

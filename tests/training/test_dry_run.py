@@ -11,8 +11,7 @@ from cotext.data.batch import SpecialSymbols
 from cotext.data.sampling import Cursor
 from cotext.data.store import TokenStore, store_writer
 from cotext.data.views import DocumentView, Limit, Mixture, View, WindowView
-from cotext.training.dry_run import InstanceCounts, count_instances
-from cotext.training.run import set_up
+from cotext.training.run import InstanceCounts, count_instances, set_up
 from tests.command_line import RECIPE, TINY, World, cotext, listing, must_refuse, succeed
 from tests.data.test_sampling import SYMBOLS
 from tests.tiny_runs import silent

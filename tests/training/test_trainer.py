@@ -14,8 +14,7 @@ import torch
 from accelerate.state import AcceleratorState, GradientState, PartialState
 from safetensors.torch import load_file
 
-from cotext.config.recipe import Config
-from cotext.config.training import TrainConfig
+from cotext.config.recipe import Config, TrainConfig
 from cotext.data.batch import Batch, make_batch
 from cotext.data.sampling import Cursor, instances_of, ordered_batches
 from cotext.data.store import store_writer
@@ -28,9 +27,8 @@ from cotext.runtime import CotextError, devices
 from cotext.training import resume as training_state
 from cotext.training import run as training_run
 from cotext.training import validation
-from cotext.training.prepared_data import corpus_of, open_data
+from cotext.training.inputs import corpus_of, open_data, resolve
 from cotext.training.run import make_accelerator, set_up
-from cotext.training.start_settings import resolve
 from cotext.training.trainer import (
     Trainer,
     learning_rate,

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from cotext.config.decoding import LengthPenaltyForm
+from cotext.config.recipe import LengthPenaltyForm
 from cotext.data.documents import ParallelDocument
 from cotext.data.formats import read_documents
 from cotext.data.nbest_lists import Candidate, read_lists

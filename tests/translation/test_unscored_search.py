@@ -10,7 +10,7 @@ from cotext.config.recipe import load_config
 from cotext.models.build import build_model
 from cotext.runtime import CotextError
 from cotext.search.beam_search import SearchOptions
-from cotext.search.output_layer import OutputLayer
+from cotext.search.likelihood import OutputLayer
 from cotext.translation.translator import DocumentTranslator
 from tests.command_line import World, cotext, documents_file, succeed
 from tests.golden import SETTINGS

@@ -18,7 +18,7 @@ from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
 from cotext.data.batch import Batch, Labels
-from cotext.layers.kernels.precision import precise_dtype
+from cotext.layers.kernels.common import precise_dtype
 from cotext.layers.positions import is_current
 from cotext.models.interface import TranslationModel
 
