@@ -265,6 +265,8 @@ def test_numbered_sentences_are_built_like_bracketed_ones() -> None:
         (["train.order=documents", "view.mixed_with=[{kind: sentence}]"], "remove view.mixed_with"),
         (["train.context=foreign", "view.mixed_with=[{kind: sentence}]"], "without view.mixed_with"),
         (["train.context=foreign", "view.kind=document", "view.before=0"], "takes view.kind = window"),
+        (["loss.foreign_weight=1", "train.context=foreign"], "and train.context = own"),
+        (["loss.foreign_weight=1", "model.batch_context=flat"], "model.batch_context = none"),
         (["train.order=document"], "should be 'shuffled' or 'documents'"),
         (["train.init_parts=decoder"], "should be 'all' or 'encoder'"),
         (["view.max_sentences=-1"], "view.max_sentences = -1"),
