@@ -13,14 +13,7 @@ from cotext.layers.blocks import Residual
 from cotext.layers.kernels.dropout import Dropout, dropout, keep_mask
 from cotext.layers.kernels.packing import Packing
 from cotext.layers.kernels.sdpa import attend
-from cotext.layers.multi_head import (
-    Activation,
-    AttentionSize,
-    FeedForward,
-    RowSpan,
-    Score,
-    SelfAttention,
-)
+from cotext.layers.multi_head import Activation, AttentionSize, FeedForward, RowSpan, Score, SelfAttention
 from cotext.layers.positions import causal, visible
 from cotext.layers.scores import AlibiScore
 from cotext.models.build import build_model

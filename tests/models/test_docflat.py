@@ -20,6 +20,7 @@ from cotext.layers.flat_batch import (
     NeuralContextGate,
     RowOrder,
 )
+from cotext.layers.kernels.sdpa import TokenIndices, watch_weights
 from cotext.layers.multi_head import AttentionSize
 from cotext.layers.positions import is_current, ranks
 from cotext.layers.state import STEPS_BETWEEN_COLLECTIONS, SourceSide
@@ -203,7 +204,16 @@ def test_rows_that_hold_the_same_sentence_show_each_other_nothing_of_it() -> Non
         others = chosen & (torch.arange(4) != i)[:, None]
         beside = ExtraKeys(x[others], rows.take(others.nonzero()[:, 0]))
         own = torch.tensor([i])
-        close(mixed(context, x[own], chosen[own], rows.take(own), beside, causal=True)[0], out[i])
+        shown: list[TokenIndices | None] = []
+        with watch_weights(lambda weights, real, tokens, shown=shown: shown.append(tokens)):
+            single = mixed(context, x[own], chosen[own], rows.take(own), beside, causal=True)
+        close(single[0], out[i])
+        [tokens] = shown
+        assert tokens is not None
+        # Who watches is told which tokens are of the row; others are -1.
+        here = chosen[i].nonzero()[:, 0].tolist()
+        assert tokens.query.tolist() == [here]
+        assert sorted(tokens.key[0].tolist()) == [-1] * int(others.sum()) + here
 
 
 # --- the gate

@@ -18,14 +18,7 @@ from cotext.layers.buckets import Sentences
 from cotext.layers.kernels.relative import attend_from_memory
 from cotext.layers.kernels.sdpa import TokenIndices, watch_weights
 from cotext.layers.layout import Layout, Packed
-from cotext.layers.multi_head import (
-    AttentionSize,
-    CrossAttention,
-    RowSpan,
-    Score,
-    SelfAttention,
-    split_heads,
-)
+from cotext.layers.multi_head import AttentionSize, CrossAttention, RowSpan, Score, SelfAttention, split_heads
 from cotext.layers.positions import CLIP, sinusoidal
 from cotext.layers.scores import SegmentDistanceScore
 from cotext.layers.state import DecoderState

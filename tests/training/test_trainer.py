@@ -33,11 +33,7 @@ from cotext.training import validation
 from cotext.training.prepared_data import corpus_of, open_data
 from cotext.training.run import make_accelerator, set_up
 from cotext.training.start_settings import resolve
-from cotext.training.trainer import (
-    Trainer,
-    learning_rate,
-    make_optimizer,
-)
+from cotext.training.trainer import Trainer, learning_rate, make_optimizer
 from cotext.training.validation import IntervalSums
 from tests.refusals import must_raise
 from tests.tiny_runs import (
