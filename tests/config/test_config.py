@@ -163,11 +163,8 @@ def test_sizes_are_laid_over_subsections() -> None:
         (["positions=reset"], "model.positions = reset: the positions that every layer adds are absolute"),
         (["target_positions=shifted"], "shifted takes model.positions = shifted"),
         (["encoder.span=memory"], "model.encoder.span = memory: the encoder takes one of row, sentence"),
-        (["decoder.span=current"], "model.decoder.span = current: the decoder takes one of row, sentence"),
         (["decoder.span=memory"], "with the span memory in the decoder; choose transformer_xl"),
         (["decoder.score=segment_distance"], "model.decoder.score = segment_distance: there is no kernel"),
-        (["cross.score=transformer_xl"], "model.cross.score = transformer_xl: there is no kernel"),
-        (["attention.score=content", "cross.span=nodes"], "takes model.writes = non_autoregressive"),
         (["encoder.top={layers: 7}"], "model.encoder.top.layers = 7, but this stack has 6 layers"),
         (["document_layer=segment_gate", "document.target=true"], "works only in the encoder"),
         (

@@ -130,10 +130,8 @@ REFUSED: list[tuple[Change, str]] = [
     (stretched, r"fc1\.weight is \[1048576, 1048576\], which does not fit"),
 ]
 OTHERS: list[tuple[str, Change, str]] = [
-    ("m2m", setting(scale_embedding=False), r"scale_embedding = False"),
     ("mbart", without_start, r"decoders that start with the language"),
     ("mbart", setting(max_position_embeddings=99), r"embed_positions\.weight is \[66, 16\]"),
-    ("m2m", gone("sentencepiece.bpe.model"), r"sentencepiece\.bpe\.model is missing"),
 ]
 
 

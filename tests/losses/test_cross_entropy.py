@@ -124,10 +124,7 @@ def test_backward_twice_over_a_retained_graph() -> None:
 
 def batch() -> Batch:
     """Two windows whose last sentence is current: three sentences, and one shorter row of two."""
-    rows = [
-        ([[1, 2, 3], [4], [5, 6]], [[7], [8, 9], [1, 2, 3]]),
-        ([[3, 4], [5]], [[6, 7, 8, 9], [2]]),
-    ]
+    rows = [([[1, 2, 3], [4], [5, 6]], [[7], [8, 9], [1, 2, 3]]), ([[3, 4], [5]], [[6, 7, 8, 9], [2]])]
     instances = []
     for document, (source, target) in enumerate(rows):
         everything = range(len(source))

@@ -101,8 +101,6 @@ def close(a: Tensor, b: Tensor) -> None:
     torch.testing.assert_close(a, b, rtol=1e-9, atol=1e-9)
 
 
-# --- who sees whom, by hand
-
 # Three rows of three tokens, `x` context, `.` padding: document 0 has two, the later sentence first.
 #
 #   row 0   x a a   document 0, second sentence     tokens 0 1 2
@@ -216,9 +214,6 @@ def test_rows_that_hold_the_same_sentence_show_each_other_nothing_of_it() -> Non
         assert sorted(tokens.key[0].tolist()) == [-1] * int(others.sum()) + here
 
 
-# --- the gate
-
-
 def test_gradients_pass_a_discrete_gate_as_if_it_were_continuous() -> None:
     torch.manual_seed(0)
     discrete, continuous = NeuralContextGate(4, True, 0.6), NeuralContextGate(4, False, 0.6)
@@ -233,9 +228,6 @@ def test_gradients_pass_a_discrete_gate_as_if_it_were_continuous() -> None:
     for a, b in zip(*grads, strict=True):
         assert float(a.abs().sum()) > 0
         torch.testing.assert_close(a, b)
-
-
-# --- a batch, its rows, and their extra rows
 
 
 def alone(batch: Batch, i: int, same_document: bool = True, trim: bool = True) -> Batch:
@@ -261,9 +253,6 @@ def alone(batch: Batch, i: int, same_document: bool = True, trim: bool = True) -
         for x in (batch.target_input, batch.input_sentence, batch.target_label, batch.label_sentence)
     )
     return Batch(replace(source.select(own), extra_rows=beside), *sides)
-
-
-# --- decoding
 
 
 class SentenceHypothesis:

@@ -399,9 +399,6 @@ def test_killed_before_what_is_written_gets_its_name(world: World, tmp_path: Pat
     assert not list(run.rglob(".*"))
 
 
-# --- The log of metrics.
-
-
 @pytest.mark.parametrize("left", [None, "", "cut short"])
 def test_reports_that_are_gone_are_missed(data: Path, tmp_path: Path, left: str | None) -> None:
     run = tmp_path / "run"

@@ -472,10 +472,7 @@ def train_by_scripts(
 class TestBest:
     @pytest.mark.parametrize(
         ("figure", "script", "update", "value"),
-        [
-            ("nll_current", [3.0, 2.0, 1.5, 1.5, 2.5], 3, -1.5),
-            ("bleu", [3.0, 20.0, 1.5, 20.0, 2.5], 2, 20.0),
-        ],
+        [("nll_current", [3.0, 2.0, 1.5, 1.5, 2.5], 3, -1.5), ("bleu", [3.0, 20.0, 1.5, 20.0, 2.5], 2, 20.0)],
     )
     def test_an_equal_validation_is_no_better(
         self, data: Path, tmp_path: Path, figure: str, script: list[float], update: int, value: float
@@ -486,11 +483,7 @@ class TestBest:
 
     @pytest.mark.parametrize(
         ("by", "best", "stops_at", "mean_of"),
-        [
-            ("loss", 2, 4, [1, 2, 3]),
-            ("objective", 4, 6, [3, 4, 5]),
-            ("undiscounted", 5, 7, [4, 5, 6]),
-        ],
+        [("loss", 2, 4, [1, 2, 3]), ("objective", 4, 6, [3, 4, 5]), ("undiscounted", 5, 7, [4, 5, 6])],
     )
     def test_three_losses_that_disagree(
         self, data: Path, tmp_path: Path, by: str, best: int, stops_at: int, mean_of: list[int]
@@ -567,10 +560,7 @@ class TestBest:
         script = [5.0, 4.0, 1.0, 2.0, 3.0, 4.0, 5.0, 1.1]
         messages: list[str] = []
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(
-                "tests.tiny_runs.silent",
-                lambda: replace(silent(), on_message=messages.append),
-            )
+            patch.setattr("tests.tiny_runs.silent", lambda: replace(silent(), on_message=messages.append))
             train_scripted(
                 data, tmp_path / "run", script, average=3, average_by="last", keep=1, max_updates=7
             )
@@ -591,9 +581,6 @@ class TestBest:
         best = load_file(ckpt.checkpoint_folder(tmp_path / "run", 2) / "model.safetensors")
         for name, tensor in load_file(tmp_path / "run" / "model.safetensors").items():
             assert torch.equal(tensor, best[name])
-
-
-# --- `train.checkpoint_activations`: activations that are computed once more.
 
 
 def config_of(recomputed: bool) -> Config:
