@@ -219,6 +219,16 @@ def test_what_is_not_done_in_time_is_refused(systems: Systems, tmp_path: Path) -
     held(service, late)
 
 
+def test_given_translations_are_kept_and_are_context(service: Service) -> None:
+    plain, found = (
+        asyncio.run(service.translate(request(service, given=given), ANNA)).pairs
+        for given in ({}, {0: {1: "der hund der hund rote vogel"}})
+    )
+    assert (found[1].target, found[1].taken) == ("der hund der hund rote vogel", True)
+    assert found[0].target == plain[0].target
+    assert [pair.target for pair in found[2:]] != [pair.target for pair in plain[2:]]
+
+
 def test_documents_are_counted_as_they_were_sent(service: Service) -> None:
     """Empty ones among them, too."""
     system = service.systems.named("sentence")

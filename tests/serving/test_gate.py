@@ -305,6 +305,14 @@ def test_places_are_taken_and_given_back(made: Any) -> None:
     assert asyncio.run(at_once()).count(200) == 3
 
 
+def test_a_server_that_stops_takes_nothing_new(made: Any) -> None:
+    world = made()
+    world.app.state.admission.stopping = True
+    assert world.ask("GET", "/probe").headers["retry-after"]
+    statuses = {path: world.ask("GET", path).status_code for path in ("/probe", "/ready", "/health")}
+    assert statuses == {"/probe": 503, "/ready": 503, "/health": 200}
+
+
 # --- bodies
 
 JSON = {"content-type": "application/json"}
