@@ -49,12 +49,10 @@ ORDINARY = {
     "number": "1\nIt rains.\n",
     "time": "00:00:01,000\nIt rains.\n",
     "WEBVTT": "WEBVTT is a format.\nIt rains.\n",
-    "GIF": "GIF89a is a format.\n",
     "PDF": "%PDF-1.7 is how such a file begins.\n",
     "zip": "PK is a name.\n",
     "mp3": "ID3 holds the title: caf\u00e9.\n",
     "brackets": "[Script Info] is a section.\n",
-    "BZh": "BZh91AY is how it begins: \u00e9.\n",
     "arrow": "He said --> go.\n",
 }
 

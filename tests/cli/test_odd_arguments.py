@@ -68,7 +68,6 @@ ODD_VALUES = [
     ("attention {world}/run {world}/test.en --out {out}/a --document {}", [LONG, NINES]),
     ("cxmi {world}/run --source {world}/test.en --target {world}/test.de --context {}", [LONG]),
     ("{}", [LONG, f"--{LONG}", "\ud800"]),
-    ("translate --{}", [LONG]),
 ]
 
 

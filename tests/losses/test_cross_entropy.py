@@ -204,13 +204,13 @@ class _Given:
         return self.table[tokens.cumsum(1) % len(self.table)]
 
 
-def _in_contexts(context: list[int], foreign: list[int]) -> Batch:
-    def row(before: list[int]) -> list[Instance]:
-        sides = [before, [3, 4]] if before else [[3, 4]]
-        spans = range(len(sides))
-        return [Instance(0, Window(spans, spans, spans[-1:]), sides, sides)]
+def _in_contexts(context: list[int], foreign: list[int], after: list[int]) -> Batch:
+    def row(before: list[int], after: list[int]) -> list[Instance]:
+        sides = [side for side in (before, [3, 4], after) if side]
+        current = range(bool(before), bool(before) + 1)
+        return [Instance(0, Window(range(len(sides)), range(len(sides)), current), sides, sides)]
 
-    return in_both_contexts(row(context), row(foreign), SYMBOLS)
+    return in_both_contexts(row(context, after), row(foreign, []), SYMBOLS)
 
 
 def _terms(weight: float, batch: Batch, model: _Given) -> LossParts:
@@ -223,14 +223,15 @@ def test_true_over_foreign_context_by_hand(scale: float) -> None:
     model = _Given(
         scale * torch.randn(50, 24, dtype=torch.float64, generator=torch.Generator().manual_seed(5))
     )
-    for context, foreign in (([1], [2]), ([2], [1])):
-        batch = _in_contexts(context, foreign)
+    for context, foreign, after in (([1], [2], []), ([2], [1], [7])):
+        batch = _in_contexts(context, foreign, after)
         plain, found = _terms(0.0, batch, model), _terms(0.25, batch, model)
         assert batch.foreign is not None
         logs = []
         for side in (batch, batch.foreign):
             log_p = model.decode(side.target_input, side.input_sentence, None).log_softmax(2)
-            logs.append(log_p.gather(2, side.target_label[..., None])[0, -3:].sum())
+            log_p = log_p.gather(2, side.target_label[..., None])[side.label_sentence == 1]
+            logs.append(log_p[: 2 if after else 3].sum())  # the separator and the end differ
         hinge = (1 - (logs[0] - logs[1])).clamp(min=0)
         torch.testing.assert_close(found.loss, plain.loss + 0.25 * hinge)
         gain, rows = found.parts["true_minus_foreign"]
@@ -247,7 +248,7 @@ def test_true_over_foreign_context_by_hand(scale: float) -> None:
 
 def test_a_single_sentence_has_no_foreign_term() -> None:
     model = _Given(torch.randn(50, 24, generator=torch.Generator().manual_seed(5)))
-    batch = _in_contexts([], [])
+    batch = _in_contexts([], [], [])
     plain, found = (_terms(weight, batch, model) for weight in (0.0, 0.25))
     assert float(found.loss.detach()) == float(plain.loss.detach())
     assert int(found.parts["true_minus_foreign"][1]) == 0

@@ -119,6 +119,7 @@ def test_glossaries(server: httpx.Client) -> None:
     assert check(server.post(path, data=asked), path).status_code == 201
     for wrong in (
         {"entries": "a"},
+        {"entries": "a\tb\tc"},
         {"entries": "a", "entries_format": "csv"},
         {"source_lang": ""},
         {"entries_format": "xls"},
