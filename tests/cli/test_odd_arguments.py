@@ -31,7 +31,6 @@ READING = [
     "evaluate --hypothesis {world}/test.de --reference {world}/test.de --discourse {odd}",
     "compare-decisions {odd} {world}/suite.json",
     "compare {world}/run --suite {odd} --out {out}/c",
-    "compare {world}/run --source {odd} --reference {world}/test.de --out {out}/c",
     "attention {world}/run {odd} --out {out}/a",
     "average {odd} --checkpoint 3 --out {out}/a",
     "distill {world}/run --data {odd} --out {out}/d",
@@ -44,7 +43,6 @@ ODD_VALUES = [
     ("prepare --out {out}/p {corpus} {dev} --max-characters {}", [NINES, "-5", "0"]),
     ("prepare --out {out}/p {corpus} {dev} --tokenizer {}", [LONG]),
     ("prepare-controlled --out {out}/p {}", [NINES, "-5", "nan", "0", "\u0663", "\u00b2", LONG]),
-    ("train {}.yaml --data {world}/data --out {out}/r", [LONG]),
     ("train {} --data {world}/data --out {out}/r", [LONG, "/dev/zero"]),
     (
         "translate {world}/run {world}/test.en --out {out}/t  --set {}",

@@ -120,7 +120,6 @@ def test_differing_sentences_and_identical_candidates() -> None:
         ({"candidates": [["Sie ist hell."], [7]]}, "'examples.0.candidates.1.0': Input should"),
         ({"distance": 1.0}, "'examples.0.distance': Input should be a valid integer"),
         ({"phenomenon": ""}, "'examples.0.phenomenon': String should have at least 1 character"),
-        ({"tags": {"pronoun": 3}}, "'examples.0.tags.pronoun': Input should be a valid string"),
         ({"distanse": 1}, "'examples.0.distanse': Extra inputs are not permitted"),
         (b"", "not valid JSON, column 1"),
         (b'{"format": "cotext-contrastive",\n "version": 1,,}', "not valid JSON, line 2 column 15"),

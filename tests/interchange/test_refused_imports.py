@@ -115,7 +115,6 @@ REFUSED: list[tuple[Change, str]] = [
     (gone("config.json"), r"has no config\.json of Hugging Face"),
     (gone("source.spm"), r"source\.spm is missing"),
     (gone("model.safetensors"), r"has no model\.safetensors and no pytorch_model\.bin"),
-    (cut("config.json", 40), r"config\.json"),
     (cut("model.safetensors", 3000), r"model\.safetensors: damaged or truncated"),
     (cut("source.spm", 100), r"source\.spm: not a sentencepiece model"),
     # weights

@@ -54,6 +54,7 @@ SYSTEMS: dict[str, dict[str, Any]] = {
     "relative positions in sentences": {"attention": {"span": "sentence", "score": "positions"}},
     "context of the decoder gated": {"attention": {**nodes(1), "top": {**nodes(1)["top"], "mix": "gated"}}},
 }
+systems = pytest.mark.parametrize("name", SYSTEMS)
 
 
 def config_of(slots: dict[str, Any], **model: Any) -> Config:
