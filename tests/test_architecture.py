@@ -150,9 +150,6 @@ def test_the_recipe_reference_is_up_to_date() -> None:
     assert json.loads(maker["COUNTS"].read_text(encoding="utf-8")) == maker["parameters"](), "run `make docs`"
 
 
-# --- the card: sizes, and what stands in one place alone
-
-
 def sources() -> dict[str, str]:
     return {name: path.read_text(encoding="utf-8") for name, path in FILES.items()}
 

@@ -23,15 +23,7 @@ from cotext.runtime import CotextError, __version__
 from cotext.runtime.files import working_in
 from cotext.translation.open import OpenedRun, open_run, scoring_signature, signature_entries
 from tests.command_line import cotext, must_refuse, succeed
-from tests.interchange.test_engines import (
-    ENDING,
-    VIEWS,
-    config_of,
-    documents,
-    tokenizer,
-    translations,
-    write,
-)
+from tests.interchange.test_engines import ENDING, VIEWS, config_of, documents, tokenizer, translations, write
 from tests.killing import Moment, run_killed
 from tests.loops import loop_over
 from tests.refusals import must_raise

@@ -179,9 +179,6 @@ def test_languages_that_were_not_chosen_are_told(tmp_path: Path) -> None:
     assert found["self_test"]["equal_ids"] == found["self_test"]["sentences"] > 0
 
 
-# --- symbols
-
-
 @pytest.mark.parametrize("name", ["swish", "two vocabularies", "nllb"])
 def test_what_the_other_never_writes_has_no_probability(name: str, imports: Get) -> None:
     folder, run, _ = imports(name)

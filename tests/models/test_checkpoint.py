@@ -319,10 +319,7 @@ class TestRefusedModels:
                     {"embedding.weight": torch.zeros(3, 5)},
                 )
             ),
-            (
-                {"heads:": "haeds:"},
-                r"unknown key 'model.haeds'; the nearest known one is 'model.heads'",
-            ),
+            ({"heads:": "haeds:"}, r"unknown key 'model.haeds'; the nearest known one is 'model.heads'"),
         ],
         ids=str,
     )

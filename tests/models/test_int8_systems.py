@@ -226,9 +226,6 @@ class NoEngine(Engine):
         raise NotImplementedError
 
 
-# --- bfloat16
-
-
 @pytest.mark.parametrize("recipe", SYSTEMS[::2])
 def test_systems_translate_and_report_what_they_score(recipe: str) -> None:
     """Sums are rounded otherwise in batches of other shapes, and then now and then to the next bfloat16."""

@@ -92,24 +92,16 @@ def test_a_model_that_asks_for_more_than_it_holds(
 @loop_over(
     ("key", "value", "message"),
     [
-        (
-            "config",
-            "a: &a [1, 2]\nb: *a",
-            "its metadata is damaged: its configuration is not valid",
-        ),
+        ("config", "a: &a [1, 2]\nb: *a", "its metadata is damaged: its configuration is not valid"),
         ("config", "x" * 10**6, "more than 65,536 characters"),
-        ("config", "[" * 9999, "nested too deep"),
-        ("config", f"train: {{seed: {NINES}}}", "a number that long"),
         ("config", "decode: {beam: 2001-99-99}", "decode.beam = '2001-99-99'"),
         ("config", "decode: {max_ratio: 1.0e+300}", "decode.max_ratio = 1e+300"),
         ("config", "train: {threads: 1000000000}", "train.threads = 1000000000"),
         ("config", "".join(f"k{n}: 1\n" for n in range(4000)), "more like these"),
         ("updates", "[" * 10**5, "nested too deep"),
-        ("updates", f"[{NINES}]", "does not fit into 64 bits"),
         ("updates", "[1.5]", "not whole numbers"),
         ("updates", "[true]", "not whole numbers"),
         ("updates", '{"1": 2}', "not whole numbers"),
-        ("updates", "[NaN]", "not finite"),
         ("format", "1" * 10**5, "in model format 1111"),
     ],
 )

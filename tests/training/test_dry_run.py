@@ -75,9 +75,6 @@ def test_what_training_refuses_is_refused(world: World, tmp_path: Path) -> None:
     )
 
 
-# --- Instances of a corpus, counted.
-
-
 BRACKETS = SpecialSymbols(pad=1000, bos=1001, eos=1002, separators=(1003,), bracket=True)
 
 

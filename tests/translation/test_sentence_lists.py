@@ -133,9 +133,6 @@ def test_non_autoregressive_systems_have_no_lists() -> None:
         DocumentTranslator(model_of(CONTEXT), config, CASA_TOKENIZER, CPU)
 
 
-# --- files
-
-
 @pytest.fixture
 def source(tmp_path: Path) -> Path:
     return documents_file(tmp_path / "in.en", 6, 11)

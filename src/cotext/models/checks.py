@@ -71,13 +71,11 @@ def _check_training(config: Config) -> None:
         raise CotextError(
             "train.best_by = undiscounted: loss.name = glancing has no discount; choose objective"
         )
-    if config.loss.foreign_weight and (config.loss.name, config.model.batch_context) != (
-        "cross_entropy",
-        "none",
-    ):
+    needs = config.loss.name, config.model.batch_context, train.context
+    if config.loss.foreign_weight and needs != ("cross_entropy", "none", "own"):
         raise CotextError(
             f"loss.foreign_weight = {config.loss.foreign_weight} replaces context inside a row: it takes "
-            "loss.name = cross_entropy and model.batch_context = none"
+            "loss.name = cross_entropy, model.batch_context = none and train.context = own"
         )
     # In other views, the context is translated itself, or there is none.
     if train.context == "foreign" and (view.kind != "window" or view.mixed_with):
