@@ -14,13 +14,13 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic import AfterValidator
 
 import cotext
-from cotext.config.fields import LARGEST
+from cotext.config.model import LARGEST
 from cotext.config.parts import Part
 from cotext.config.recipe import Config, keys, load_config, recipe_names
 from cotext.config.sizes import PROPORTIONS, SIZES
+from cotext.models.build import parameters_asked
 from cotext.models.describe import PARAMETERS
-from cotext.models.parameters import parameters_asked
-from cotext.runtime.reading import MAX_YAML_CHARACTERS
+from cotext.runtime import MAX_YAML_CHARACTERS
 from cotext.runtime.rendering import listed
 
 WRAPPER = TextWrapper(width=118, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)

@@ -76,10 +76,7 @@ FACTORS: dict[str, dict[str, dict[str, Any]]] = {
             "document": {"gate": False, "relative": False, "feed_forward": False},
         },
         "hierarchical": {"document_layer": "hierarchical", "document": {"target": True}},
-        "selective, target": {
-            "document_layer": "selective",
-            "document": {"source": False, "target": True},
-        },
+        "selective, target": {"document_layer": "selective", "document": {"source": False, "target": True}},
         "hierarchical, one sentence, target": {
             "document_layer": "hierarchical",
             "document": {"source": False, "target": True, "sentences": 1},

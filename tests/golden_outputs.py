@@ -23,7 +23,7 @@ from cotext.config.recipe import load_config
 from cotext.data.documents import ParallelDocument
 from cotext.data.formats import read_parallel, write_parallel
 from cotext.models import checkpoint as ckpt
-from cotext.training.prepared_data import open_data
+from cotext.training.inputs import open_data
 from tests.command_line import RECIPE, TINY, WITH_BLEU, Outcome, cotext, prepare_arguments, write_corpus
 from tests.tiny_runs import write_run
 

@@ -29,7 +29,6 @@ TESTS_OF = {
     "search/beam_search.py": f"{_SEARCH} test_equivalence.py",
     "search/nbest_beam.py": f"{_SEARCH} translation/test_sentence_lists.py",
     "search/constraints.py": f"{_SEARCH} test_equivalence.py",
-    "search/sentence_recovery.py": _SEARCH,
     "data/alignment.py": "data/test_document_alignment.py evaluation/test_audit.py",
     "evaluation/statistics/significance.py": "evaluation/test_significance.py evaluation/test_evidence.py "
     "evaluation/test_evaluate_files.py evaluation/test_leaderboard.py evaluation/test_compare_seeds.py",

@@ -150,9 +150,6 @@ def test_the_recipe_reference_is_up_to_date() -> None:
     assert json.loads(maker["COUNTS"].read_text(encoding="utf-8")) == maker["parameters"](), "run `make docs`"
 
 
-# --- the card: sizes, and what stands in one place alone
-
-
 def sources() -> dict[str, str]:
     return {name: path.read_text(encoding="utf-8") for name, path in FILES.items()}
 
@@ -223,12 +220,9 @@ def test_only_the_builders_know_parts_and_losses_by_name() -> None:
             "describe",
             "checks",
             "precision",
-            "batch_context",
-            "context_encoder",
-            "row_embedder",
+            "slots",
             "reach",
             "parts",
-            "unused",
         )
     }
     parts = {
@@ -236,7 +230,7 @@ def test_only_the_builders_know_parts_and_losses_by_name() -> None:
         for name in ROOMS
         if name.startswith("cotext.models.")
         and name not in {"cotext.models.build", "cotext.models.checkpoint", "cotext.models.run_folder"}
-        and name not in {"cotext.models.parameters"} | skeletons | shared
+        and name not in skeletons | shared
     }
     assert {"cotext.models.han", "cotext.models.mcn", "cotext.models.docflat"} <= parts
     for name, path in ROOMS.items():

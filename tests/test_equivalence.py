@@ -31,8 +31,8 @@ from cotext.data.views import Window
 from cotext.losses.cross_entropy import CrossEntropy
 from cotext.models import checkpoint
 from cotext.models.build import BATCH_CONTEXTS, CONTEXT_ENCODERS, build_model
+from cotext.models.checks import document_layer
 from cotext.models.interface import TranslationModel
-from cotext.models.parts import document_layer
 from cotext.search.beam_search import Hypothesis, SearchOptions, search
 from cotext.search.constraints import SearchRequest, SearchSymbols
 from cotext.translation.scorer import RowsToRead, score_instances
@@ -174,11 +174,7 @@ CORPUS = [
     [[10]],
     [[11, 12, 4, 4], [6, 7, 8, 9, 10, 11, 12, 4, 5]],
 ]
-TARGETS = [
-    [[9], [8, 7, 6, 5, 4], [10], [], [11, 12, 4]],
-    [[4, 5, 6, 7, 8, 9]],
-    [[10, 11], [12]],
-]
+TARGETS = [[[9], [8, 7, 6, 5, 4], [10], [], [11, 12, 4]], [[4, 5, 6, 7, 8, 9]], [[10, 11], [12]]]
 
 
 # Fewer indexed separators than sentences, so that the last one serves several.

@@ -33,8 +33,8 @@ from cotext.models.build import BATCH_CONTEXTS as BATCH_CONTEXTS_BUILT
 from cotext.models.build import CONTEXT_ENCODERS, OTHERS, SCORES, SPANS, build_model
 from cotext.models.interface import Draft, Model, NonAutoregressiveModel, TranslationModel
 from cotext.runtime import CotextError
-from cotext.translation.candidate_scoring import CandidateSet, score_candidates
 from cotext.translation.document_state import OpenDocument, SentenceHypothesis, source_of
+from cotext.translation.scorer import CandidateSet, score_candidates
 from cotext.translation.translator import DocumentTranslator
 from tests.tiny import TINY_DECODE, TINY_MODEL, PlainWordTokenizer, pieces, random_model, tiny_config, window
 

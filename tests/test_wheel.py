@@ -143,4 +143,4 @@ def test_its_types_are_seen_by_those_who_use_it(published: Published, tmp_path: 
         sys.executable, "-m", "mypy", "--strict", "--python-executable", published.python, "use.py",
         cwd=tmp_path,
     )  # fmt: skip
-    assert "-> cotext.translation.api.Translator" in shown
+    assert "-> cotext.translation.translator.Translator" in shown

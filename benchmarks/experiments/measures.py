@@ -17,9 +17,8 @@ from cotext.data.documents import Document, ParallelDocument
 from cotext.data.formats import read_parallel, write_documents
 from cotext.evaluation.metrics.comet import Comet, find_python
 from cotext.models.run_folder import checkpoints
-from cotext.runtime import CotextError
+from cotext.runtime import CotextError, parse_json, read_text
 from cotext.runtime.files import remove, sealed_lines, unsealed
-from cotext.runtime.reading import parse_json, read_text
 from cotext.training.warm_start import read_account
 
 # Commands with the option --device.

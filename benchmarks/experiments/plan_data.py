@@ -5,7 +5,7 @@ from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
-from cotext.config.fields import Closed, PositiveInt, Seed
+from cotext.config.model import Closed, PositiveInt, Seed
 from cotext.data.controlled import WordOrder
 
 Value = bool | int | float | str | list[float] | list[str] | None

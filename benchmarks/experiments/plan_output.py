@@ -4,7 +4,7 @@ from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
-from cotext.config.fields import Closed
+from cotext.config.model import Closed
 
 
 class Table(Closed):

@@ -24,10 +24,9 @@ from benchmarks.experiments.measures import Place, Step, cotext, figures, steps
 from benchmarks.experiments.plan import Experiment
 from benchmarks.experiments.tables import render
 from cotext.models.run_folder import describe_file
-from cotext.runtime import CotextError, __version__
+from cotext.runtime import CotextError, __version__, parse_json, read_text
 from cotext.runtime.files import replacing
-from cotext.runtime.reading import parse_json, read_text
-from cotext.runtime.signals import StopRequest
+from cotext.runtime.processes import StopRequest
 
 ROOT = Path(__file__).resolve().parents[2]
 POLL_SECONDS = 0.1

@@ -14,7 +14,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from cotext.interchange.hub import SOURCES_UNKNOWN, export_hub, export_int8
+from cotext.interchange.export import SOURCES_UNKNOWN, export_hub, export_int8
 from cotext.interchange.model_names import CARD, write_checksums
 from cotext.runtime import CotextError, __version__
 from cotext.runtime.files import new_folder

@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.speed.harness import parser, table
-from cotext.runtime.timing import Times, spread
+from cotext.runtime.progress import Times, spread
 
 WORKER = Path(__file__).with_name("commits_worker.py")
 TASKS = ("training", "greedy", "beam", "document", "score")

@@ -1,6 +1,6 @@
 """What the benchmarks of speed share: options, tables, child processes and memory.
 
-`cotext.runtime.timing` has the clocks and the ratios of a round.
+`cotext.runtime.progress` has the clocks and the ratios of a round.
 """
 
 import argparse
@@ -16,8 +16,8 @@ from typing import ParamSpec, TypeVar
 import torch
 
 from cotext.runtime.devices import choose_device
+from cotext.runtime.progress import CLOCKS, Clock, Times, Way, in_turn
 from cotext.runtime.rendering import render_rows
-from cotext.runtime.timing import CLOCKS, Clock, Times, Way, in_turn
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -22,8 +22,8 @@ from benchmarks.speed.systems import (
 from cotext.config.recipe import Config
 from cotext.data.batch import Batch
 from cotext.data.documents import Document
-from cotext.interchange.bart import layer_parts
-from cotext.interchange.ctranslate2 import write_weights
+from cotext.interchange.export import write_weights
+from cotext.interchange.importing import layer_parts
 from cotext.models.checkpoint import LoadedModel
 from cotext.models.interface import Model
 

@@ -22,9 +22,8 @@ from cotext.data.tokenizer import Side
 from cotext.layers.spans import GatedOthersSpan
 from cotext.losses.build import build_loss
 from cotext.models.build import build_model
-from cotext.models.checkpoint import LoadedModel
+from cotext.models.checkpoint import LoadedModel, in_precision
 from cotext.models.interface import Model
-from cotext.models.precision import in_precision
 from cotext.runtime.devices import pinned
 from cotext.translation.translator import DocumentTranslator
 

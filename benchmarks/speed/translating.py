@@ -27,7 +27,7 @@ from benchmarks.speed.systems import (
     translator_of,
 )
 from cotext.data.documents import Document
-from cotext.runtime.timing import Clock, Way, spread
+from cotext.runtime.progress import Clock, Way, spread
 
 WARM_UP = (2, 2, 5)  # a shape
 

@@ -23,8 +23,7 @@ from cotext.evaluation.statistics.significance import (
 )
 from cotext.evaluation.statistics.sufficient_statistics import Statistics
 from cotext.evaluation.studies.contrastive.decisions import ALL_SUITES, Decisions, read_decisions
-from cotext.runtime import CotextError
-from cotext.runtime.reading import parse_json, read_text
+from cotext.runtime import CotextError, parse_json, read_text
 
 TRANSLATIONS = dict.fromkeys(("own", "ted", "pdc"), ("s-bleu", "d-bleu", "chrf"))
 DECIDED = {

@@ -34,7 +34,7 @@ from benchmarks.study.choices import BEFORE, write_json
 from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite, read_suite, write_suite
 from cotext.data.documents import ParallelDocument
 from cotext.data.formats import read_parallel
-from cotext.runtime.reading import read_text
+from cotext.runtime import read_text
 from cotext.translation.open import open_run
 
 

@@ -21,8 +21,7 @@ from cotext.data.contrastive_suites import ContrastiveSuite, documents_of, read_
 from cotext.data.convert import Detokenisers
 from cotext.data.documents import ParallelDocument
 from cotext.data.formats import read_parallel, write_parallel
-from cotext.runtime import CotextError
-from cotext.runtime.reading import read_text
+from cotext.runtime import CotextError, read_text
 
 SPLITS = ("train", "dev", "test")
 HELD = "held"  # split of training documents for suites

@@ -28,8 +28,8 @@ from cotext.runtime import CotextError, __version__
 if TYPE_CHECKING:
     from cotext.data.prepared import Report
     from cotext.evaluation.studies.evaluate.evaluate_files import Evaluation
-    from cotext.translation.api import Translator
-    from cotext.translation.file_report import FileReport
+    from cotext.translation.corpus_files import FileReport
+    from cotext.translation.translator import Translator
 
 __all__ = [
     "CotextError",
@@ -106,7 +106,7 @@ def load(
 def __getattr__(name: str) -> Any:
     """`Translator` on first use: torch takes seconds to import, and `import cotext` should not."""
     if name == "Translator":
-        from cotext.translation.api import Translator
+        from cotext.translation.translator import Translator
 
         return Translator
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

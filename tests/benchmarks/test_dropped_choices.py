@@ -1,13 +1,6 @@
 """Pronouns that Chinese leaves out: choices, and suites on which a sentence model is at chance."""
 
-from benchmarks.study.dropped_choices import (
-    PHENOMENA,
-    balanced,
-    found_in,
-    set_aside,
-    suites_of,
-    verbs_of,
-)
+from benchmarks.study.dropped_choices import PHENOMENA, balanced, found_in, set_aside, suites_of, verbs_of
 from cotext.data.contrastive_suites import ContrastiveExample
 from cotext.data.documents import ParallelDocument
 from tests.loops import loop_over

@@ -14,7 +14,7 @@ from benchmarks.experiments import runner
 from benchmarks.experiments.__main__ import main
 from benchmarks.experiments.changed import change_run
 from benchmarks.experiments.curves import draw, points
-from benchmarks.experiments.measures import Place, figures, of_suites, steps
+from benchmarks.experiments.measures import Place, figures, flat, of_suites, steps
 from benchmarks.experiments.plan import Contrastive, Measure, read_experiment, require_recipes
 from benchmarks.experiments.runner import Budget, Runner
 from benchmarks.experiments.tables import render
@@ -325,6 +325,11 @@ def test_the_first_checkpoint_that_has_learned_a_suite(tmp_path: Path) -> None:
     found = figures(Measure(contrastive=Contrastive(checkpoints=True)), place)
     assert (found["pronoun.near"], found["pronoun.near.at.300"]) == (95, 40)
     assert found["pronoun.since"] == 900
+
+
+def test_numbers_of_nested_json_by_dotted_keys() -> None:
+    content = {"a": {"b": [1, {"c": 2.5}], "d": "text", "e": True}, "f": None, "g": 3}
+    assert dict(flat(content)) == {"a.b.0": 1, "a.b.1.c": 2.5, "g": 3}
 
 
 CURVES = """

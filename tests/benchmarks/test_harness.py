@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from itertools import count
 
 from benchmarks.speed import harness
-from cotext.runtime.timing import in_turn, spread
+from cotext.runtime.progress import in_turn, spread
 
 
 def test_ways_take_turns_and_the_warm_up_does_not_count() -> None:

@@ -19,16 +19,33 @@ from benchmarks.study.page import (
     orderings,
     render,
     teacher_is_good,
+    verdict,
 )
 from benchmarks.study.parts import drawn
 from cotext.data.documents import Document
 from cotext.data.formats import write_documents
+from cotext.evaluation.statistics.significance import Difference, SeedTest
 from tests.loops import loop_over
 from tests.refusals import must_raise
 
 PART = "contrapro-ctx1-part"
 EXAMPLES = 200
 WORDS = ["die", "Lampe", "ist", "neu", "und", "der", "Tisch", "bleibt", "heute", "sehr", "alt"]
+
+
+@loop_over(
+    ("size", "p", "word"),
+    [
+        (2.0, 0.01, HOLDS),
+        (-2.0, 0.01, FAILS),
+        (2.0, 0.06, INCONCLUSIVE),
+        (0.4, 0.01, INCONCLUSIVE),  # significant, but within the spread of seeds
+        (-0.4, 0.01, INCONCLUSIVE),
+    ],
+)
+def test_verdicts(size: float, p: float, word: str) -> None:
+    found = Difference(size, (0, 0), p, SeedTest(0.1, 0.1, 4.0, p, (0, 0)))
+    assert verdict(found, p, 0.5).word == word
 
 
 class Made:

@@ -23,14 +23,7 @@ from cotext.data.requests import CorpusFormat
 from cotext.models.describe import PAPERS
 from cotext.runtime.request import options_of
 from cotext.translation.translator import DocumentTranslator, Translation
-from tests.command_line import (
-    World,
-    documents_file,
-    must_refuse,
-    process_environment,
-    succeed,
-    write_corpus,
-)
+from tests.command_line import World, documents_file, must_refuse, process_environment, succeed, write_corpus
 from tests.loops import loop_over
 from tests.tiny_runs import toy_documents
 

@@ -31,12 +31,8 @@ READING = [
     "evaluate --hypothesis {world}/test.de --reference {world}/test.de --discourse {odd}",
     "compare-decisions {odd} {world}/suite.json",
     "compare {world}/run --suite {odd} --out {out}/c",
-    "compare {world}/run --source {odd} --reference {world}/test.de --out {out}/c",
     "attention {world}/run {odd} --out {out}/a",
-    "context {world}/run {odd} --out {out}/c.html",
-    "cxmi {world}/run --source {odd} --target {world}/test.de",
     "average {odd} --checkpoint 3 --out {out}/a",
-    "distill {odd} --data {world}/data --out {out}/d",
     "distill {world}/run --data {odd} --out {out}/d",
 ]
 FINE = {"train {odd}.yaml --data {world}/data --out {out}/r": "empty"}  # a recipe of defaults
@@ -47,9 +43,7 @@ ODD_VALUES = [
     ("prepare --out {out}/p {corpus} {dev} --max-characters {}", [NINES, "-5", "0"]),
     ("prepare --out {out}/p {corpus} {dev} --tokenizer {}", [LONG]),
     ("prepare-controlled --out {out}/p {}", [NINES, "-5", "nan", "0", "\u0663", "\u00b2", LONG]),
-    ("train {}.yaml --data {world}/data --out {out}/r", [LONG]),
     ("train {} --data {world}/data --out {out}/r", [LONG, "/dev/zero"]),
-    ("train {tiny} --data {world}/data --out {out}/r --size {}", [LONG]),
     (
         "translate {world}/run {world}/test.en --out {out}/t  --set {}",
         [f"beam={NINES}", f"{LONG}=1", f"align={LONG}", f"beam={'[' * 5000}", "beam={1:2}", 'align="\\0"'],
@@ -65,17 +59,13 @@ ODD_VALUES = [
     ),
     ("contrastive {world}/run {world}/suite.json --tie {}", [LONG]),
     ("evaluate {scored} --paired --samples {}", [NINES, "9" * 20, "99999999999", "-1", "0"]),
-    ("evaluate {scored} --paired --seed {}", [NINES, "-1"]),
     ("evaluate {scored} --paired --baseline {}", [LONG]),
-    ("evaluate {scored} --paired --unit {}", [LONG]),
     ("evaluate {scored} --protocol {}", [LONG]),
-    ("evaluate {scored} --report {}", [LONG]),
     ("evaluate {scored} --comet x --comet-python /bin/true --comet-context {}", ["-1", NINES]),
     ("compare {world}/run --suite {world}/suite.json --out {out}/c --samples {}", ["-1", "99999999999"]),
     ("attention {world}/run {world}/test.en --out {out}/a --document {}", [LONG, NINES]),
     ("cxmi {world}/run --source {world}/test.en --target {world}/test.de --context {}", [LONG]),
     ("{}", [LONG, f"--{LONG}", "\ud800"]),
-    ("translate --{}", [LONG]),
 ]
 
 

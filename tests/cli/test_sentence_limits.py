@@ -39,10 +39,7 @@ def refused(outcome: Outcome, *words: str) -> None:
 
 @pytest.mark.parametrize(
     ("sides", "place"),
-    [
-        ((LONG, SHORT), "document 2, sentence 2"),
-        ((SHORT, LONG), "document 2, target sentence 2"),
-    ],
+    [((LONG, SHORT), "document 2, sentence 2"), ((SHORT, LONG), "document 2, target sentence 2")],
 )
 def test_a_long_sentence_in_a_file(world: World, tmp_path: Path, sides: tuple[str, str], place: str) -> None:
     source, target = sides

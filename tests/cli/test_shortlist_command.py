@@ -7,7 +7,7 @@ from pathlib import Path
 from cotext import load
 from cotext.data.shortlist import SHORTLIST, Shortlist
 from cotext.data.tokenizer import load_tokenizer
-from cotext.interchange.hub import export_hub, export_int8
+from cotext.interchange.export import export_hub, export_int8
 from cotext.translation.open import open_run, open_scorer, systems_of
 from tests.command_line import must_refuse, succeed
 from tests.refusals import must_raise

@@ -43,10 +43,7 @@ COMMANDS: dict[str, tuple[Callable[[World, Path], list[str | Path]], tuple[str, 
         BOTH,
     ),
     "speed": (lambda w, out: ["speed", w.run, "--document", w.folder / "test.en", "--rounds", "1"], BOTH),
-    "distill": (
-        lambda w, out: ["distill", w.run, "--data", w.folder / "data", "--out", out / "kd"],
-        BOTH,
-    ),
+    "distill": (lambda w, out: ["distill", w.run, "--data", w.folder / "data", "--out", out / "kd"], BOTH),
     "head": (lambda w, out: ["head", w.folder / "data", "--split", "dev"], ()),
 }
 

@@ -15,8 +15,7 @@ from cotext.data.build import build_view
 from cotext.models.build import build_model
 from cotext.models.checkpoint import load_run
 from cotext.models.checks import check
-from cotext.training.prepared_data import open_data
-from cotext.training.start_settings import REQUIRED, settle
+from cotext.training.inputs import REQUIRED, open_data, settle
 from tests.loops import loop_over
 from tests.tiny_runs import journal, prepare_toy, train_here
 

@@ -5,13 +5,16 @@ from dataclasses import replace
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch import Tensor
 
 from cotext.data.batch import (
+    Batch,
     Instance,
     SpecialSymbols,
     copy_hidden,
     hide_current_source,
     hide_words,
+    in_both_contexts,
     make_batch,
     pack,
     pack_apart,
@@ -171,15 +174,28 @@ def test_coword_dropout_hides_source_words_of_the_current_sentence_alone() -> No
     assert hidden.source.tokens.tolist() == [[4, 5, SEP, 0, 7, 0, EOS]]
 
 
+def words_of(batch: Batch, sentence: int) -> tuple[Tensor, Tensor]:
+    """Words of a sentence in source and decoder input of the first row."""
+    source, target = batch.source.sentence[0] == sentence, batch.input_sentence[0] == sentence
+    return batch.source.tokens[0, source][:-1], batch.target_input[0, target][1:]
+
+
 def test_words_are_hidden_in_true_and_foreign_context_alike() -> None:
-    batch = make_batch([instance(0, [[4, 5], [6, 7, 8]], [[9], [10, 11]])], SYMBOLS)
-    batch.examined = torch.tensor([[1, 2]])
-    batch.foreign = make_batch([instance(1, [[1], [6, 7, 8]], [[2], [10, 11]])], SYMBOLS)
-    hidden = hide_current_source(batch, 0.999999, SYMBOLS, 0)
-    copied = copy_hidden(batch, hidden, SYMBOLS).foreign
-    assert copied is not None
-    assert copied.source.tokens.tolist() == [[1, SEP, 0, 0, 0, EOS]]
-    assert batch.foreign.source.tokens.tolist() == [[1, SEP, 6, 7, 8, EOS]]
+    words = list(range(1, 81))
+    true, foreign = [[4, 5], words, [6]], [words, words]
+    whole = Window(range(3), range(3), range(3))
+    batch = in_both_contexts([instance(0, true, true, whole)], [instance(1, foreign, foreign)], SYMBOLS)
+    for hide, places in ((hide_current_source, [0]), (hide_words, [0, 1])):
+        hidden = hide(batch, 0.5, SYMBOLS, 0)
+        copied = copy_hidden(batch, hidden, SYMBOLS).foreign
+        assert copied is not None
+        assert batch.foreign is not None
+        for place in places:
+            examined, context = words_of(copied, 1)[place], words_of(copied, 0)[place]
+            assert torch.equal(examined, words_of(hidden, 1)[place])
+            # What takes the place of hidden context is hidden, too.
+            assert all(20 < int((each == 0).sum()) < 60 for each in (examined, context))
+            assert words_of(batch.foreign, 1)[place].tolist() == words
 
 
 GROUPS = st.lists(st.lists(st.integers(1, 9), min_size=1, max_size=5), max_size=20)

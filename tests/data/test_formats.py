@@ -225,12 +225,10 @@ XML_BOMB = (
         ({"a.en/x": b""}, None, r"a\.en: is a directory"),
         (b"A.\n", "jsnol", r"unknown corpus format 'jsnol': did you mean jsonl\? known formats"),
         (b"A.\n\n\nB.\n", "text", r"a\.en:3: an empty line where a sentence should begin"),
-        (b"\nB.\n", "text", r"a\.en:1: an empty line where a sentence should begin"),
         (b"<d>\nA.\n<d>\n<d>\nB.\n", None, r"a\.en:4: document '2' is empty"),
         (b"A.\n<d>\nB.\n", "d-lines", r"a\.en:1: text before the first line <d>"),
         (b"A.\n", "docids", r"a\.en: .* needs the side file .*a\.docids, which does not"),
         (b"<dataset>\n<doc id='x'>\n</dataset>", None, r"a\.en:3: malformed XML .*mismatched"),
-        (b"<dataset>\n<doc id='x'>", None, r"a\.en:2: malformed XML"),
         (XML_BOMB, None, r"a\.en:2: contains a DOCTYPE"),
         (b"<dataset/>", None, r"a\.en: has no documents"),
         (b"<dataset>\n<doc id='x'/></dataset>", None, r":2: document 'x' is em"),
@@ -240,14 +238,12 @@ XML_BOMB = (
             r"a\.en:2: malformed XML at column 10: .*invalid token",
         ),
         (b"x\ta\tb\nx\ta\n", "tsv", r"a\.en:2: has 2 columns, expected 3"),
-        (b"A.\n", "tsv", r"a\.en:1: has 1 columns, expected 2 or 3"),
         (b"x\ta\tb\n \ta\tb\n", "tsv", r"a\.en:2: the first column, the document id, is empty"),
         (b'{"id": "x", "sentences": ["A."]}\n{"id": \n', None, r"a\.en:2: not valid JSON, col"),
         (b'{"id": "x"}\n' + b"[" * 99999, "jsonl", r"a\.en:1: document 'x' needs either"),
         (b'["A."]\n', "jsonl", r"a\.en:1: expected a JSON object with the key 'id', found list"),
         (b'{"id": 7, "sentences": ["A."]}', None, r"a\.en:1: the key 'id' must contain a text"),
         (b'{"id": "x", "source": "A."}', None, r"document 'x': the key 'source' must contain a l"),
-        (b'{"id": "x", "source": [], "sentences": []}', None, r"document 'x' needs either"),
         (b'{"id": "x", "sentences": []}', None, r"a\.en:1: document 'x' is empty"),
         (b'{"id": "x", "source": ["a\\nb"]}', None, r":1: document 'x', sentence 1: contains a l"),
         (b'{"id": "x", "source": ["\\u0000"]}', None, r"sentence 1: contains a NUL"),
@@ -269,16 +265,8 @@ def test_bad_files_are_refused_with_their_place(
     ("text", "side_file", "message"),
     [
         ("A.\n", "", r"a\.docids: is empty"),
-        (
-            "A.\n\nB.\n",
-            "x\t1\ny\t2\n",
-            r"after line 3; document 'y' \(.*:2\) should have 2 sentences, but",
-        ),
-        (
-            "A.\n\nB.\nC.\n\nD.\n",
-            "x\t1\ny\t1\nz\t1\n",
-            r":4: expected the empty line .*:3\) but found 'C",
-        ),
+        ("A.\n\nB.\n", "x\t1\ny\t2\n", r"after line 3; document 'y' \(.*:2\) should have 2 sentences, but"),
+        ("A.\n\nB.\nC.\n\nD.\n", "x\t1\ny\t1\nz\t1\n", r":4: expected the empty line .*:3\) but found 'C"),
         ("A.\n\nB.\n", "x\t1\n", r"a\.en:3: 'B\.' comes after the last document of .*a\.docids"),
         ("A.\nB.\n", "x\t1\ny\n", r"a\.docids:2: expected a document id, a tab and the number of"),
         ("A.\n", "w\t0\nx\t1\n", r"document 'w' is empty"),
@@ -427,8 +415,6 @@ def test_memory_does_not_grow_with_the_file(format: str, tmp_path: Path) -> None
     # Detection alone looks at 256 KiB, as bytes, text and lines.
     assert peak < 1_200_000
 
-
-# --- The XML of the development and test sets of IWSLT.
 
 IWSLT = """<?xml version="1.0" encoding="UTF-8"?>
 <mteval>

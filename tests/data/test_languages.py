@@ -21,8 +21,7 @@ from cotext.data.documents import (
 from cotext.models.checkpoint import load_run
 from cotext.models.run_folder import describe_file
 from cotext.runtime import CotextError
-from cotext.training.prepared_data import open_data
-from cotext.training.start_settings import resolve
+from cotext.training.inputs import open_data, resolve
 from tests.command_line import TINY, World, must_refuse, prepare_arguments, succeed, write_corpus
 from tests.refusals import must_raise
 from tests.tiny_runs import run_config

@@ -51,7 +51,6 @@ def test_what_is_written_is_read_again(tmp_path: Path, name: str) -> None:
         ([line(1, 1), line(2, 1, "b")], ":3: rank 1 of sentence 2 of document 'b'"),
         ([line(1, True)], ":2: 'rank': Input should be a valid integer"),
         ([line(1, 1, text="a\nb")], "'text': contains a line break"),
-        ([line(1, 1, text=None)], "'text': Input should be a valid string"),
         ([line(1, 1, score="high")], "'score': Input should be a valid number"),
         (["[1]"], "Input should be a valid dictionary"),
         (["{"], ":2: not valid JSON"),

@@ -17,7 +17,7 @@ from cotext.data.prepared import Histogram, Report, StatisticsCollector
 from cotext.data.requests import ControlledRequest, PreparationRequest
 from cotext.data.store import Flat, TokenStore
 from cotext.data.tokenizer import load_tokenizer
-from cotext.training.prepared_data import open_data
+from cotext.training.inputs import open_data
 from tests.command_line import listing as contents
 from tests.command_line import must_refuse, prepare_arguments, succeed, write_corpus
 from tests.killing import Moment, run_killed

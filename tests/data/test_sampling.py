@@ -27,6 +27,7 @@ VIEWS = [WindowView(0), WindowView(before=2, after=1, limit=Limit(40))]
 SHUFFLED = Arrangement(max_tokens=120, max_row_tokens=25, pool_tokens=900, seed=3)
 IN_ORDER = replace(SHUFFLED, order="documents")
 FOREIGN = replace(SHUFFLED, context="foreign")
+ADDED = replace(SHUFFLED, adds_foreign=True)
 ARRANGEMENTS = [SHUFFLED, IN_ORDER, FOREIGN, replace(IN_ORDER, context="foreign")]
 
 
@@ -328,8 +329,10 @@ class TestForeignContext:
         with store_writer(tmp_path / "one.arrow", "none") as writer:
             writer.add("one", [[7], [8]], [[7], [8]])
             writer.add("nothing", [[]], [[]])
-        one, message = TokenStore(tmp_path / "one.arrow"), "train.context = foreign needs a second document"
-        must_raise(f"one.arrow: {message}", make_sampler(one, arrangement=FOREIGN).require_instances)
+        one = TokenStore(tmp_path / "one.arrow")
+        for setting, arrangement in (("train.context = foreign", FOREIGN), ("loss.foreign_weight", ADDED)):
+            message = f"one.arrow: {setting} needs a second document with a sentence"
+            must_raise(message, make_sampler(one, arrangement=arrangement).require_instances)
         make_sampler(one).require_instances()
 
 
@@ -459,13 +462,15 @@ def test_the_time_of_waiting_is_counted() -> None:
     assert sum(waited for _, waited in stream) < 0.05
 
 
-@pytest.mark.parametrize("view", [WindowView(before=2, after=1, limit=Limit(40)), DocumentView(Limit(40))])
-def test_one_sentence_of_each_row_is_also_in_foreign_context(store: TokenStore, view: View) -> None:
-    # Every sentence begins with a token that only it has, so that its document is known.
-    document_of = {int(s[0]): d for d in range(len(store)) for s in store[d].source}
-    arrangement = replace(SHUFFLED, max_row_tokens=40, adds_foreign=True)
-    sampler = Sampler(store, Mixture(((view, 1),)), SYMBOLS, arrangement)
-    plain = replace(sampler, arrangement=replace(arrangement, adds_foreign=False))
+@loop_over("view", [WindowView(before=2, after=1, limit=Limit(40)), DocumentView(Limit(40))])
+@loop_over("pool_tokens", [900, 1])  # 1: no other document in the pool
+def test_one_sentence_of_each_row_is_also_in_foreign_context(
+    store: TokenStore, names: dict[int, tuple[int, int]], view: View, pool_tokens: int
+) -> None:
+    sampler, plain = (
+        make_sampler(store, view, max_row_tokens=40, pool_tokens=pool_tokens, arrangement=arrangement)
+        for arrangement in (ADDED, SHUFFLED)
+    )
     replaced, moved = 0, 0
     for (batch, _), (own, _) in islice(
         zip(sampler.batches(Cursor()), plain.batches(Cursor()), strict=False), 40
@@ -477,8 +482,12 @@ def test_one_sentence_of_each_row_is_also_in_foreign_context(store: TokenStore, 
         foreign, widest = batch.foreign, max(batch.source.tokens.size(1), batch.target_input.size(1))
         assert max(foreign.source.tokens.size(1), foreign.target_input.size(1)) <= widest
         for i, (k, _) in enumerate(batch.examined.tolist()):
-            [(there, stop)] = [foreign.source.current[i].tolist()]
+            assert foreign.examined is not None
+            there, stop = foreign.examined[i].tolist()
             assert stop == there + 1
+            # What is in the place of current sentences counts as current, too.
+            first, end = (batch.source.current[i] + there - k).tolist()
+            assert foreign.source.current[i].tolist() == [max(first, 0), end]
             for own_side, own_index, side, index in (
                 (batch.source.tokens, batch.source.sentence, foreign.source.tokens, foreign.source.sentence),
                 (batch.target_label, batch.label_sentence, foreign.target_label, foreign.label_sentence),
@@ -487,17 +496,16 @@ def test_one_sentence_of_each_row_is_also_in_foreign_context(store: TokenStore, 
                 kept = own_side[i][own_index[i] == k][:-1]
                 assert torch.equal(side[i][index[i] == there][:-1], kept)
                 others = side[i][(index[i] >= 0) & (index[i] != there)].tolist()
-                documents = {document_of[token] for token in others if token in document_of}
+                documents = {names[token][0] for token in others if token in names}
                 assert int(batch.source.document[i]) not in documents
                 replaced += bool(documents)
             moved += k not in (0, 2)
-    assert replaced > 40
+    assert replaced > 20
     assert moved > 5
 
 
 def test_sentences_without_context_stay_as_they_are(store: TokenStore) -> None:
-    arrangement = replace(SHUFFLED, adds_foreign=True)
-    batch, _ = next(Sampler(store, Mixture(((WindowView(0), 1),)), SYMBOLS, arrangement).batches(Cursor()))
+    batch, _ = next(make_sampler(store, WindowView(0), arrangement=ADDED).batches(Cursor()))
     assert batch.foreign is not None
     assert torch.equal(batch.foreign.source.tokens, batch.source.tokens)
     assert int(batch.foreign.source.sentence.max()) == 0

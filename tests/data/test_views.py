@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cotext.config.view import ViewConfig
+from cotext.config.recipe import ViewConfig
 from cotext.data.build import build_mixture, build_view
 from cotext.data.views import (
     CumulativeView,

@@ -12,7 +12,7 @@ from cotext.data.formats import read_documents, write_parallel
 from cotext.data.tokenizer import TokenizerSettings, train_tokenizer
 from cotext.interchange.model_names import NamedModel
 from cotext.models.run_folder import describe_file
-from cotext.training.start_settings import written_config
+from cotext.training.inputs import written_config
 from tests.command_line import Outcome, must_refuse, succeed
 from tests.tiny_runs import run_config, with_section, write_run
 

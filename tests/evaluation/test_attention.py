@@ -158,10 +158,7 @@ WATCHED: dict[str, tuple[dict[str, Any], dict[str, tuple[int, int]]]] = {
     "segment distance": ({"encoder": {"score": "segment_distance"}}, {}),
     "others": ({"attention": {"others": "gated"}, "positions": "reset"}, {}),
     **{
-        f"memory of {m}": (
-            MCN | {"decoder": MEMORY | {"memory_sentences": m}},
-            {"decoder": (-m, 0)},
-        )
+        f"memory of {m}": (MCN | {"decoder": MEMORY | {"memory_sentences": m}}, {"decoder": (-m, 0)})
         for m in (0, 1, 2)
     },
     "ordinary decoder, context of one": (

@@ -19,8 +19,7 @@ from cotext.evaluation.studies.contrastive.contrastive import (
     run_suite,
     score_in_contexts,
 )
-from cotext.translation.candidate_scoring import CandidateSet
-from cotext.translation.scorer import SentenceScore
+from cotext.translation.scorer import CandidateSet, SentenceScore
 from cotext.translation.translator import DocumentTranslator
 from tests.loops import loop_over
 from tests.refusals import must_raise

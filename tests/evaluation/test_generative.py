@@ -25,7 +25,6 @@ REGISTER = ("Du arbeitest.", "Sie arbeiten.")
     ("candidates", "written", "expected"),
     [
         (IT, "Er ist alt.", "right"),
-        (IT, "Ja, er ist schon alt", "right"),
         (IT, "Es ist alt.", "wrong"),
         (IT, "Er oder sie ist alt.", "both"),
         (IT, "Der Tisch ist alt.", "neither"),
@@ -41,7 +40,6 @@ REGISTER = ("Du arbeitest.", "Sie arbeiten.")
         # The right candidate lacks a word, or has one more.
         (("Er kam.", "Er kam nicht."), "Er kam an.", "right"),
         (("Er kam.", "Er kam nicht."), "Er kam nicht an.", "wrong"),
-        (("Er kam nicht.", "Er kam."), "Er kam an.", "neither"),
         # Case and spaces tell nothing apart.
         (("Sie kam.", "sie  kam."), "Sie kam.", None),
         (("Er kam.", "Er kam.", "Sie kam."), "Er kam.", None),

@@ -19,7 +19,7 @@ from cotext.evaluation.studies.leaderboard.measure import (
     ranked,
 )
 from cotext.language_models.translator import report_of
-from cotext.translation.written_beside import lists_beside
+from cotext.translation.corpus_files import lists_beside
 from tests.command_line import must_refuse, succeed
 from tests.refusals import must_raise
 

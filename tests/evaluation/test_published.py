@@ -242,14 +242,7 @@ def test_changes_of_a_recipe() -> None:
     assert recipe_of(other).changes == ("model.shift=50",)
 
 
-@loop_over(
-    "name",
-    [
-        "focused-concatenation/s4to4-shift-cd-sequence",
-        "mcn/final",
-        "docflat/doc2doc-two-pass",
-    ],
-)
+@loop_over("name", ["focused-concatenation/s4to4-shift-cd-sequence", "mcn/final", "docflat/doc2doc-two-pass"])
 def test_a_recipe_of_ones_own_is_that_which_it_extends(tmp_path: Path, name: str) -> None:
     """Whatever the line `paper` says: it is no name of a shipped recipe."""
     own = tmp_path / "own.yaml"

@@ -360,6 +360,8 @@ def test_decisions_by_hand() -> None:
     squares = 3 * (1 - 2 * mean) ** 2 + (0 - 2 * mean) ** 2
     assert over.error_documents == pytest.approx(100 * math.sqrt(squares * 4 / 3) / 8)
     assert over.error_seeds == pytest.approx(math.sqrt(0 + 25.0**2 / 2 / 2))
+    error = math.hypot(over.error_documents, over.error_seeds)
+    assert over.p == pytest.approx(student_p(test.difference / error, over.degrees))
 
 
 def test_a_single_run_is_taken_to_vary_as_the_other_system() -> None:

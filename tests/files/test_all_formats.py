@@ -78,10 +78,7 @@ def test_every_format_has_random_structures() -> None:
 
 @pytest.mark.parametrize(
     ("name", "content", "library"),
-    [
-        ("a.docx", structures.docx(random.Random(1))[0], "lxml.etree"),
-        ("a.md", b"# Text", "markdown_it"),
-    ],
+    [("a.docx", structures.docx(random.Random(1))[0], "lxml.etree"), ("a.md", b"# Text", "markdown_it")],
 )
 def test_without_its_library_a_format_says_what_to_install(
     name: str, content: bytes, library: str, monkeypatch: pytest.MonkeyPatch

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from cotext.data.documents import Languages
 from cotext.data.formats.xml_formats import encode_memory
-from cotext.translation.terms.glossary import TranslationMemory
+from cotext.translation.terms.terms import TranslationMemory
 from tests.refusals import must_raise
 
 PAIRS = [

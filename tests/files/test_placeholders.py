@@ -43,7 +43,6 @@ TRAPS = [
     "and/or he/she 1/2 24/7 km/h",
     "e-mail me @home at 3.30 p.m.",
     "www. is short; http is a protocol: see [1].",
-    "Wait... what?! (no)",
     "C: the language, A: the answer",
 ]
 

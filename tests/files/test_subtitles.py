@@ -145,14 +145,26 @@ def test_a_sentence_is_divided_by_time_between_words_near_its_border() -> None:
 
 
 def test_an_element_over_a_border_is_in_both_cues() -> None:
-    source = cue(1, 1, 2, "It was <i>very, very</i> late") + cue(2, 2, 3, "when we came.")
+    source = cue(1, 1, 2, "It was <i>very, <b>very</b></i> late") + cue(2, 2, 3, "when we came.")
     file = opened(source)
     [block] = file.contents.documents[0]
-    keys = [piece.key for piece in block.pieces if isinstance(piece, Open)]
+    i, b = (piece.key for piece in block.pieces if isinstance(piece, Open))
     [border] = [piece for piece in block.pieces if isinstance(piece, Point)]
-    pieces = ("Wir ", Open(keys[0]), "kamen sehr ", border, "spät in", Close(keys[0]), " der Nacht.")
+    pieces = (
+        "Wir ",
+        Open(i),
+        "kamen ",
+        Open(b),
+        "sehr ",
+        border,
+        "spät in",
+        Close(b),
+        Close(i),
+        " der Nacht.",
+    )
     written = file.written([[Block(pieces, block.place)]]).decode()
-    assert cues(written) == [r"Wir {\i1}kamen sehr{\i0}", r"{\i1}spät in{\i0} der Nacht."]
+    for part in ("Wir <i>kamen <b>sehr</b></i>", "<i><b>spät in</b></i> der Nacht."):
+        assert part in written.splitlines()
 
 
 def test_what_ends_a_sentence_or_speaks_apart_is_not_joined() -> None:
@@ -192,9 +204,8 @@ def test_text_that_looks_like_markup_is_written_as_text() -> None:
     written = translated("WEBVTT\n\n00:01.000 --> 00:02.000\nYes.\n", {"Yes.": "a --> b <c> & d"})
     assert written.endswith("a --&gt; b &lt;c&gt; &amp; d\n")
     assert texts(opened(written)) == [["a --> b <c> & d"]]
-    assert "00:00:01,000 → 00:00:02,000" in translated(
-        cue(1, 1, 2, "Yes."), {"Yes.": "00:00:01,000 --> 00:00:02,000"}
-    )
+    for target, expected in (("00:01 --> 00:02", "00:01 → 00:02"), ("Ja.\n\n2", "Ja.  2")):
+        assert translated(cue(1, 1, 2, "Yes."), {"Yes.": target}).splitlines()[2] == expected
 
 
 def test_what_cannot_be_read_is_refused() -> None:

@@ -5,9 +5,14 @@ from pathlib import Path
 import pytest
 
 from cotext.data.words import is_boundary, occurrences, words_of
-from cotext.translation.terms.constraints import SentenceConstraints
-from cotext.translation.terms.glossary import Glossary, Term, read_words
-from cotext.translation.terms.terms import TermGuide, term_report
+from cotext.translation.terms.terms import (
+    Glossary,
+    SentenceConstraints,
+    Term,
+    TermGuide,
+    read_words,
+    term_report,
+)
 from tests.refusals import must_raise
 
 TSV = """\ufeffsource\ttarget\tforbidden\tnotes

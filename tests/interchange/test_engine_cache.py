@@ -14,24 +14,16 @@ import cotext as face
 from cotext.data.documents import Document
 from cotext.data.formats import write_documents
 from cotext.data.tokenizer import Tokenizer
-from cotext.interchange import ctranslate2, engine_cache
-from cotext.interchange.ctranslate2 import installed
+from cotext.interchange import engine_cache, export
 from cotext.interchange.engine_cache import KEPT, LOCK, open_to_translate
+from cotext.interchange.export import installed
 from cotext.models.checkpoint import load_run, load_weights, save_model
 from cotext.models.run_folder import ENGINE_FORMAT
 from cotext.runtime import CotextError, __version__
 from cotext.runtime.files import working_in
 from cotext.translation.open import OpenedRun, open_run, scoring_signature, signature_entries
 from tests.command_line import cotext, must_refuse, succeed
-from tests.interchange.test_engines import (
-    ENDING,
-    VIEWS,
-    config_of,
-    documents,
-    tokenizer,
-    translations,
-    write,
-)
+from tests.interchange.test_engines import ENDING, VIEWS, config_of, documents, tokenizer, translations, write
 from tests.killing import Moment, run_killed
 from tests.loops import loop_over
 from tests.refusals import must_raise
@@ -75,7 +67,7 @@ def conversions(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
 
     def counted(loaded: Any, quantization: str, folder: Path, data: Any) -> None:
         folders.append(folder)
-        ctranslate2.write_engine(loaded, quantization, folder, data)
+        export.write_engine(loaded, quantization, folder, data)
 
     monkeypatch.setattr(engine_cache, "write_engine", counted)
     return folders
@@ -313,7 +305,7 @@ def test_figures_are_those_of_torch(make: Make, tmp_path: Path) -> None:
 
 
 def test_an_exported_engine_is_no_run(make: Make, tmp_path: Path) -> None:
-    ctranslate2.export_engine(make(decode={"engine": "torch"}), tmp_path / "engine")
+    export.export_engine(make(decode={"engine": "torch"}), tmp_path / "engine")
     opened = open_to_translate(tmp_path / "engine", "cpu")
     assert opened.loaded.engine
     with pytest.raises(CotextError, match=r"decode\.engine = torch: this is an engine"):

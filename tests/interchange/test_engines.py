@@ -24,7 +24,7 @@ from cotext.data.tokenizer import (
     TokenizerSettings,
     train_tokenizer,
 )
-from cotext.interchange.ctranslate2 import export_engine, installed, obstacles
+from cotext.interchange.export import export_engine, installed, obstacles
 from cotext.models import checkpoint
 from cotext.models.build import build_model
 from cotext.runtime import CotextError
@@ -425,7 +425,7 @@ def test_without_the_package(make: Make, both: Both, tmp_path: Path, monkeypatch
     engine = both("s2to2").engine.folder
     monkeypatch.setitem(sys.modules, "ctranslate2", None)
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    for module in ("cotext.search.engine", "cotext.interchange.ctranslate2"):
+    for module in ("cotext.search.engine", "cotext.interchange.export"):
         monkeypatch.setattr(f"{module}.find_spec", lambda name: None)
     must_raise(r"pip install '\.\[ctranslate2\]'", export_engine, make("s2to2"), tmp_path / "engine")
     must_raise(r"pip install '\.\[ctranslate2\]'", open_run, engine)

@@ -17,7 +17,7 @@ from cotext.data.batch import Instance, source_batch
 from cotext.data.build import special_symbols
 from cotext.data.tokenizer import ImportedTokenizer, LanguageChoice
 from cotext.data.views import Window
-from cotext.interchange import bart, importing
+from cotext.interchange import importing
 from cotext.interchange.foreign import ABSENT, ForeignModel
 from cotext.interchange.importing import Imported, import_model, open_foreign
 from cotext.models.checkpoint import LoadedModel, load_run
@@ -179,9 +179,6 @@ def test_languages_that_were_not_chosen_are_told(tmp_path: Path) -> None:
     assert found["self_test"]["equal_ids"] == found["self_test"]["sentences"] > 0
 
 
-# --- symbols
-
-
 @pytest.mark.parametrize("name", ["swish", "two vocabularies", "nllb"])
 def test_what_the_other_never_writes_has_no_probability(name: str, imports: Get) -> None:
     folder, run, _ = imports(name)
@@ -210,9 +207,9 @@ def test_without_transformers_the_import_says_so(tmp_path: Path, monkeypatch: py
 def test_another_model_than_theirs_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As if a setting had been misread: here, the wavelengths of positions."""
     folder = marian_model(tmp_path / "there")
-    make = bart.make_config
+    make = importing.make_config
     monkeypatch.setattr(
-        bart, "make_config", lambda model, *rest: make({**model, "wavelengths": "half_minus_one"}, *rest)
+        importing, "make_config", lambda model, *rest: make({**model, "wavelengths": "half_minus_one"}, *rest)
     )
     with pytest.raises(CotextError, match="the self-test failed, nothing was written"):
         import_model(folder, tmp_path / "run", LanguageChoice())

@@ -115,7 +115,6 @@ REFUSED: list[tuple[Change, str]] = [
     (gone("config.json"), r"has no config\.json of Hugging Face"),
     (gone("source.spm"), r"source\.spm is missing"),
     (gone("model.safetensors"), r"has no model\.safetensors and no pytorch_model\.bin"),
-    (cut("config.json", 40), r"config\.json"),
     (cut("model.safetensors", 3000), r"model\.safetensors: damaged or truncated"),
     (cut("source.spm", 100), r"source\.spm: not a sentencepiece model"),
     # weights
@@ -130,10 +129,8 @@ REFUSED: list[tuple[Change, str]] = [
     (stretched, r"fc1\.weight is \[1048576, 1048576\], which does not fit"),
 ]
 OTHERS: list[tuple[str, Change, str]] = [
-    ("m2m", setting(scale_embedding=False), r"scale_embedding = False"),
     ("mbart", without_start, r"decoders that start with the language"),
     ("mbart", setting(max_position_embeddings=99), r"embed_positions\.weight is \[66, 16\]"),
-    ("m2m", gone("sentencepiece.bpe.model"), r"sentencepiece\.bpe\.model is missing"),
 ]
 
 

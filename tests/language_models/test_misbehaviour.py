@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from cotext.language_models.client import Client, UnansweredError
-from cotext.runtime.signals import INTERRUPTED
+from cotext.runtime.processes import INTERRUPTED
 from tests.command_line import cotext
 from tests.language_models.described import WORDS, described
 from tests.language_models.fake import Fake
@@ -33,7 +33,6 @@ def asked(folder: Path, fake: Fake, **settings: Any) -> tuple[UnansweredError, l
 
 ANSWERS: dict[str, tuple[dict[str, Any], str]] = {
     "no JSON": ({"body": b"<html>"}, "not valid JSON"),
-    "cut off": ({"body": b'{"choices": ['}, "not valid JSON"),
     "no object": ({"body": b"[]"}, "not a JSON object"),
     "deep": ({"body": DEEP}, "nested too deep"),
     "packed": ({"body": gzip.compress(b"{}"), "headers": {"Content-Encoding": "gzip"}}, "not valid JSON"),
@@ -104,9 +103,6 @@ def test_what_a_server_says_cannot_change_the_screen(
     assert "status 503: \\u202ebusy [red]; the next one" in told
 
 
-# --- Ctrl-C
-
-
 def _command(arguments: list[str | Path]) -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)  # which a detached shell lets ignore
     outcome = cotext(*arguments)
@@ -115,9 +111,7 @@ def _command(arguments: list[str | Path]) -> None:
 
 
 @pytest.mark.parametrize(
-    "fault",
-    [("timeout", {"seconds": 60}), ("429", {"retry_after": 60})],
-    ids=lambda fault: fault[0],
+    "fault", [("timeout", {"seconds": 60}), ("429", {"retry_after": 60})], ids=lambda fault: fault[0]
 )
 def test_an_interrupt_ends_the_command_at_once(
     tmp_path: Path, fake: Fake, fault: tuple[str, dict[str, Any]]

@@ -47,9 +47,6 @@ def gradients(out: Tensor, inputs: list[Tensor]) -> tuple[Tensor, ...]:
     return torch.autograd.grad((out * doubles(*out.shape, seed=9)).sum(), inputs)
 
 
-# --- which tokens belong together
-
-
 def test_spans_of_a_hand_written_case() -> None:
     spans = sentence_spans(sentences([[2, 1, 3], [4]]))
     assert spans.tolist() == [[[0, 2], [2, 3], [3, 6]], [[0, 4], [0, 4], [0, 4]]]
@@ -74,9 +71,6 @@ def test_a_long_sentence_does_not_pad_short_ones() -> None:
     buckets = Sentences(sentences([[80, *[10] * 100]]))
     parts = buckets.split(torch.zeros(len(buckets.rows.index_N), 1))
     assert sum(part.shape[0] * part.shape[1] for _, part in parts) == 80 + 1000
-
-
-# --- equal to dense attention
 
 
 @given(rows_of_lengths, st.booleans())

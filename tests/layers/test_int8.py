@@ -4,7 +4,6 @@ import pytest
 import torch
 from torch import nn
 
-from cotext.layers.int8_linear import HalfLinear, Int8Linear, joint, outputs
 from cotext.layers.kernels.int8 import (
     OFFSET,
     Product,
@@ -18,6 +17,7 @@ from cotext.layers.kernels.int8 import (
     quantised_rows,
     quantised_weight,
 )
+from cotext.layers.linear import HalfLinear, Int8Linear, joint, outputs
 
 KINDS = [kind for kind in (onednn, int_mm, as_float) if is_exact(kind)]
 kinds = pytest.mark.parametrize("kind", KINDS)

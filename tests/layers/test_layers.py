@@ -10,17 +10,9 @@ from torch import Tensor
 from torch.nn.functional import layer_norm, linear
 
 from cotext.layers.blocks import Residual
-from cotext.layers.kernels.dropout import Dropout, dropout, keep_mask
-from cotext.layers.kernels.packing import Packing
+from cotext.layers.kernels.common import Dropout, Packing, dropout, keep_mask
 from cotext.layers.kernels.sdpa import attend
-from cotext.layers.multi_head import (
-    Activation,
-    AttentionSize,
-    FeedForward,
-    RowSpan,
-    Score,
-    SelfAttention,
-)
+from cotext.layers.multi_head import Activation, AttentionSize, FeedForward, RowSpan, Score, SelfAttention
 from cotext.layers.positions import causal, visible
 from cotext.layers.scores import AlibiScore
 from cotext.models.build import build_model

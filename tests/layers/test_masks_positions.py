@@ -24,7 +24,7 @@ from cotext.layers.positions import (
     visible,
 )
 from cotext.models.build import build_model
-from cotext.models.row_embedder import RowEmbedder
+from cotext.models.slots import RowEmbedder
 from cotext.models.transformer import Transformer
 from cotext.runtime import CotextError
 from tests.loops import loop_over

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from cotext.layers.kernels import joined
+from cotext.layers.kernels import gated_others
 from cotext.layers.kernels.sdpa import watch_weights
 from cotext.layers.layout import Layout, Packed
 from cotext.layers.multi_head import AttentionSize, CrossAttention, Score, SelfAttention
@@ -63,8 +63,8 @@ def test_shared_nodes_are_nodes_beside_every_sentence(
     rows: tuple[list[int], ...], on_cpu: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Outputs and gradients, of the library's attention for CPUs and of that for other devices."""
-    monkeypatch.setattr(joined, "on_cpu", lambda x: on_cpu)
-    monkeypatch.setattr(joined, "CHUNK_QUERIES", 4)
+    monkeypatch.setattr(gated_others, "on_cpu", lambda x: on_cpu)
+    monkeypatch.setattr(gated_others, "CHUNK_QUERIES", 4)
     shared, apart = both(rows, SOURCE if len(rows) > 1 else rows)
     for one, other in zip(shared, apart, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-9)
@@ -75,11 +75,11 @@ def test_mixed_precision_leaves_sums_of_weights_precise(
     on_cpu: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Those of two places are compared, and gradients are made of them outside the region of autocast."""
-    monkeypatch.setattr(joined, "on_cpu", lambda x: on_cpu)
+    monkeypatch.setattr(gated_others, "on_cpu", lambda x: on_cpu)
     q, k, v = (states(seed, 2, HEADS, 5, D).detach().mul(4).bfloat16() for seed in range(3))
-    plain = joined.mix_apart(q, k, v, None)
+    plain = gated_others.mix_apart(q, k, v, None)
     with torch.autocast("cpu", torch.bfloat16):
-        mixed = joined.mix_apart(q, k, v, None)
+        mixed = gated_others.mix_apart(q, k, v, None)
     torch.testing.assert_close(mixed, plain, rtol=0, atol=0)
 
 

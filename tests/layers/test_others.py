@@ -220,9 +220,6 @@ def test_rows_of_one_sentence_beside_rows_of_several_without_padding() -> None:
             torch.testing.assert_close(both[row], alone[0])
 
 
-# --- long-short term masking
-
-
 def joined(attention: SelfAttention | CrossAttention, long: Tensor, short: Tensor) -> Tensor:
     """W [long; short] + b with one matrix W."""
     span = attention.span

@@ -1,17 +1,19 @@
 """The chunked output loss beside the plain computation, and the context discount."""
 
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy, linear
 
-from cotext.data.batch import Batch, Instance, SpecialSymbols, make_batch
+from cotext.data.batch import Batch, Instance, SpecialSymbols, in_both_contexts, make_batch
 from cotext.data.views import Window
 from cotext.losses.cross_entropy import CrossEntropy, LossParts, output_loss
 from cotext.models.build import build_model
 from cotext.models.transformer import Transformer
 from tests.loops import loop_over
-from tests.tiny import tiny_config
+from tests.tiny import PlainWordTokenizer, random_model, tiny_config
 
 LABELS, DIMENSION, VOCABULARY = 13, 6, 17
 SYMBOLS = SpecialSymbols(pad=20, bos=21, eos=22, separators=(23,))
@@ -93,6 +95,8 @@ def test_half_precision_keeps_gradients_that_the_scale_of_the_loss_would_raise()
     assert bool(of_hidden.isfinite().all())
     torch.testing.assert_close(of_weight, weight_exact, rtol=0.02, atol=1e-6)
     torch.testing.assert_close(of_hidden, hidden_exact, rtol=0.02, atol=1e-4)
+    nothing, *_ = output_loss(hidden[:3], weight, label[:3], torch.zeros(3), 0.0)
+    assert not bool(gradients(nothing, weight)[0].any())  # nor NaN
 
 
 def test_automatic_mixed_precision() -> None:
@@ -120,10 +124,7 @@ def test_backward_twice_over_a_retained_graph() -> None:
 
 def batch() -> Batch:
     """Two windows whose last sentence is current: three sentences, and one shorter row of two."""
-    rows = [
-        ([[1, 2, 3], [4], [5, 6]], [[7], [8, 9], [1, 2, 3]]),
-        ([[3, 4], [5]], [[6, 7, 8, 9], [2]]),
-    ]
+    rows = [([[1, 2, 3], [4], [5, 6]], [[7], [8, 9], [1, 2, 3]]), ([[3, 4], [5]], [[6, 7, 8, 9], [2]])]
     instances = []
     for document, (source, target) in enumerate(rows):
         everything = range(len(source))
@@ -203,16 +204,13 @@ class _Given:
         return self.table[tokens.cumsum(1) % len(self.table)]
 
 
-def _in_contexts(context: list[int], foreign: list[int]) -> Batch:
-    def row(before: list[int]) -> Batch:
-        sides = [before, [3, 4]] if before else [[3, 4]]
-        spans = range(len(sides))
-        window = Window(spans, spans, range(len(sides) - 1, len(sides)))
-        return make_batch([Instance(0, window, sides, sides)], SYMBOLS)
+def _in_contexts(context: list[int], foreign: list[int], after: list[int]) -> Batch:
+    def row(before: list[int], after: list[int]) -> list[Instance]:
+        sides = [side for side in (before, [3, 4], after) if side]
+        current = range(bool(before), bool(before) + 1)
+        return [Instance(0, Window(range(len(sides)), range(len(sides)), current), sides, sides)]
 
-    batch = row(context)
-    batch.foreign, batch.examined = row(foreign), batch.source.current
-    return batch
+    return in_both_contexts(row(context, after), row(foreign, []), SYMBOLS)
 
 
 def _terms(weight: float, batch: Batch, model: _Given) -> LossParts:
@@ -225,14 +223,15 @@ def test_true_over_foreign_context_by_hand(scale: float) -> None:
     model = _Given(
         scale * torch.randn(50, 24, dtype=torch.float64, generator=torch.Generator().manual_seed(5))
     )
-    for context, foreign in (([1], [2]), ([2], [1])):
-        batch = _in_contexts(context, foreign)
+    for context, foreign, after in (([1], [2], []), ([2], [1], [7])):
+        batch = _in_contexts(context, foreign, after)
         plain, found = _terms(0.0, batch, model), _terms(0.25, batch, model)
         assert batch.foreign is not None
         logs = []
         for side in (batch, batch.foreign):
             log_p = model.decode(side.target_input, side.input_sentence, None).log_softmax(2)
-            logs.append(log_p.gather(2, side.target_label[..., None])[0, -3:].sum())
+            log_p = log_p.gather(2, side.target_label[..., None])[side.label_sentence == 1]
+            logs.append(log_p[: 2 if after else 3].sum())  # the separator and the end differ
         hinge = (1 - (logs[0] - logs[1])).clamp(min=0)
         torch.testing.assert_close(found.loss, plain.loss + 0.25 * hinge)
         gain, rows = found.parts["true_minus_foreign"]
@@ -241,11 +240,30 @@ def test_true_over_foreign_context_by_hand(scale: float) -> None:
         (got,) = torch.autograd.grad(found.loss - plain.loss, model.table)
         (want,) = torch.autograd.grad(0.25 * hinge, model.table)
         torch.testing.assert_close(got, want)
+        with torch.autocast("cpu", torch.bfloat16):
+            rounded = _terms(0.25, batch, model)
+        assert {rounded.loss.dtype, *(total.dtype for total, _ in rounded.parts.values())} == {torch.float32}
+        torch.testing.assert_close(rounded.loss.double(), found.loss, rtol=0.02, atol=0.1)
 
 
 def test_a_single_sentence_has_no_foreign_term() -> None:
     model = _Given(torch.randn(50, 24, generator=torch.Generator().manual_seed(5)))
-    batch = _in_contexts([], [])
+    batch = _in_contexts([], [], [])
     plain, found = (_terms(weight, batch, model) for weight in (0.0, 0.25))
     assert float(found.loss.detach()) == float(plain.loss.detach())
     assert int(found.parts["true_minus_foreign"][1]) == 0
+
+
+@loop_over("model", [{"segments": "current"}, {"encoder": {"top": {"layers": 1, "span": "current"}}}])
+def test_where_all_sentences_are_current_rows_differ_in_context_alone(model: dict[str, Any]) -> None:
+    """Of a view of whole documents: in a foreign row with the words of the true row, nothing differs."""
+    own = [[1, 2], [3, 4], [5]]
+    both = [
+        [Instance(0, Window(range(3), range(len(target)), current), own, target)]
+        for target, current in ((own, range(3)), (own[:2], range(1, 2)))
+    ]
+    config = tiny_config(model={**model, "encoder_layers": 2}, view={"kind": "document"})
+    tiny = random_model(config, PlainWordTokenizer(["word"] * 16))
+    found = CrossEntropy(0.0, 1.0, 1.0)(tiny, in_both_contexts(*both, SYMBOLS))
+    gain, rows = found.parts["true_minus_foreign"]
+    assert (float(gain), int(rows)) == (pytest.approx(0, abs=1e-9), 1)

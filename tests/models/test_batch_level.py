@@ -68,9 +68,6 @@ def crosses(system: str) -> bool:
     return bool(SYSTEMS[system][1].get("cross_document"))
 
 
-# --- what holds for all
-
-
 @systems
 def test_a_row_of_a_batch_is_that_row_with_its_companions(system: str) -> None:
     config = named(system)
@@ -106,9 +103,6 @@ def test_rows_beside_extra_rows_get_the_mean_of_their_own_document(system: str) 
         close(full(model, joined(batch_of(config), chosen)), hidden[chosen])
 
 
-# --- mini-batch embedding
-
-
 @torch.no_grad()
 def test_the_mean_of_all_words_of_the_document_stands_before_every_row() -> None:
     """By hand: rows of one token more, at positions of their own."""
@@ -138,9 +132,6 @@ def test_the_mean_of_all_words_of_the_document_stands_before_every_row() -> None
         y = y + model.embedding.table(torch.arange(length + 1))
         expected = decoded(model, y[None], torch.cat((k[:1], k))[None], side)
         close(hidden[i, :length], expected[0, 1:])
-
-
-# --- attention between datapoints
 
 
 @torch.no_grad()

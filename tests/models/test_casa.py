@@ -2,7 +2,6 @@
 
 import itertools
 import math
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,12 +14,11 @@ from cotext.config.recipe import Config
 from cotext.data.batch import Batch, Instance, Source, make_batch, source_batch
 from cotext.data.build import special_symbols
 from cotext.data.views import Window
-from cotext.layers.codebook import DECAY, Codebook, CodeGate
+from cotext.layers.embedding import glanced, soft_copy, stretched
 from cotext.layers.kernels.sdpa import TokenIndices, watch_weights
-from cotext.layers.soft_copy import glanced, soft_copy, stretched
 from cotext.models.build import build_model
 from cotext.models.interface import Draft, NonAutoregressiveModel
-from cotext.models.nat import NonAutoregressiveTransformer
+from cotext.models.nat import DECAY, Codebook, CodeGate, NonAutoregressiveTransformer
 from cotext.runtime import CotextError
 from tests.tiny import PlainWordTokenizer, shake, tiny_config
 
@@ -30,11 +28,7 @@ SOURCES = [
     [[10]],
     [[11, 12, 4, 4], [6, 7, 8, 9, 10, 11, 12, 4, 5]],
 ]
-TARGETS = [
-    [[9], [8, 7, 6], [10, 11, 11], [4]],
-    [[4, 5]],
-    [[10, 11], [12]],
-]
+TARGETS = [[[9], [8, 7, 6], [10, 11, 11], [4]], [[4, 5]], [[10, 11], [12]]]
 
 
 def nodes(layers: int) -> dict[str, Any]:
@@ -103,9 +97,6 @@ def hidden(
     return model.decode(draft), draft
 
 
-# --- soft copy
-
-
 def test_positions_belong_to_the_sentences_of_their_tokens() -> None:
     sentence = torch.tensor([[0, 0, 0, 1, 1, -1], [0, 0, 1, 1, 2, 2]])
     assert stretched(sentence, torch.tensor([10, 12])).tolist() == [
@@ -147,9 +138,6 @@ def test_soft_copy_in_half_precision_finds_the_same_tokens(dtype: torch.dtype) -
     found = soft_copy(x.to(dtype), source, positions, 1)
     assert found.dtype == dtype
     torch.testing.assert_close(found.float(), soft_copy(x, source, positions, 1), rtol=0, atol=0.1)
-
-
-# --- who sees whom
 
 
 def attention_inputs() -> dict[str, set[tuple[int, int]]]:
@@ -206,9 +194,6 @@ def test_masks_by_hand() -> None:
     }
 
 
-# --- batches
-
-
 @pytest.mark.parametrize(
     ("name", "pre_norm"), list(zip(SYSTEMS, itertools.cycle((False, True)), strict=False))
 )
@@ -225,23 +210,6 @@ def test_a_row_does_not_depend_on_the_batch_around_it(name: str, pre_norm: bool)
         torch.testing.assert_close(single[0], together[i, :length], rtol=1e-9, atol=1e-9)
 
 
-@systems
-def test_what_stands_in_the_padding_does_not_matter(name: str) -> None:
-    model, source = model_of(SYSTEMS[name]), source_batch(instances(), SYMBOLS)
-    before, draft = hidden(model, source)
-    disguised = source.tokens.where(source.sentence >= 0, torch.tensor(5))
-    padded = replace(
-        source,
-        tokens=torch.nn.functional.pad(disguised, (0, 3), value=7),
-        sentence=torch.nn.functional.pad(source.sentence, (0, 3), value=-1),
-    )
-    after, again = hidden(model, padded)
-    real = draft.sentence >= 0
-    width = before.size(1)
-    assert torch.equal(again.sentence[:, :width], draft.sentence)
-    torch.testing.assert_close(after[:, :width][real], before[real], rtol=1e-9, atol=1e-9)
-
-
 def test_a_row_of_one_sentence_has_no_context() -> None:
     """Its nodes are its own: context attention is local attention there, and both are the whole."""
     source = source_batch(instances()[1:2], SYMBOLS)
@@ -250,9 +218,6 @@ def test_a_row_of_one_sentence_has_no_context() -> None:
     for model in (model_of(LOCAL), model_of(CONTEXT)):
         model.load_state_dict(plain.state_dict())
         torch.testing.assert_close(hidden(model, source)[0], expected, rtol=1e-9, atol=1e-9)
-
-
-# --- revealing
 
 
 def test_revealed_tokens_are_read() -> None:
@@ -280,9 +245,6 @@ def test_as_many_are_revealed_as_the_ratio_says(data: st.DataObject) -> None:
     assert not bool((shown & ~eligible).any())
     expected = [round(ratio * count) for count in wrong.sum(dim=1).tolist()]
     assert shown.sum(dim=1).tolist() == pytest.approx(expected, abs=0 if ratio != 0.3 else 1)
-
-
-# --- codes
 
 
 def test_codes_follow_their_words() -> None:
@@ -382,14 +344,11 @@ def test_some_right_codes_are_read_and_elsewhere_the_own_input(monkeypatch: pyte
     read: list[tuple[Tensor, Tensor]] = []
     monkeypatch.setattr(model.latent.gate, "forward", lambda x, z: read.append((x, z)) or x)
     model.decode(draft, tokens.masked_fill(~third, -1))
-    (x, z), vector = read[0], model.latent.codebook.vector(torch.tensor(right))
+    (x, z), vector = read[0], model.latent.codebook.vectors[torch.tensor(right)]
     assert torch.equal(x[:, 2], model.embedding.bare(tokens[:, 2], "target"))
     assert torch.equal(z[:, 2], vector.to(z.dtype).expand(3, -1))
     rest = torch.arange(tokens.size(1)) != 2
     assert torch.equal(z[:, rest], draft.copied[:, rest])
-
-
-# --- what is refused
 
 
 @pytest.mark.parametrize(
@@ -401,10 +360,8 @@ def test_some_right_codes_are_read_and_elsewhere_the_own_input(monkeypatch: pyte
         ({"view": {"kind": "window", "before": 1}}, "choose document or sentence"),
         ({"model": {"nat": {"path": "length"}}}, "soft_copy = row"),
         ({"model": {"batch_context": "flat"}}, "model.batch_context = flat cannot be combined"),
-        ({"model": {"document_layer": "segment_gate"}}, "model.document_layer = segment_gate cannot be"),
         ({"model": {"decoder": {"span": "memory"}}}, "choose transformer_xl"),
         ({"model": {"attention": {"span": "nodes", "score": "positions"}}}, "choose content or absolute"),
-        ({"model": {"output_bias": True}}, "model.output_bias = true cannot be combined"),
         ({"model": {"writes": "left_to_right"}}, "takes loss.name = cross_entropy"),
     ],
     ids=str,

@@ -15,7 +15,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from safetensors.torch import save as serialised
 
-from cotext.config.training import TrainConfig
+from cotext.config.recipe import TrainConfig
 from cotext.models import checkpoint as ckpt
 from cotext.models.run_folder import Description, describe_file
 from cotext.runtime import CotextError
@@ -319,10 +319,7 @@ class TestRefusedModels:
                     {"embedding.weight": torch.zeros(3, 5)},
                 )
             ),
-            (
-                {"heads:": "haeds:"},
-                r"unknown key 'model.haeds'; the nearest known one is 'model.heads'",
-            ),
+            ({"heads:": "haeds:"}, r"unknown key 'model.haeds'; the nearest known one is 'model.heads'"),
         ],
         ids=str,
     )

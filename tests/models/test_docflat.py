@@ -20,6 +20,7 @@ from cotext.layers.flat_batch import (
     NeuralContextGate,
     RowOrder,
 )
+from cotext.layers.kernels.sdpa import TokenIndices, watch_weights
 from cotext.layers.multi_head import AttentionSize
 from cotext.layers.positions import is_current, ranks
 from cotext.layers.state import STEPS_BETWEEN_COLLECTIONS, SourceSide
@@ -99,8 +100,6 @@ def source_of(side: SourceSide, entry: int) -> SourceSide:
 def close(a: Tensor, b: Tensor) -> None:
     torch.testing.assert_close(a, b, rtol=1e-9, atol=1e-9)
 
-
-# --- who sees whom, by hand
 
 # Three rows of three tokens, `x` context, `.` padding: document 0 has two, the later sentence first.
 #
@@ -203,10 +202,16 @@ def test_rows_that_hold_the_same_sentence_show_each_other_nothing_of_it() -> Non
         others = chosen & (torch.arange(4) != i)[:, None]
         beside = ExtraKeys(x[others], rows.take(others.nonzero()[:, 0]))
         own = torch.tensor([i])
-        close(mixed(context, x[own], chosen[own], rows.take(own), beside, causal=True)[0], out[i])
-
-
-# --- the gate
+        shown: list[TokenIndices | None] = []
+        with watch_weights(lambda weights, real, tokens, shown=shown: shown.append(tokens)):
+            single = mixed(context, x[own], chosen[own], rows.take(own), beside, causal=True)
+        close(single[0], out[i])
+        [tokens] = shown
+        assert tokens is not None
+        # Who watches is told which tokens are of the row; others are -1.
+        here = chosen[i].nonzero()[:, 0].tolist()
+        assert tokens.query.tolist() == [here]
+        assert sorted(tokens.key[0].tolist()) == [-1] * int(others.sum()) + here
 
 
 def test_gradients_pass_a_discrete_gate_as_if_it_were_continuous() -> None:
@@ -223,9 +228,6 @@ def test_gradients_pass_a_discrete_gate_as_if_it_were_continuous() -> None:
     for a, b in zip(*grads, strict=True):
         assert float(a.abs().sum()) > 0
         torch.testing.assert_close(a, b)
-
-
-# --- a batch, its rows, and their extra rows
 
 
 def alone(batch: Batch, i: int, same_document: bool = True, trim: bool = True) -> Batch:
@@ -251,9 +253,6 @@ def alone(batch: Batch, i: int, same_document: bool = True, trim: bool = True) -
         for x in (batch.target_input, batch.input_sentence, batch.target_label, batch.label_sentence)
     )
     return Batch(replace(source.select(own), extra_rows=beside), *sides)
-
-
-# --- decoding
 
 
 class SentenceHypothesis:

@@ -12,14 +12,21 @@ from cotext import load
 from cotext.config.recipe import Config, load_config
 from cotext.data.documents import Document, ParallelDocument
 from cotext.data.tokenizer import Tokenizer, load_tokenizer
-from cotext.interchange.hub import export_int8
-from cotext.layers.int8_linear import HalfLinear, Int8Linear
-from cotext.models import precision
-from cotext.models.build import build_model
-from cotext.models.checkpoint import load_run, load_weights, save_model
+from cotext.interchange.export import export_int8
+from cotext.layers.linear import HalfLinear, Int8Linear
+from cotext.models import checkpoint
+from cotext.models.build import build_model, count_parameters
+from cotext.models.checkpoint import (
+    halved,
+    in_precision,
+    int8_weights,
+    large_matrices,
+    load_run,
+    load_weights,
+    quantised,
+    save_model,
+)
 from cotext.models.interface import Engine, EngineHypothesis, Model
-from cotext.models.parameters import count_parameters
-from cotext.models.precision import halved, in_precision, int8_weights, large_matrices, quantised
 from cotext.models.run_folder import read_shapes
 from cotext.runtime import CotextError, devices
 from cotext.training.warm_start import start_from
@@ -120,7 +127,7 @@ def test_a_document_alone_decides_its_translation_and_its_scores(recipe: str) ->
 @pytest.fixture
 def everything_in_int8(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tiny matrices, too."""
-    monkeypatch.setattr(precision, "LEAST", 0)
+    monkeypatch.setattr(checkpoint, "LEAST", 0)
 
 
 @pytest.fixture(scope="module")
@@ -193,10 +200,10 @@ class TestRuns:
 def test_small_matrices_stay() -> None:
     config = load_config("focused-concatenation/base", "small", [])
     model = build_model(config, 8000)
-    names = large_matrices(model, precision.LEAST)
+    names = large_matrices(model, checkpoint.LEAST)
     assert "encoder.0.attention.qkv.weight" in names
     assert "encoder.0.attention.out.weight" not in names
-    assert all(model.get_parameter(name).numel() >= precision.LEAST for name in names)
+    assert all(model.get_parameter(name).numel() >= checkpoint.LEAST for name in names)
 
 
 def test_refused_on_a_gpu_of_engines_and_unknown(run: Path) -> None:
@@ -219,9 +226,6 @@ class NoEngine(Engine):
         raise NotImplementedError
 
 
-# --- bfloat16
-
-
 @pytest.mark.parametrize("recipe", SYSTEMS[::2])
 def test_systems_translate_and_report_what_they_score(recipe: str) -> None:
     """Sums are rounded otherwise in batches of other shapes, and then now and then to the next bfloat16."""
@@ -242,7 +246,7 @@ def test_systems_translate_and_report_what_they_score(recipe: str) -> None:
 
 
 def test_a_run_is_told_and_not_mixed_up(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(precision, "LEAST", 0)
+    monkeypatch.setattr(checkpoint, "LEAST", 0)
     opened = load(run, precision="bfloat16")
     assert "|precision:bfloat16" in opened.signature
     assert opened.score(TEXT, TEXT) != load(run).score(TEXT, TEXT)

@@ -18,14 +18,7 @@ from cotext.layers.buckets import Sentences
 from cotext.layers.kernels.relative import attend_from_memory
 from cotext.layers.kernels.sdpa import TokenIndices, watch_weights
 from cotext.layers.layout import Layout, Packed
-from cotext.layers.multi_head import (
-    AttentionSize,
-    CrossAttention,
-    RowSpan,
-    Score,
-    SelfAttention,
-    split_heads,
-)
+from cotext.layers.multi_head import AttentionSize, CrossAttention, RowSpan, Score, SelfAttention, split_heads
 from cotext.layers.positions import CLIP, sinusoidal
 from cotext.layers.scores import SegmentDistanceScore
 from cotext.layers.state import DecoderState
@@ -91,9 +84,6 @@ def random(*shape: int, seed: int = 0) -> Tensor:
     return doubles(*shape, seed=seed).requires_grad_()
 
 
-# --- segment-level relative attention
-
-
 def naive_weights(q: Tensor, k: Tensor, of_keys: Tensor, sentence: Tensor, context: int | None) -> Tensor:
     """By the paper's equation 1, with a vector for every pair of tokens: [B, H, S, S]."""
     apart = sentence[:, :, None] - sentence[:, None, :]
@@ -154,9 +144,6 @@ def check_segment_attention(sentence: Tensor, relative: bool, context: int | Non
         torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-9)
 
 
-# --- fusion
-
-
 @torch.no_grad()
 def test_fusion_by_its_equations() -> None:
     """The layer is a whole one, by its own equations, or its attention alone."""
@@ -204,9 +191,6 @@ def test_one_sentence_takes_the_local_path_exactly_beside_longer_documents(pre_n
     assert bool(keys(system, single).isfinite().all())
 
 
-# --- attention from a memory
-
-
 def test_attention_from_a_memory_by_its_equation() -> None:
     """Against loops over pairs, gradients included."""
     batch, queries, size, heads = 2, 3, 8, 2
@@ -237,9 +221,6 @@ def test_attention_from_a_memory_by_its_equation() -> None:
     torch.testing.assert_close(found, out, rtol=1e-9, atol=1e-9)
     grads = torch.autograd.grad((found * upstream).sum(), inputs)
     torch.testing.assert_close(grads, expected, rtol=1e-9, atol=1e-9)
-
-
-# --- side by side = one after the other
 
 
 def sequential(system: Transformer, tokens: Tensor, sentence: Tensor, state: DecoderState) -> Tensor:
@@ -313,9 +294,6 @@ def test_training_side_by_side_equals_sentence_after_sentence(memory: int, pre_n
         torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-9, msg=name)
 
 
-# --- while decoding
-
-
 @pytest.mark.parametrize("memory", [0, 1, 2])
 @torch.no_grad()
 def test_no_more_is_read_than_the_memory(memory: int) -> None:
@@ -333,9 +311,6 @@ def test_no_more_is_read_than_the_memory(memory: int) -> None:
         system.decode(torch.tensor([[t % 10]]), k, state)
     assert len(state.kept) == 2
     assert all(len(r) <= 8 * (memory + 1) for r in state.kept.values())
-
-
-# --- what attention shows
 
 
 @torch.no_grad()

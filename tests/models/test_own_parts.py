@@ -11,10 +11,11 @@ import pytest
 
 import cotext as package
 from cotext import load
+from cotext.config import parts as own_code
 from cotext.config.recipe import load_config
 from cotext.layers.multi_head import Score
-from cotext.models.parts import own_part
-from cotext.runtime import CotextError, own_code
+from cotext.models.checks import own_part
+from cotext.runtime import CotextError
 from tests.command_line import TINY, World, cotext, must_refuse, process_environment, succeed
 
 PAGE = (Path(__file__).parents[2] / "docs" / "slots.md").read_text(encoding="utf-8")

@@ -11,8 +11,7 @@ from cotext.data.batch import Batch, Instance, SpecialSymbols, make_batch
 from cotext.data.views import Window
 from cotext.layers.multi_head import AttentionSize, CrossAttention, RowSpan, SelfAttention
 from cotext.layers.positions import sinusoidal
-from cotext.models.build import build_model
-from cotext.models.initialisation import initialise
+from cotext.models.build import build_model, initialise
 from cotext.models.p_transformer import PositionScore
 from cotext.models.transformer import Transformer
 from cotext.training.warm_start import at_span

@@ -12,7 +12,7 @@ from cotext.data.batch import Batch, Instance, SpecialSymbols, make_batch
 from cotext.data.build import build_view
 from cotext.layers.positions import sinusoidal
 from cotext.models.build import build_model
-from cotext.models.row_embedder import RowEmbedder
+from cotext.models.slots import RowEmbedder
 from cotext.models.transformer import Transformer
 from cotext.runtime import CotextError
 from tests.tiny import tiny_config, window

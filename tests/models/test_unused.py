@@ -10,7 +10,7 @@ import yaml
 from cotext.config.recipe import Config, keys, load_config, recipe_names
 from cotext.data.documents import ParallelDocument
 from cotext.models.build import build_model
-from cotext.models.unused import USES, refuse_unused
+from cotext.models.checks import USES, refuse_unused
 from cotext.runtime import CotextError
 from cotext.translation.translator import DocumentTranslator
 from tests.command_line import cotext
@@ -59,11 +59,7 @@ SETTINGS: dict[str, tuple[list[str], list[str]]] = {
     "model.context_layers=2": (S4TO4, ["model.context_encoder=separate"]),
     **{
         f"model.{setting}": ([*S4TO4, "model.reads_source=false"], ["model.reads_source=true"])
-        for setting in (
-            "encoder.score=relative",
-            "cross.score=alibi",
-            "encoder_layers=2",
-        )
+        for setting in ("encoder.score=relative", "cross.score=alibi", "encoder_layers=2")
     },
     "model.source_sentences=1": ([*S4TO4, "model.reads_source=false"], ["model.reads_source=true"]),
     "model.nat.path=row": (DOCUMENT, ["model.writes=non_autoregressive", "loss.name=glancing"]),

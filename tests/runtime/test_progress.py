@@ -14,7 +14,7 @@ import pytest
 import torch
 from rich.console import Console
 
-from cotext.config.training import TrainConfig
+from cotext.config.recipe import TrainConfig
 from cotext.data.documents import ParallelDocument
 from cotext.data.formats import write_parallel
 from cotext.runtime import progress
@@ -104,11 +104,7 @@ def test_a_task_follows_another(clock: Clock, screen: io.StringIO) -> None:
     clock.now += 20
     meter.next_task("writing", 20, 40)
     meter.next_task("writing", 40, 40)
-    assert screen.getvalue().splitlines() == [
-        "translating 2/2",
-        "writing 20/40  0:40 left",
-        "writing 40/40",
-    ]
+    assert screen.getvalue().splitlines() == ["translating 2/2", "writing 20/40  0:40 left", "writing 40/40"]
 
 
 def test_what_goes_on_between_two_steps_has_a_time_left_of_its_own(clock: Clock, screen: io.StringIO) -> None:
@@ -238,9 +234,6 @@ def test_every_report_has_its_time_and_epoch(world: World) -> None:
     assert all(time.tzinfo is not None for time in times)
     epochs = [entry["epoch"] for entry in entries]
     assert epochs == sorted(epochs)
-
-
-# -------------------------------------------------------------------------------------------- device
 
 
 @loop_over("device", ["toaster", "meta", "cuda:77", ""])

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from cotext.runtime import CotextError
-from cotext.runtime.workers import in_order
+from cotext.runtime.processes import in_order
 from tests.refusals import must_raise
 
 
@@ -65,7 +65,7 @@ import signal, sys, time
 signal.signal(signal.SIGINT, signal.default_int_handler)
 sys.path.insert(0, {folder!r})
 from tests.runtime.test_workers import squaring
-from cotext.runtime.workers import in_order
+from cotext.runtime.processes import in_order
 if __name__ == "__main__":
     def endless():
         while True:

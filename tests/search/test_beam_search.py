@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from cotext.config.decoding import LengthPenaltyForm
+from cotext.config.recipe import LengthPenaltyForm
 from cotext.data.batch import Source, SpecialSymbols
 from cotext.layers.layout import Layouts
 from cotext.models.interface import TranslationModel

@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 import torch
 
-from cotext.config.decoding import LengthPenaltyForm
+from cotext.config.recipe import LengthPenaltyForm
 from cotext.models.interface import Engine, EngineHypothesis, EngineRules
 from cotext.search.beam_search import Hypothesis, SearchOptions, search
 from cotext.search.constraints import Align, SearchRequest, SearchSymbols

@@ -67,9 +67,6 @@ def sentences(hypothesis: Hypothesis) -> list[list[int]]:
     return out
 
 
-# --- collapsing
-
-
 def test_collapse_by_hand() -> None:
     """Blank is 0; 9 stands for nothing."""
     path = [9, 0, 4, 4, 0, 4, 5, 5, 9, 6, 0, 0]
@@ -80,9 +77,6 @@ def test_collapse_by_hand() -> None:
     assert text.rest == -(1024 + 2048)
     assert collapse(path, log_p, {0, 9}, repeats=False).tokens == [4, 4, 4, 5, 5, 6]
     assert collapse([], [], {0}).tokens == []
-
-
-# --- n in, n out
 
 
 @systems
@@ -148,9 +142,6 @@ def test_limits_hold_and_are_reported() -> None:
     assert cut.truncated == (closers[longest],)
 
 
-# --- the most probable
-
-
 @pytest.mark.parametrize("seed", [0, 5, 7])
 def test_argmax_by_hand(seed: int) -> None:
     """Of every place by itself, as one matrix product gives it."""
@@ -192,9 +183,6 @@ def test_output_that_is_not_a_number_is_refused() -> None:
     with torch.no_grad():
         model.decoder[0].feed_forward.narrow.bias.fill_(math.nan)
     must_raise("not a number", found, model, instances())
-
-
-# --- scoring
 
 
 def test_scores_are_the_likelihood_over_all_paths() -> None:
@@ -272,9 +260,6 @@ def test_which_sentence_looks_at_which(name: str) -> None:
             torch.testing.assert_close(each.share, same.share, equal_nan=True)
 
 
-# --- documents
-
-
 DOCUMENTS = [
     Document("a", ("the cat sat", "", "it saw a mat again", "cat")),
     Document("b", ("again",)),
@@ -313,9 +298,6 @@ def test_signatures_say_how_it_is_written() -> None:
     translator = DocumentTranslator(model_of(CONTEXT), config_of(CONTEXT), TOKENIZER, CPU)
     assert "|beam:1|path:sentences|" in translator.signature
     assert "lp:" not in translator.signature
-
-
-# --- the command line
 
 
 TINY = (

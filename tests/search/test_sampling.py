@@ -7,19 +7,13 @@ from typing import Any
 import pytest
 import torch
 
-from cotext.config.decoding import SamplingConfig
+from cotext.config.recipe import SamplingConfig
 from cotext.data.documents import Document, ParallelDocument
 from cotext.search.beam_search import SearchOptions, distribution, search
 from cotext.search.constraints import SearchRequest, SearchSymbols
 from cotext.translation.translator import DocumentTranslator
 from tests.refusals import must_raise
-from tests.search.test_beam_search import (
-    BLANK,
-    KINDS,
-    SEP2,
-    UNK,
-    Plain,
-)
+from tests.search.test_beam_search import BLANK, KINDS, SEP2, UNK, Plain
 from tests.tables import Table, table_source
 from tests.translation.test_shortlist_search import (
     CPU,

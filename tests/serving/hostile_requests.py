@@ -37,8 +37,6 @@ _JSON = (
 BODIES = (
     b"",
     b"{",
-    b"null",
-    b"[]",
     b"\xff\xfe",
     b'{"text": NaN}',
     DEEP,

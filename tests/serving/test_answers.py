@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterator, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from cotext.serving.settings import ServerSettings
 from cotext.serving.sharing import Work
 from cotext.serving.systems import System, Systems
 from cotext.translation.open import Terminology
-from cotext.translation.terms.glossary import Glossary
+from cotext.translation.terms.terms import Glossary
 from cotext.translation.window_search import RowGroup, WindowSearch
 
 TEXT = "The cat sees a dog. It runs. The bird sings. A red fish eats. The dog runs."
@@ -218,6 +219,16 @@ def test_what_is_not_done_in_time_is_refused(systems: Systems, tmp_path: Path) -
     held(service, late)
 
 
+def test_given_translations_are_kept_and_are_context(service: Service) -> None:
+    plain, found = (
+        asyncio.run(service.translate(request(service, given=given), ANNA)).pairs
+        for given in ({}, {0: {1: "der hund der hund rote vogel"}})
+    )
+    assert (found[1].target, found[1].taken) == ("der hund der hund rote vogel", True)
+    assert found[0].target == plain[0].target
+    assert [pair.target for pair in found[2:]] != [pair.target for pair in plain[2:]]
+
+
 def test_documents_are_counted_as_they_were_sent(service: Service) -> None:
     """Empty ones among them, too."""
     system = service.systems.named("sentence")
@@ -242,19 +253,28 @@ def test_too_little_memory_for_a_sentence_is_told(service: Service, monkeypatch:
     assert refused.value.status == 413
 
 
-def test_a_server_waits_no_longer_than_it_is_to(systems: Systems, tmp_path: Path) -> None:
-    service = Service(systems, ServerSettings(state=tmp_path, stop_seconds=0.05))
+@pytest.mark.parametrize("is_held", [False, True])
+def test_a_server_that_stops_finishes_what_it_can_and_takes_no_more(
+    systems: Systems, tmp_path: Path, is_held: bool
+) -> None:
+    service = Service(systems, ServerSettings(state=tmp_path, stop_seconds=0.05 if is_held else 60.0))
+    model = service.shared(service.systems.named("window"))
 
     async def stopped() -> None:
-        with service.shared(service.systems.named("window")).exclusively(Work()):
+        with model.exclusively(Work()) if is_held else nullcontext():
             begun = asyncio.ensure_future(service.translate(request(service), ANNA))
             await until(lambda: bool(service._requests.pending))
             stopping = asyncio.ensure_future(service.stop())
             await asyncio.sleep(0.2)
-            assert not begun.done()
+            with pytest.raises(RequestError, match="the server is being stopped"):
+                await service.translate(request(service), BEN)
+            assert not (is_held and begun.done())
         await stopping
-        with pytest.raises(RequestError, match="the server is being stopped"):
-            await begun
+        if is_held:
+            with pytest.raises(RequestError, match="the server is being stopped"):
+                await begun
+        else:
+            assert len((await begun).pairs) == 5
 
     asyncio.run(stopped())
 

@@ -100,8 +100,6 @@ def test_lines_and_sentences_of_a_text_share_context_and_its_white_space_stays(
         ({"tag_handling": "yaml"}, "tag_handling"),
         ({"model_type": "best"}, "model_type"),
         ({"style_rule": "a"}, "style_id"),
-        ({"custom_instructions": ["a"]}, "custom_instructions"),
-        ({"translation_memory": "a"}, "translation_memory_id"),
         ({"glossary": "none", "source_lang": "EN"}, "no such glossary"),
         ({"extra_body_parameters": {"cotext": {"document": "x"}}}, "document"),
         ({"extra_body_parameters": {"cotext": "{"}}, "cotext"),

@@ -119,6 +119,7 @@ def test_glossaries(server: httpx.Client) -> None:
     assert check(server.post(path, data=asked), path).status_code == 201
     for wrong in (
         {"entries": "a"},
+        {"entries": "a\tb\tc"},
         {"entries": "a", "entries_format": "csv"},
         {"source_lang": ""},
         {"entries_format": "xls"},
@@ -208,11 +209,7 @@ def test_a_get_may_have_its_fields_in_a_body(server: httpx.Client) -> None:
 
 
 def test_markup_nested_deeply_is_translated_or_refused(server: httpx.Client) -> None:
-    for text in (
-        "<a>" * 500 + "The cat." + "</a>" * 500,
-        "<a>" * 1000,
-        "The <b>" * 20 + "cat" + "</b>" * 20,
-    ):
+    for text in ("<a>" * 500 + "The cat." + "</a>" * 500, "<a>" * 1000, "The <b>" * 20 + "cat" + "</b>" * 20):
         for kind in ("xml", "html"):
             answer = server.post(
                 "/v2/translate", json={"text": text, "target_lang": "DE", "tag_handling": kind}

@@ -21,7 +21,7 @@ from cotext.serving.service import TextRequest
 from cotext.serving.sharing import SharedSystem, Work
 from cotext.serving.systems import System, Systems, open_systems
 from cotext.translation.open import Terminology
-from cotext.translation.terms.glossary import Glossary
+from cotext.translation.terms.terms import Glossary
 from cotext.translation.window_search import WindowSearch
 from tests.serving.tiny_server import tiny_tokenizer, write_system, write_systems
 from tests.serving.waiting import until
@@ -306,6 +306,29 @@ def test_who_listens_badly_harms_nobody_else(system: System, shared: SharedSyste
         asker.thread.join(30)
     assert isinstance(askers[0].error, TypeError)
     assert len(askers[1].found) == 1
+
+
+class Restless(Work):
+    """Work that is in the background, and is not, whenever it is looked at."""
+
+    looks = 0
+
+    @property
+    def background(self) -> bool:  # type: ignore[override]
+        self.looks += 1
+        return self.looks % 2 == 1
+
+    @background.setter
+    def background(self, value: bool) -> None:
+        pass
+
+
+def test_work_that_goes_into_the_background_at_any_moment(system: System, shared: SharedSystem) -> None:
+    """As that of clients who hang up and come back while a batch is chosen."""
+    sources = [[long_document(system, 8, seed)] for seed in range(6)]
+    askers = asked_together(shared, [(each, Restless(str(n % 2))) for n, each in enumerate(sources)])
+    for asker in askers:
+        assert sorted(j for _, j, _ in asker.sentences) == list(range(8))
 
 
 def test_a_document_that_leaves_while_it_is_searched_takes_no_other_along(

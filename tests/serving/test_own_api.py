@@ -224,9 +224,6 @@ def test_hanging_up_cancels_the_translation(systems: "Systems", tmp_path: Path) 
         assert cancelled.wait(10)
 
 
-# --- who asks
-
-
 def test_keys_are_asked_for(systems: "Systems", tmp_path: Path) -> None:
     keys = tmp_path / "keys.json"
     ann = {"authorization": f"Bearer {add_key(keys, 'ann')}"}

@@ -18,14 +18,7 @@ from cotext.serving.translation import SessionPlace, session_place, translate_do
 from tests.loops import loop_over
 from tests.serving.waiting import refused
 
-DOCUMENT = [
-    "A cat sees. It runs.",
-    "It sings!",
-    "A red bird.",
-    "7 × 8",
-    "Was it new?",
-    "It was it.",
-]
+DOCUMENT = ["A cat sees. It runs.", "It sings!", "A red bird.", "7 × 8", "Was it new?", "It was it."]
 OTHER = "A green dog eats."
 
 

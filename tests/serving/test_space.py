@@ -99,6 +99,7 @@ def test_what_is_announced_takes_no_space_of_others(world: World, path: str, wit
     with uploads(world, 15, head + FILE_HEAD):
         assert world.status(id)["state"] == "done"
         assert world.send().status_code == 201
+        assert not with_key or world.send(who="attacker").status_code == 429
 
 
 @pytest.mark.parametrize("coding", ["Content-Length: 100000", "Transfer-Encoding: chunked"])

@@ -21,8 +21,8 @@ from cotext.models import checkpoint as ckpt
 from cotext.training import resume as training_state
 from cotext.training import run as runs
 from cotext.training import run as training_run
-from cotext.training.prepared_data import corpus_of, open_data
-from cotext.training.sharding import require_shardable
+from cotext.training.inputs import corpus_of, open_data
+from cotext.training.resume import require_shardable
 from cotext.training.trainer import Trainer
 from cotext.translation.open import open_run
 from tests.command_line import free_port
@@ -122,10 +122,11 @@ def in_parts(config: Config, **train_settings: Any) -> Config:
 
 
 @pytest.mark.parametrize(
-    ("accumulate", "clip_norm", "parts"), [(1, 0.0, False), (2, 0.05, False), (2, 0.05, True)]
+    ("accumulate", "clip_norm", "parts", "foreign_weight"),
+    [(1, 0.0, False, 0.5), (2, 0.05, False, 0.0), (2, 0.05, True, 0.5)],
 )
 def test_two_processes_equal_one_fed_the_batches_of_both(
-    data: Path, tmp_path: Path, accumulate: int, clip_norm: float, parts: bool
+    data: Path, tmp_path: Path, accumulate: int, clip_norm: float, parts: bool, foreign_weight: float
 ) -> None:
     """Each with the whole model, or with a part of it."""
     config = without_dropout(
@@ -133,6 +134,7 @@ def test_two_processes_equal_one_fed_the_batches_of_both(
             max_updates=1, max_tokens=200, accumulate=accumulate, clip_norm=clip_norm, average=1, log_every=1
         )
     )
+    config = with_section(config, "loss", foreign_weight=foreign_weight)
     two, one = tmp_path / "two", tmp_path / "one"
     train_in_two(in_parts(config) if parts else config, data, two, Trainer)
     with pytest.MonkeyPatch.context() as patch:
@@ -140,7 +142,8 @@ def test_two_processes_equal_one_fed_the_batches_of_both(
         train_here(config, data, one)
     assert_same_gradients(two, one)
     (of_two, *_), (of_one, *_) = journal(two), journal(one)
-    for figure in ("loss", "nll_current", "nll_context", "grad_norm"):
+    more = ["true_minus_foreign"] if foreign_weight else []
+    for figure in ("loss", "nll_current", "nll_context", "grad_norm", *more):
         assert of_two[figure] == pytest.approx(of_one[figure], rel=1e-5)
 
 

@@ -11,8 +11,7 @@ from cotext.data.batch import SpecialSymbols
 from cotext.data.sampling import Cursor
 from cotext.data.store import TokenStore, store_writer
 from cotext.data.views import DocumentView, Limit, Mixture, View, WindowView
-from cotext.training.dry_run import InstanceCounts, count_instances
-from cotext.training.run import set_up
+from cotext.training.run import InstanceCounts, count_instances, set_up
 from tests.command_line import RECIPE, TINY, World, cotext, listing, must_refuse, succeed
 from tests.data.test_sampling import SYMBOLS
 from tests.tiny_runs import silent
@@ -74,9 +73,6 @@ def test_what_training_refuses_is_refused(world: World, tmp_path: Path) -> None:
     must_refuse(
         "--json needs --dry-run", "train", RECIPE, "--data", world.folder / "data", "--out", out, "--json"
     )
-
-
-# --- Instances of a corpus, counted.
 
 
 BRACKETS = SpecialSymbols(pad=1000, bos=1001, eos=1002, separators=(1003,), bracket=True)

@@ -6,13 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.command_line import (
-    World,
-    cotext,
-    documents_file,
-    listing,
-    succeed,
-)
+from tests.command_line import World, cotext, documents_file, listing, succeed
 from tests.killing import Moment, run_killed, writing_commands
 from tests.tiny_runs import assert_same_run
 

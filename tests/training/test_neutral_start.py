@@ -24,8 +24,7 @@ from cotext.models.interface import NonAutoregressiveModel, TranslationModel
 from cotext.models.run_folder import IMPORT, checkpoint_folder
 from cotext.runtime import CotextError
 from cotext.runtime.files import unsealed
-from cotext.training.prepared_data import open_data
-from cotext.training.start_settings import resolve, settle
+from cotext.training.inputs import open_data, resolve, settle
 from cotext.training.trainer import Trainer
 from cotext.training.warm_start import start_from
 from cotext.translation.translator import DocumentTranslator

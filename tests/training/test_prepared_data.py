@@ -12,7 +12,7 @@ from cotext.data.prepared import file_digests, read_report, write_report
 from cotext.models.run_folder import noted_data
 from cotext.runtime import CotextError
 from cotext.runtime.files import checksum
-from cotext.training.prepared_data import note_data, open_data
+from cotext.training.inputs import note_data, open_data
 from tests.refusals import must_raise
 from tests.tiny_runs import prepare_toy, run_config, train_here
 

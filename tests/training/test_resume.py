@@ -101,8 +101,11 @@ def test_a_finished_run_prolonged(data: Path, untroubled: Path, tmp_path: Path) 
     first = train_here(run_config(max_updates=8, log_every=1), data, run)
     assert (first.update, first.finished) == (8, True)
     assert journal(run)[-1]["kind"] == "final"
+    for name in (".00000007", ".00000004.old"):  # of a process that was killed
+        (run / "checkpoints" / name).mkdir()
     second = train_here(run_config(log_every=1), data, run)
     assert (second.update, second.finished) == (12, True)
+    assert not list(run.rglob(".*"))
     train_here(run_config(log_every=1), data, tmp_path / "other")
     assert_same_run(run, tmp_path / "other")
     assert_same_file(run / "model.safetensors", untroubled / "model.safetensors")
@@ -397,9 +400,6 @@ def test_killed_before_what_is_written_gets_its_name(world: World, tmp_path: Pat
     succeed(*arguments)
     assert_same_file(run / "model.safetensors", world.run / "model.safetensors")
     assert not list(run.rglob(".*"))
-
-
-# --- The log of metrics.
 
 
 @pytest.mark.parametrize("left", [None, "", "cut short"])

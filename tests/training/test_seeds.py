@@ -155,9 +155,6 @@ def test_of_several_processes_the_first_checks_alone(
     must_raise("seed: 3 there, 2 asked for", trained, data, folder, configs(2, 4))
 
 
-# ------------------------------------------------------------------------------------------ the command
-
-
 def test_the_command_says_where_it_is(world: World, tmp_path: Path) -> None:
     out = tmp_path / "runs"
     done = succeed(*train_arguments(world.folder, out), "--seeds", "5,7")

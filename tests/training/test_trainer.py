@@ -9,17 +9,18 @@ from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from accelerate.state import AcceleratorState, GradientState, PartialState
 from safetensors.torch import load_file
 
-from cotext.config.recipe import Config
-from cotext.config.training import TrainConfig
-from cotext.data.batch import Batch, make_batch
-from cotext.data.sampling import Cursor, instances_of, ordered_batches
+from cotext.config.recipe import Config, TrainConfig
+from cotext.data.batch import Batch, in_both_contexts, make_batch
+from cotext.data.sampling import Cursor, instances_of, one_in_context_of, ordered_batches
 from cotext.data.store import store_writer
 from cotext.data.tokenizer import load_tokenizer
+from cotext.data.views import Limit
 from cotext.losses.build import build_loss
 from cotext.losses.cross_entropy import LossParts
 from cotext.models import checkpoint as ckpt
@@ -28,14 +29,9 @@ from cotext.runtime import CotextError, devices
 from cotext.training import resume as training_state
 from cotext.training import run as training_run
 from cotext.training import validation
-from cotext.training.prepared_data import corpus_of, open_data
+from cotext.training.inputs import corpus_of, open_data, resolve
 from cotext.training.run import make_accelerator, set_up
-from cotext.training.start_settings import resolve
-from cotext.training.trainer import (
-    Trainer,
-    learning_rate,
-    make_optimizer,
-)
+from cotext.training.trainer import Trainer, learning_rate, make_optimizer
 from cotext.training.validation import IntervalSums
 from tests.refusals import must_raise
 from tests.tiny_runs import (
@@ -100,10 +96,16 @@ def parts_of(data: Path, config: Config) -> tuple[Batch, list[Batch]]:
     """All development instances as one batch, and the same in two of different sizes."""
     corpus = corpus_of(config, open_data(data))
     instances = [i for document in corpus.dev for i in instances_of(document, corpus.view)]
-    cut = len(instances) // 3
-    groups = (instances, instances[:cut], instances[cut:])
-    whole, *parts = (make_batch(group, corpus.symbols) for group in groups)
-    return whole, parts
+    cut, random, limit = len(instances) // 3, np.random.default_rng(0), Limit(60)
+    stranger = next(document for document in corpus.train if len(document.source) > 2)
+    foreign = [one_in_context_of(stranger, instance, limit, random) for instance in instances]
+
+    def batch_of(part: slice) -> Batch:
+        if config.loss.foreign_weight:
+            return in_both_contexts(instances[part], foreign[part], corpus.symbols)
+        return make_batch(instances[part], corpus.symbols)
+
+    return batch_of(slice(None)), [batch_of(slice(cut)), batch_of(slice(cut, None))]
 
 
 class TestUpdates:
@@ -139,6 +141,18 @@ class TestUpdates:
             # The loss itself sums in single precision, whatever the model is in.
             torch.testing.assert_close(whole[name], parameter.grad, rtol=1e-4, atol=1e-7)
             torch.testing.assert_close(accumulated[name], whole[name], rtol=1e-4, atol=1e-8)
+
+    def test_accumulation_of_a_loss_on_foreign_context(self, data: Path) -> None:
+        config, plain = (
+            with_section(without_dropout(run_config(clip_norm=0.0)), "loss", foreign_weight=weight)
+            for weight in (0.5, 0.0)
+        )
+        batch, parts = parts_of(data, config)
+        whole, accumulated = (self.gradients(data, config, batches) for batches in ([batch], parts))
+        other = self.gradients(data, plain, [parts_of(data, plain)[0]])
+        for name, gradient in whole.items():
+            torch.testing.assert_close(accumulated[name], gradient, rtol=1e-4, atol=1e-8)
+            assert float((gradient - other[name]).abs().max()) > 1e-4
 
     def test_clipping(self, data: Path) -> None:
         config = without_dropout(run_config(clip_norm=0.0))
@@ -179,11 +193,13 @@ class TestUpdates:
 
     def test_bfloat16_trains_and_resumes_exactly(self, data: Path, tmp_path: Path) -> None:
         for name, updates in (("parts", 4), ("parts", 8), ("whole", 8)):
-            train_here(run_config(precision="bf16", max_updates=updates), data, tmp_path / name)
+            config = run_config(precision="bf16", max_updates=updates)
+            train_here(with_section(config, "loss", foreign_weight=0.1), data, tmp_path / name)
         entries = journal(tmp_path / "whole")
         assert all(math.isfinite(entry["loss"]) for entry in entries)
-        losses = [entry["loss"] for entry in entries if entry["kind"] == "train"]
-        assert losses[-1] < losses[0]
+        trained = [entry for entry in entries if entry["kind"] == "train"]
+        assert trained[-1]["loss"] < trained[0]["loss"]
+        assert all(0 < abs(entry["true_minus_foreign"]) < 1 for entry in trained)
         parts, whole = (load_file(tmp_path / name / "model.safetensors") for name in ("parts", "whole"))
         for name, tensor in whole.items():
             assert tensor.dtype == torch.float32
@@ -454,10 +470,7 @@ def train_by_scripts(
 class TestBest:
     @pytest.mark.parametrize(
         ("figure", "script", "update", "value"),
-        [
-            ("nll_current", [3.0, 2.0, 1.5, 1.5, 2.5], 3, -1.5),
-            ("bleu", [3.0, 20.0, 1.5, 20.0, 2.5], 2, 20.0),
-        ],
+        [("nll_current", [3.0, 2.0, 1.5, 1.5, 2.5], 3, -1.5), ("bleu", [3.0, 20.0, 1.5, 20.0, 2.5], 2, 20.0)],
     )
     def test_an_equal_validation_is_no_better(
         self, data: Path, tmp_path: Path, figure: str, script: list[float], update: int, value: float
@@ -468,11 +481,7 @@ class TestBest:
 
     @pytest.mark.parametrize(
         ("by", "best", "stops_at", "mean_of"),
-        [
-            ("loss", 2, 4, [1, 2, 3]),
-            ("objective", 4, 6, [3, 4, 5]),
-            ("undiscounted", 5, 7, [4, 5, 6]),
-        ],
+        [("loss", 2, 4, [1, 2, 3]), ("objective", 4, 6, [3, 4, 5]), ("undiscounted", 5, 7, [4, 5, 6])],
     )
     def test_three_losses_that_disagree(
         self, data: Path, tmp_path: Path, by: str, best: int, stops_at: int, mean_of: list[int]
@@ -549,10 +558,7 @@ class TestBest:
         script = [5.0, 4.0, 1.0, 2.0, 3.0, 4.0, 5.0, 1.1]
         messages: list[str] = []
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(
-                "tests.tiny_runs.silent",
-                lambda: replace(silent(), on_message=messages.append),
-            )
+            patch.setattr("tests.tiny_runs.silent", lambda: replace(silent(), on_message=messages.append))
             train_scripted(
                 data, tmp_path / "run", script, average=3, average_by="last", keep=1, max_updates=7
             )
@@ -573,9 +579,6 @@ class TestBest:
         best = load_file(ckpt.checkpoint_folder(tmp_path / "run", 2) / "model.safetensors")
         for name, tensor in load_file(tmp_path / "run" / "model.safetensors").items():
             assert torch.equal(tensor, best[name])
-
-
-# --- `train.checkpoint_activations`: activations that are computed once more.
 
 
 def config_of(recomputed: bool) -> Config:

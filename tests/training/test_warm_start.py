@@ -11,8 +11,7 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from cotext.config.recipe import Config, load_config
-from cotext.config.view import ViewConfig
+from cotext.config.recipe import Config, ViewConfig, load_config
 from cotext.data.batch import Instance, SpecialSymbols, make_batch
 from cotext.data.build import special_symbols
 from cotext.data.sampling import instances_of
@@ -23,9 +22,8 @@ from cotext.models.interface import System
 from cotext.models.run_folder import checkpoint_folder
 from cotext.runtime import CotextError
 from cotext.runtime.files import unsealed
-from cotext.training.prepared_data import open_data
+from cotext.training.inputs import open_data, resolve, settle_by_start
 from cotext.training.run import train
-from cotext.training.start_settings import resolve, settle_by_start
 from cotext.training.warm_start import DECODER, grouped, inherit, start_from, start_loss, translate_symbols
 from tests.command_line import TINY, cotext
 from tests.loops import loop_over

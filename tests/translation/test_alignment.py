@@ -113,8 +113,6 @@ def test_other_sentences_of_the_row_take_no_part() -> None:
     assert [each.weights.shape for each in found] == [(1, 2), (2, 2), (3, 2)]
 
 
-# --- By the removal of source words, against scores of documents that lack them.
-
 STORY = ParallelDocument("0", ("a b c", "d e", "f", "", "a d"), ("c b", "e f d", "a", "", "b"))
 
 

@@ -15,8 +15,7 @@ from cotext.data.documents import ParallelDocument
 from cotext.models.build import build_model
 from cotext.models.transformer import Transformer
 from cotext.runtime import CotextError
-from cotext.translation.candidate_scoring import CandidateSet, score_candidates
-from cotext.translation.scorer import SentenceScore
+from cotext.translation.scorer import CandidateSet, SentenceScore, score_candidates
 from cotext.translation.translator import DocumentTranslator
 from tests.test_equivalence import PARALLEL, PARTS
 from tests.test_equivalence import SYSTEMS as MODELS

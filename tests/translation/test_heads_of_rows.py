@@ -14,7 +14,7 @@ from cotext.losses.cross_entropy import CrossEntropy
 from cotext.models.build import build_model
 from cotext.models.interface import TranslationModel
 from cotext.runtime import CotextError
-from cotext.translation.candidate_scoring import CandidateSet, score_candidates
+from cotext.translation.scorer import CandidateSet, score_candidates
 from cotext.translation.translator import DocumentTranslator
 from tests.cover import GATED, each_filling
 from tests.tiny import PlainWordTokenizer, pieces, random_model, random_translator, tiny_config, window

@@ -14,7 +14,7 @@ import pytest
 from cotext.data.documents import Document
 from cotext.data.formats import write_documents
 from cotext.runtime import CotextError
-from cotext.training.prepared_data import open_data
+from cotext.training.inputs import open_data
 from cotext.translation.open import open_run
 from cotext.translation.ray_cluster import placed
 from cotext.translation.requests import ClusterOptions

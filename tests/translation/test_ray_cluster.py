@@ -12,13 +12,12 @@ from cotext.data.documents import Document
 from cotext.data.shortlist import SHORTLIST, Shortlist
 from cotext.interchange.engine_cache import open_to_translate
 from cotext.models.checkpoint import load_weights, save_model
-from cotext.training.prepared_data import open_data
+from cotext.training.inputs import open_data
 from cotext.translation import ray_cluster
 from cotext.translation.open import open_run
 from cotext.translation.ray_cluster import (
     LOT_DOCUMENTS,
     DocumentWorker,
-    WorkerSettings,
     files_of,
     lots_of,
     placed,
@@ -40,7 +39,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def worker(run: Path, files: dict[str, str], **decode: object) -> DocumentWorker:
-    return DocumentWorker(WorkerSettings(run, decode, "cpu", None, files))
+    return DocumentWorker(run, "cpu", decode, None, files)
 
 
 def write_shortlist(run: Path, token: int) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from cotext.config.decoding import LengthPenaltyForm
+from cotext.config.recipe import LengthPenaltyForm
 from cotext.data.documents import ParallelDocument
 from cotext.data.formats import read_documents
 from cotext.data.nbest_lists import Candidate, read_lists
@@ -131,9 +131,6 @@ def test_non_autoregressive_systems_have_no_lists() -> None:
     config = replace_decode(config_of(CONTEXT), beam=2, nbest=2)
     with pytest.raises(CotextError, match="is non-autoregressive and has no beam"):
         DocumentTranslator(model_of(CONTEXT), config, CASA_TOKENIZER, CPU)
-
-
-# --- files
 
 
 @pytest.fixture

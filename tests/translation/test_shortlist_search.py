@@ -9,8 +9,8 @@ from cotext.data.batch import Instance, source_batch
 from cotext.data.documents import Document, ParallelDocument
 from cotext.data.shortlist import Shortlist
 from cotext.data.views import Window
+from cotext.models.checkpoint import quantised
 from cotext.models.interface import Model
-from cotext.models.precision import quantised
 from cotext.runtime import CotextError
 from cotext.translation.translator import DocumentTranslator, Translation
 from tests.models.test_int8_systems import CPU, DOCUMENTS, TOKENIZER

@@ -20,9 +20,7 @@ from cotext.search.beam_search import SearchOptions, search
 from cotext.search.constraints import SearchRequest, SearchSymbols
 from cotext.translation import substitution
 from cotext.translation.document_state import SentenceHypothesis
-from cotext.translation.terms.constraints import SentenceConstraints
-from cotext.translation.terms.glossary import Glossary
-from cotext.translation.terms.terms import TermGuide, _places
+from cotext.translation.terms.terms import Glossary, SentenceConstraints, TermGuide, _places
 from cotext.translation.terms.word_alignment import SentenceAlignment, renderings
 from cotext.translation.translator import DocumentTranslator
 from tests.tables import Table, table_source

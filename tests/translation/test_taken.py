@@ -11,11 +11,7 @@ from tests.tiny import PlainWordTokenizer, pieces, random_translator, tiny_confi
 
 TOKENIZER = PlainWordTokenizer(["a", "b", "c", "d", "e", "f", "g", "h"])
 DOCUMENTS = [Document("0", ("a b", "c", "d e f", "g", "h a")), Document("1", ("b c", "d"))]
-VIEWS: dict[str, dict[str, Any]] = {
-    "sentence": {},
-    "window": window(2),
-    "document": pieces(),
-}
+VIEWS: dict[str, dict[str, Any]] = {"sentence": {}, "window": window(2), "document": pieces()}
 
 
 def translator(view: dict[str, Any], **decode: Any) -> DocumentTranslator:

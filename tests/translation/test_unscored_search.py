@@ -1,5 +1,6 @@
 """Search without log-probabilities (`decode.scores = false`): the same texts, without scores."""
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ from cotext.config.recipe import load_config
 from cotext.models.build import build_model
 from cotext.runtime import CotextError
 from cotext.search.beam_search import SearchOptions
-from cotext.search.output_layer import OutputLayer
+from cotext.search.likelihood import OutputLayer
 from cotext.translation.translator import DocumentTranslator
 from tests.command_line import World, cotext, documents_file, succeed
 from tests.golden import SETTINGS
@@ -57,6 +58,14 @@ def test_probabilities_are_not_normalised(recipe: str, monkeypatch: pytest.Monke
     asked.clear()
     translations(of(model, config, scores=False), DOCUMENTS)
     assert asked == []
+
+
+def test_log_probabilities_of_hypotheses_are_nan() -> None:
+    windows = of(*system("focused-concatenation/s4to4"), scores=False).windows
+    opened = windows.opened(0, DOCUMENTS[0])
+    while opened.ready:
+        windows.search(list(windows.groups(opened)))
+    assert all(math.isnan(sentence.log_probability) for sentence in opened.sentences())
 
 
 def test_a_beam_and_an_engine_need_scores() -> None:

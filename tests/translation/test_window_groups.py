@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from cotext.search.beam_search import Hypothesis, search
 from cotext.search.constraints import SearchRequest
 from cotext.translation import plan as plan_module
 from cotext.translation.document_state import group_of
+from cotext.translation.open import scoring_entries
 from cotext.translation.translator import DocumentPool, DocumentTranslator, Translation
 from cotext.translation.window_search import WindowSearch
 from tests.refusals import must_raise
@@ -431,6 +433,8 @@ def test_the_signature_tells_schedule_neighbours_and_first_pass() -> None:
     assert entries(two) == entries(plain) | {"first_pass": told}
     meeting = translator(SYSTEMS["window"], first_pass=first, schedule="simultaneous")
     assert entries(meeting) == entries(two) | {"schedule": "simultaneous", "group_windows": "3"}
+    opened: Any = SimpleNamespace(loaded=SimpleNamespace(signature="model:x"), translator=meeting)
+    assert scoring_entries(opened)["group_windows"] == "3"
 
 
 def entries(t: DocumentTranslator) -> dict[str, str]:

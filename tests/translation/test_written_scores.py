@@ -10,11 +10,11 @@ import pytest
 from cotext.data.documents import Document, ParallelDocument
 from cotext.data.formats import write_parallel
 from cotext.data.tokenizer import Side, Tokenizer
+from cotext.translation.corpus_files import score_figures, score_lines
 from cotext.translation.document_state import OpenDocument
 from cotext.translation.open import open_run
 from cotext.translation.scorer import SentenceScore
 from cotext.translation.translator import DocumentTranslator, Translation
-from cotext.translation.written_beside import score_figures, score_lines
 from tests.command_line import World, cotext, documents_file, must_refuse, succeed
 from tests.tiny_runs import toy_documents
 

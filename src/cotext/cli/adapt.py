@@ -36,8 +36,8 @@ from cotext.interchange.model_names import name_of
 from cotext.models.run_folder import config_of, model_file
 from cotext.runtime.devices import choose_threads
 from cotext.runtime.rendering import facts, render_p, whole_page
-from cotext.training.dry_run import DryRun, dry_run
-from cotext.training.start_settings import written_config
+from cotext.training.inputs import written_config
+from cotext.training.run import DryRun, dry_run
 from cotext.translation.open import open_run
 
 RECIPE: Final = "opus/s4to4"  # for a sentence-level model; others keep their own configuration

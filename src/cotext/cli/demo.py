@@ -40,10 +40,9 @@ from cotext.evaluation.studies.compare.report import as_text
 from cotext.interchange.model_names import known_models
 from cotext.runtime import CotextError, __version__
 from cotext.runtime.files import NAME, working_in, write_text
-from cotext.runtime.processes import Job, run_jobs
+from cotext.runtime.processes import Job, run_jobs, usable_cores
 from cotext.runtime.progress import Meter, stages
 from cotext.runtime.rendering import marked, table, whole_page
-from cotext.runtime.workers import usable_cores
 
 
 @dataclass(frozen=True, slots=True)

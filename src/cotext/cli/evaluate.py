@@ -149,8 +149,8 @@ def mbr(request: MbrRequest, json: Json = False) -> None:
     from cotext.data.formats import find_format, write_documents
     from cotext.evaluation.studies.evaluate.mbr_files import choose_translations
     from cotext.runtime.progress import meter
+    from cotext.translation.corpus_files import lists_beside, remove_lists
     from cotext.translation.translate_file import check_output
-    from cotext.translation.written_beside import lists_beside, remove_lists
 
     out = request.out
     require_absent(out, request.overwrite or out.is_dir())

@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, cast, get_args, get_o
 
 import typer
 
-from cotext.runtime import CotextError, shown, visible
+from cotext.runtime import CotextError, parse_yaml, shown, visible
 from cotext.runtime.files import require_new, writing
-from cotext.runtime.reading import parse_yaml
 from cotext.runtime.request import Option, Request, option_name, options_of, without_none
 
 if TYPE_CHECKING:
@@ -286,8 +285,7 @@ def _keys(incomplete: str, of_decoding: bool) -> list[str]:
 
     A single key is returned also with its default value. Otherwise the shell would add a space after it.
     """
-    from cotext.config.decoding import DecodeConfig
-    from cotext.config.recipe import Config, keys
+    from cotext.config.recipe import Config, DecodeConfig, keys
 
     defaults = {f"{key}=": value for key, value in keys(DecodeConfig if of_decoding else Config)}
     found = _beginning(incomplete, defaults)

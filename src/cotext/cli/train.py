@@ -16,7 +16,7 @@ from cotext.data.requests import AlignmentRequest, ControlledRequest, Preparatio
 from cotext.evaluation.requests import AdaptRequest
 from cotext.runtime import CotextError, __version__
 from cotext.runtime.files import is_first_process
-from cotext.runtime.signals import INTERRUPTED
+from cotext.runtime.processes import INTERRUPTED
 from cotext.training.requests import DistillRequest, TrainRequest
 
 if TYPE_CHECKING:
@@ -41,12 +41,12 @@ def train(request: TrainRequest, json: Json = False) -> None:
     }
     first = next(iter(configs.values()), None)
     config = first or load_config(recipe, size, [*settings, *_start(init, None)])
-    from cotext.models.unused import refuse_unused
+    from cotext.models.checks import refuse_unused
 
     refuse_unused(config, recipe, settings)
     quiet = not is_first_process()  # only one of several processes prints
     if request.dry_run:
-        from cotext.training.dry_run import dry_run as make_dry_run
+        from cotext.training.run import dry_run as make_dry_run
 
         outcome = make_dry_run(config, request.data, request.out, recipe, request.device)
         if not quiet:

@@ -38,10 +38,9 @@ if TYPE_CHECKING:
     from cotext.language_models.translator import EndpointReport
     from cotext.runtime.jobs.engine import Joined
     from cotext.serving.systems import Systems
-    from cotext.translation.file_report import FileReport
+    from cotext.translation.corpus_files import FileReport, ScoredDocument
     from cotext.translation.open import OpenedRun
     from cotext.translation.translate_file import CorpusJob
-    from cotext.translation.written_beside import ScoredDocument
 
 
 STANDARD_INPUT = Path("/dev/stdin")
@@ -228,8 +227,8 @@ def _translate_standard_input(request: TranslationRequest) -> None:
     from cotext.files.translate_blocks import StreamTranslation
     from cotext.interchange.engine_cache import open_to_translate
     from cotext.runtime.progress import say
+    from cotext.translation.corpus_files import require_no_lists
     from cotext.translation.open import read_terminology
-    from cotext.translation.written_beside import require_no_lists
 
     def write(text: str) -> None:
         sys.stdout.write(text)
@@ -271,7 +270,7 @@ def join(
 def _join(out: Path, parts: "Joined", overwrite: bool, json: bool) -> None:
     command = parts.header.command
     if command == "score":
-        from cotext.translation.score_file import joined_scores
+        from cotext.translation.corpus_files import joined_scores
 
         write_scores(out, *joined_scores(parts), json)
     elif command == "translate":
@@ -304,7 +303,7 @@ def _join(out: Path, parts: "Joined", overwrite: bool, json: bool) -> None:
 
 def write_scores(out: Path | None, scored: "Iterable[ScoredDocument]", signature: str, json: bool) -> None:
     """Write the scores of documents as a table or as JSON, and print their signature."""
-    from cotext.translation.written_beside import score_figures, score_lines
+    from cotext.translation.corpus_files import score_figures, score_lines
 
     lines = [as_json(score_figures(scored, signature))] if json else score_lines(scored)
     if out is None:
@@ -317,8 +316,8 @@ def write_scores(out: Path | None, scored: "Iterable[ScoredDocument]", signature
 
 def score(request: ScoreRequest, json: Json = False) -> None:
     """Compute the log-probability of every sentence of a given translation in its context (TSV)."""
+    from cotext.translation.corpus_files import ScoreJob, score_file
     from cotext.translation.open import open_scorer
-    from cotext.translation.score_file import ScoreJob, score_file
 
     source, target, out, part = request.source, request.target, request.out, request.part()
     with output(out, [source, target], part):
@@ -523,18 +522,18 @@ def export(
         raise CotextError(f"{out}: {out.absolute().parent} does not exist; create it first")
     run = resolve_run(run)
     if to == "ctranslate2":
-        from cotext.interchange.ctranslate2 import export_engine
+        from cotext.interchange.export import export_engine
 
         export_engine(run, out, quantization or "float32", checkpoint)
         typer.echo(f"{out}: usable for translation and scoring in place of {run}")
     elif to == "int8":
-        from cotext.interchange.hub import export_int8
+        from cotext.interchange.export import export_int8
 
         export_int8(run, out, checkpoint)
         typer.echo(f"{out}: usable for translation, scoring and `train --init` in place of {run}")
     else:
         from cotext.evaluation.studies.compare.recipe import recipe_of
-        from cotext.interchange.hub import export_hub
+        from cotext.interchange.export import export_hub
         from cotext.models.run_folder import describe_file, model_file
 
         recipe = recipe_of(describe_file(model_file(run, checkpoint)).config).title

@@ -145,8 +145,8 @@ class Batch:
     target_label: Tensor  # [B, T]
     label_sentence: Tensor  # [B, T], -1 on padding
     targets: object | None = None  # computed ahead by the loss, from the labels
-    foreign: "Batch | None" = None  # row by row one sentence as the current one, in foreign context
-    examined: Tensor | None = None  # [B, 2], half-open range of that sentence in this batch
+    foreign: "Batch | None" = None  # row by row one current sentence in foreign context
+    examined: Tensor | None = None  # [B, 2], half-open range of that sentence; in `foreign`, too
 
     def to(self, device: torch.device) -> "Batch":
         """Return a copy on `device`."""
@@ -172,8 +172,8 @@ class Batch:
 class Labels:
     """The N labels of a batch, row by row, without padding.
 
-    `index` contains their positions in the flattened [B, T]. `current` and `context` are masks of the labels
-    in current sentences and of all other labels.
+    `index` contains their positions in the flattened [B, T]. `current` and `context` are the indices of the
+    labels in current sentences and of all other labels, `examined` those in examined sentences, if any.
     """
 
     index: Tensor  # [N]
@@ -181,13 +181,17 @@ class Labels:
     is_current: Tensor  # [N]
     current: Tensor  # [C]
     context: Tensor  # [N - C]
+    examined: Tensor  # [E]
 
     @staticmethod
     def of(batch: Batch) -> "Labels":
         index = batch.is_label.flatten().nonzero()[:, 0]
-        is_current = batch.is_current.flatten()[index]
-        current, context = (chosen.nonzero()[:, 0] for chosen in (is_current, ~is_current))
-        return Labels(index, batch.target_label.flatten()[index], is_current, current, context)
+        in_current = batch.is_current.flatten()[index]
+        current, context = (chosen.nonzero()[:, 0] for chosen in (in_current, ~in_current))
+        examined = current[:0]
+        if batch.examined is not None:
+            examined = is_current(batch.label_sentence, batch.examined).flatten()[index].nonzero()[:, 0]
+        return Labels(index, batch.target_label.flatten()[index], in_current, current, context, examined)
 
     @property
     def count(self) -> int:
@@ -199,11 +203,13 @@ def hide_words(batch: Batch, share: float, symbols: SpecialSymbols, unknown: int
     """Apply word dropout: replace each subword of source and decoder input with probability `share`.
 
     They become the unknown token. Labels and special symbols are unchanged, as in the authors' code of
-    G-Transformer (Bao et al. 2021). Uses the global random generator of torch.
+    G-Transformer (Bao et al. 2021). Rows in foreign context have random words of their own: see
+    `copy_hidden`. Uses the global random generator of torch.
     """
     dropped = copy(batch)  # a shallow copy, which keeps the cached labels
     dropped.source = replace(batch.source, tokens=_hidden(batch.source.tokens, share, symbols, unknown))
     dropped.target_input = _hidden(batch.target_input, share, symbols, unknown)
+    dropped.foreign = batch.foreign and hide_words(batch.foreign, share, symbols, unknown)
     return dropped
 
 
@@ -218,24 +224,36 @@ def hide_current_source(batch: Batch, share: float, symbols: SpecialSymbols, unk
     chosen = is_current(source.sentence, source.current)
     dropped = copy(batch)
     dropped.source = replace(source, tokens=torch.where(chosen, hidden, source.tokens))
+    dropped.foreign = batch.foreign and hide_current_source(batch.foreign, share, symbols, unknown)
     return dropped
 
 
 def copy_hidden(batch: Batch, hidden: Batch, symbols: SpecialSymbols) -> Batch:
-    """Return `hidden` with the same source words hidden in its foreign rows.
+    """Return `hidden` with the same words of examined sentences hidden in its foreign rows.
 
     `hidden` is `batch` after word dropout. Otherwise, hidden words would differ in addition to the context.
     """
-    if batch.foreign is None or batch.examined is None:
+    if batch.foreign is None or hidden.foreign is None or hidden is batch:
         return hidden
-    own, other = batch.source, batch.foreign.source
-    source = is_current(own.sentence, batch.examined) & symbols.are_subwords(own.tokens)
-    to = is_current(other.sentence, other.current) & symbols.are_subwords(other.tokens)
-    tokens = other.tokens.masked_scatter(to, hidden.source.tokens.masked_select(source))
+    own, other = _examined_words(batch, symbols), _examined_words(batch.foreign, symbols)
+    source, foreign = hidden.foreign.source, copy(hidden.foreign)
+    tokens = source.tokens.masked_scatter(other[0], hidden.source.tokens.masked_select(own[0]))
+    foreign.source = replace(source, tokens=tokens)
+    words = hidden.target_input.masked_select(own[1])
+    foreign.target_input = foreign.target_input.masked_scatter(other[1], words)
     copied = copy(hidden)
-    copied.foreign = copy(batch.foreign)
-    copied.foreign.source = replace(other, tokens=tokens)
+    copied.foreign = foreign
     return copied
+
+
+def _examined_words(batch: Batch, symbols: SpecialSymbols) -> tuple[Tensor, Tensor]:
+    """Return masks of the subwords of examined sentences in source and decoder input: [B, S], [B, T]."""
+    assert batch.examined is not None
+    source, target = batch.source, batch.target_input
+    return (
+        is_current(source.sentence, batch.examined) & symbols.are_subwords(source.tokens),
+        is_current(batch.input_sentence, batch.examined) & symbols.are_subwords(target),
+    )
 
 
 def _hidden(tokens: Tensor, share: float, symbols: SpecialSymbols, unknown: int) -> Tensor:
@@ -406,6 +424,24 @@ def make_batch(instances: Sequence[Instance], symbols: SpecialSymbols) -> Batch:
     inputs = padded([(row.inputs, row.input_sentence) for row in targets], symbols.pad)
     labels = padded([(row.labels, row.label_sentence) for row in targets], symbols.pad)
     return Batch(source_batch(instances, symbols), *inputs, *labels)
+
+
+def in_both_contexts(
+    instances: Sequence[Instance], foreign: Sequence[Instance], symbols: SpecialSymbols
+) -> Batch:
+    """Return the batch of `instances` with a batch in foreign context (`Batch.foreign`).
+
+    The only current sentence of each row of `foreign` is the examined one. The sentences in place of other
+    current sentences of the row count as current, too, so that the rows differ only in context.
+    """
+    batch, other = make_batch(instances, symbols), make_batch(foreign, symbols)
+    pairs = zip(instances, foreign, strict=True)
+    examined = torch.tensor([own.place(one.window.current) for own, one in pairs])
+    batch.examined, other.examined = examined, other.source.current
+    current = (batch.source.current + other.examined - examined).clamp(min=0)
+    other.source = replace(other.source, current=current)
+    batch.foreign = other
+    return batch
 
 
 def bracketed_targets(batch: Batch) -> tuple[Tensor, Tensor]:

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from cotext.config.view import CutConfig, ViewConfig
+from cotext.config.recipe import CutConfig, ViewConfig
 from cotext.data.batch import SpecialSymbols
 from cotext.data.tokenizer import Tokenizer
 from cotext.data.views import CumulativeView, DocumentView, Limit, Mixture, View, WindowView

@@ -12,8 +12,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 from cotext.data.documents import Languages
 from cotext.data.formats.streams import OUTER_SPACE, atomic_sinks, numbered_lines, read_whole
-from cotext.runtime import CotextError, naming, shown
-from cotext.runtime.reading import parse_json
+from cotext.runtime import CotextError, naming, parse_json, shown
 
 CONTROLLED = "controlled/"  # prefix of suites in which any system without context has chance accuracy
 FORMAT_NAME = "cotext-contrastive"

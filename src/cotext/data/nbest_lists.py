@@ -18,8 +18,7 @@ from typing import Final, NamedTuple
 
 from cotext.data.contrastive_suites import Entry, Line
 from cotext.data.formats.streams import TextSink, numbered_lines
-from cotext.runtime import CotextError, shown
-from cotext.runtime.reading import parse_json
+from cotext.runtime import CotextError, parse_json, shown
 
 FORMAT: Final = "cotext-nbest"
 VERSION: Final = 1

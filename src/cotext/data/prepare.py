@@ -63,7 +63,7 @@ from cotext.data.tokenizer import (
 )
 from cotext.runtime import CotextError, __version__
 from cotext.runtime.files import checksum
-from cotext.runtime.workers import in_order, usable_cores
+from cotext.runtime.processes import in_order, usable_cores
 
 CHUNK_SENTENCES: Final = 4096
 CHUNK_CHARACTERS: Final = 1_000_000

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from pydantic import TypeAdapter, ValidationError
 
 from cotext.data.documents import Languages, ParallelDocument
-from cotext.runtime import CotextError
+from cotext.runtime import CotextError, read_json
 from cotext.runtime.files import (
     Lock,
     checksum,
@@ -27,7 +27,6 @@ from cotext.runtime.files import (
     write_text,
     writing,
 )
-from cotext.runtime.reading import read_json
 
 if TYPE_CHECKING:  # `cotext info` imports this module, and should not wait for the import of pyarrow
     from cotext.data.store import Flat

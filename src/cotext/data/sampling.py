@@ -19,9 +19,8 @@ from itertools import groupby, islice
 from typing import Literal, TypeVar
 
 import numpy as np
-import torch
 
-from cotext.data.batch import Batch, Instance, SpecialSymbols, make_batch, pack, pack_apart
+from cotext.data.batch import Batch, Instance, SpecialSymbols, in_both_contexts, make_batch, pack, pack_apart
 from cotext.data.store import TokenDocument, TokenStore
 from cotext.data.views import Limit, Mixture, View, Window, WindowView
 from cotext.runtime import CotextError
@@ -118,13 +117,10 @@ class Sampler:
                 for number in range(cursor.batch, len(groups)):
                     last = number + 1 == len(groups)
                     after = following if last else replace(cursor, batch=number + 1)
-                    batch = make_batch(groups[number], self.symbols)
                     if foreign:
-                        batch.foreign = make_batch(foreign[number], self.symbols)
-                        pairs = zip(groups[number], foreign[number], strict=True)
-                        examined = [own.place(other.window.current) for own, other in pairs]
-                        batch.examined = torch.tensor(examined)
-                    yield batch, after
+                        yield in_both_contexts(groups[number], foreign[number], self.symbols), after
+                    else:
+                        yield make_batch(groups[number], self.symbols), after
                 cursor = following
             cursor = replace(cursor, epoch=cursor.epoch + 1, document=0, batch=0)
 

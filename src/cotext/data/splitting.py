@@ -14,8 +14,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
-from cotext.runtime import CotextError
-from cotext.runtime.reading import read_text
+from cotext.runtime import CotextError, read_text
 
 LONGEST: Final = 20  # characters of an abbreviation given by a user
 # Languages in which "3." means "third", inside a sentence.

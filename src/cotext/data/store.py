@@ -21,9 +21,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from cotext.data.tokenizer import Tokenizer
-from cotext.runtime import CotextError
+from cotext.runtime import CotextError, parse_json
 from cotext.runtime.files import replacing
-from cotext.runtime.reading import parse_json
 
 FORMAT_VERSION = 1
 MAX_BATCH_DOCUMENTS = 256

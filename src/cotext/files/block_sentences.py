@@ -9,7 +9,7 @@ from cotext.data.splitting import join_sentences
 from cotext.data.tokenizer import Tokenizer
 from cotext.data.words import overlaps, placeholder_spans
 from cotext.files.blocks import Block, Close, Copied, Open, Piece, Point, merged, shown_text
-from cotext.runtime.reading import substituted
+from cotext.runtime import substituted
 
 Span = tuple[int, int]  # characters: start, stop
 

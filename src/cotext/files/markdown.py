@@ -18,8 +18,7 @@ from typing import Any, Final
 from cotext.files.blocks import Block, Close, Copied, FileFormat, Item, Open, Piece, Point, Tag, mates, merged
 from cotext.files.places import Decoded, Edit, Slot, SplicedFile, decoded
 from cotext.files.text import wrapped
-from cotext.runtime import CotextError
-from cotext.runtime.reading import substituted
+from cotext.runtime import CotextError, substituted
 from cotext.runtime.xml import taken
 
 # --- Inline elements of a paragraph with their spelling, and the source of a translated paragraph.

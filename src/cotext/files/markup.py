@@ -29,7 +29,7 @@ from cotext.files.blocks import (
     piece_of,
     without_empty,
 )
-from cotext.runtime.reading import substituted
+from cotext.runtime import substituted
 from cotext.runtime.xml import taken
 
 # --- Tokens of HTML and XHTML with their offsets.

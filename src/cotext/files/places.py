@@ -12,8 +12,7 @@ from xml.parsers import expat
 
 from cotext.data.formats.xml_formats import printable
 from cotext.files.blocks import Block, Contents, writable
-from cotext.runtime import CotextError, shown
-from cotext.runtime.reading import substituted
+from cotext.runtime import CotextError, shown, substituted
 
 Edit = tuple[int, int, str]  # start, stop, replacement
 

@@ -25,8 +25,8 @@ from cotext.runtime import CotextError, naming
 from cotext.runtime.files import replacing
 from cotext.runtime.jobs.engine import Job, forget, journal_of, run
 from cotext.runtime.jobs.journal import Journal, Results
+from cotext.translation.corpus_files import FileReport, lists_beside, remove_lists, require_no_lists
 from cotext.translation.faults import Fault, add_faults
-from cotext.translation.file_report import FileReport
 from cotext.translation.open import OpenedRun, read_terminology
 from cotext.translation.ray_cluster import placed
 from cotext.translation.translate_file import (
@@ -41,7 +41,6 @@ from cotext.translation.translate_file import (
     translation_of,
 )
 from cotext.translation.translator import Translation
-from cotext.translation.written_beside import lists_beside, remove_lists, require_no_lists
 
 T = TypeVar("T")
 

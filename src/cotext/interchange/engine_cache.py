@@ -14,13 +14,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
 
-from cotext.interchange.ctranslate2 import (
-    further_parts,
-    installed,
-    obstacles,
-    positions_for,
-    write_engine,
-)
+from cotext.config.parts import trusting
+from cotext.interchange.export import further_parts, installed, obstacles, positions_for, write_engine
 from cotext.interchange.model_names import CHECKSUMS
 from cotext.layers.kernels.int8 import is_exact, onednn
 from cotext.models.checkpoint import load_run
@@ -28,11 +23,10 @@ from cotext.models.interface import Engine
 from cotext.models.run_folder import CTRANSLATE2, FORMAT, INSTALL, is_engine, model_file, read_shapes
 from cotext.runtime import CotextError, __version__
 from cotext.runtime.files import NAME, checksum, discard, remove, replacing, require_free, standard_folder
-from cotext.runtime.own_code import trusting
 from cotext.runtime.progress import say
 from cotext.search.engine import load_engine
-from cotext.translation.api import Translator
 from cotext.translation.open import OpenedRun, open_run
+from cotext.translation.translator import Translator
 
 ENGINES: Final = "engines"
 LOCK: Final = ".lock"

@@ -22,12 +22,10 @@ from torch import Tensor
 from cotext.config.recipe import Config, parse_config
 from cotext.data.documents import Languages, language_code
 from cotext.data.tokenizer import ImportedTokenizer, LanguageChoice
-from cotext.models.build import build_model
+from cotext.models.build import build_model, parameters_at_most
 from cotext.models.checkpoint import refuse_misfits
 from cotext.models.interface import Model
-from cotext.models.parameters import parameters_at_most
-from cotext.runtime import CotextError, shown
-from cotext.runtime.reading import parse_json, read_bytes, read_json
+from cotext.runtime import CotextError, parse_json, read_bytes, read_json, shown
 
 # --- Tensors in model files: safetensors, and PyTorch's pickles of tensors. Other objects in a pickle are
 # rejected (`torch.load(weights_only=True)`).

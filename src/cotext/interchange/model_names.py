@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from cotext.models.run_folder import ENGINE, IMPORT, is_engine, noted_import, seeds_in
-from cotext.runtime import CotextError, naming, nearest_known, shown
+from cotext.runtime import CotextError, naming, nearest_known, parse_yaml, read_text, shown
 from cotext.runtime.files import (
     checksum,
     digests,
@@ -33,7 +33,6 @@ from cotext.runtime.files import (
     writing,
 )
 from cotext.runtime.progress import say
-from cotext.runtime.reading import parse_yaml, read_text
 
 GROUP: Final = "cotext.models"
 CHECKSUMS: Final = "SHA256SUMS"  # in the format of `sha256sum`; verify with `sha256sum -c`

@@ -25,10 +25,9 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 from cotext.language_models.config import one_line, read_endpoint
-from cotext.runtime import CotextError, __version__, shown
+from cotext.runtime import CotextError, __version__, parse_json, read_bytes, shown
 from cotext.runtime.files import sealed, unsealed, write_text
 from cotext.runtime.progress import say
-from cotext.runtime.reading import parse_json, read_bytes
 
 MAX_WAIT_SECONDS: Final = 60.0  # maximum pause between two attempts, if the server gives no time
 

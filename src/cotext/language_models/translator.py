@@ -37,8 +37,8 @@ from cotext.language_models.config import (
 )
 from cotext.runtime import CotextError, __version__, shown
 from cotext.runtime.files import checksum, writing
+from cotext.translation.corpus_files import remove_lists
 from cotext.translation.faults import checked, faults_in_words, shown_places
-from cotext.translation.written_beside import remove_lists
 
 # A translation is too long above LONGEST_TIMES times the characters of its source, plus LONGEST_MORE.
 LONGEST_TIMES: Final = 8

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from cotext.layers.kernels.dropout import Dropout
+from cotext.layers.kernels.common import Dropout
 from cotext.layers.kernels.sdpa import TokenIndices
 from cotext.layers.layout import AnyLayout, Keys, Layout, Packed
 from cotext.layers.multi_head import (

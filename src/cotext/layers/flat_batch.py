@@ -23,9 +23,9 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from cotext.layers.int8_linear import outputs
-from cotext.layers.kernels.packing import Packing
+from cotext.layers.kernels.common import Packing
 from cotext.layers.kernels.sdpa import TokenIndices, attend
+from cotext.layers.linear import outputs
 from cotext.layers.multi_head import AttentionSize, merge_heads, projection, split_heads
 from cotext.layers.start import ZeroGate
 from cotext.layers.state import KeyValueCache

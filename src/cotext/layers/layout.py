@@ -28,10 +28,9 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
-from cotext.layers.buckets import MemoryLayout, Sentences
-from cotext.layers.context_nodes import Nodes
+from cotext.layers.buckets import MemoryLayout, Nodes, Sentences
+from cotext.layers.kernels.common import Packing, moved_left
 from cotext.layers.kernels.gated_others import Apart
-from cotext.layers.kernels.packing import Packing, moved_left
 from cotext.layers.kernels.sdpa import TokenIndices
 from cotext.layers.positions import LearnedPositions, PositionTable, Segments, is_current, ranks, visible
 from cotext.layers.positions import causal as causal_mask
@@ -314,7 +313,7 @@ class Layout:
 
     @cached_property
     def nodes(self) -> Nodes:
-        """Nodes of the other sentences of each row (`context_nodes.py`)."""
+        """Nodes of the other sentences of each row (`buckets.py`)."""
         return Nodes(self.sentences.buckets, self.sentence, self.sentence, self.sentences)
 
     @cached_property

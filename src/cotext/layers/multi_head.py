@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import gelu, silu
 
-from cotext.layers.kernels.dropout import dropout
+from cotext.layers.kernels.common import dropout
 from cotext.layers.kernels.sdpa import attend
 from cotext.layers.layout import AnyLayout, Keys, Layout, Step
 from cotext.layers.state import KeysValues, SlotMask
@@ -247,3 +247,8 @@ class FeedForward(nn.Module):
         wide = dropout(ACTIVATIONS[self.activation](self.widen(x)), self.dropout, self.training)
         narrow: Tensor = self.narrow(wide)
         return narrow
+
+
+# --- Encoder and decoder blocks, and their attention to context sentences that were encoded apart.
+#
+#     post-norm   x = norm(x + f(x))         pre-norm   x = x + f(norm(x)), one more norm at the top

@@ -108,11 +108,6 @@ def position_of(
     return t + (sentence.clamp(min=0) + from_first) * step
 
 
-def moved(positions: Tensor, most: int) -> Tensor:
-    """Shift the positions [B, T] of every row by a random offset up to `most` (SHAPE; Kiyono et al. 2021)."""
-    return positions + torch.randint(most + 1, (len(positions), 1), device=positions.device)
-
-
 def closed_sentence(sentence: Tensor, before: Tensor | None) -> Tensor:
     """Return the sentence of decoder inputs, where a separator belongs to the sentence that it closes: [R,
     T].

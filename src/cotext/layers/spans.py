@@ -2,7 +2,7 @@
 
 `SentenceSpan` and `NodeSpan` compute sentences as short rows of one product (`layers/buckets.py`). The cost
 is the sum of their squared lengths, without a mask between all tokens. Target sentence k attends to source
-sentence k. The nodes of sentences are those of `layers/context_nodes.py`.
+sentence k. The nodes of sentences are those of `layers/buckets.py`.
 
 The other spans weigh the own sentence and the other sentences of the row.
 
@@ -23,7 +23,7 @@ number per head for each distance d in sentences, back and ahead. From `FAR` sen
 starts at 0.
 
 **Biased.** One softmax over the row, with the same bias. The global attention of G-Transformer has a separate
-gate (`models/g_transformer.py`). Without the bias, it hardly learns to which sentence a pronoun refers.
+gate (`GatedAttention`). Without the bias, it hardly learns to which sentence a pronoun refers.
 
 **Projected** (long-short term masking; P. Zhang et al. 2020). Attention is computed twice, with the same
 queries, keys and values. With the long mask, a token attends to the whole row; with the short mask, to its
@@ -47,10 +47,16 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
-from cotext.layers.buckets import Bucket, ExtraTokens
-from cotext.layers.context_nodes import Nodes, between_nodes
-from cotext.layers.kernels.gated_others import FAR, Apart, attend_apart
-from cotext.layers.kernels.joined import Mixed, joined, mix_apart, with_gradients
+from cotext.layers.buckets import Bucket, ExtraTokens, Nodes, between_nodes
+from cotext.layers.kernels.gated_others import (
+    FAR,
+    Apart,
+    Mixed,
+    attend_apart,
+    joined,
+    mix_apart,
+    with_gradients,
+)
 from cotext.layers.kernels.sdpa import TokenIndices, show_together, watched
 from cotext.layers.layout import AnyLayout, Keys, Layout, Step
 from cotext.layers.multi_head import CrossAttention, RowSpan, Score, SelfAttention, merge_heads, split_heads
@@ -403,3 +409,23 @@ class ProjectedOthersSpan(nn.Module, RowSpan, StartsFromOthers):
         with show_together(one, one):  # recorded as one attention, the mean of the two
             long, short = attend(keys), attend(replace(keys, mask=apart.own, causal=False))
         return torch.cat((long, short), dim=1)
+
+
+# --- Gated global attention (G-Transformer; Bao et al. 2021) in addition to attention inside sentences.
+#
+# A Transformer that reads whole documents spreads its attention over too many tokens and does not learn. In
+# G-Transformer, every attention (encoder, decoder, cross-attention) is restricted to the sentence of its
+# query: target sentence k attends to source sentence k. In the top layers, a second, global attention with
+# separate weights covers the whole row (on the target, all earlier tokens). A gate mixes the two, per
+# dimension:
+#
+#     g = sigmoid(W [local; global] + b)          out = g * local + (1 - g) * global
+#
+# Both are taken after their output projections. Positions are absolute over the row. Each sentence is
+# enclosed in brackets (a begin and an end symbol). While decoding, each sentence end moves on to the next
+# source sentence.
+#
+# If training starts from a sentence model, local attention continues from its attention. Global attention
+# starts as a copy of local attention, and only gates are new. (The authors' runs start global attention at
+# random: `train.init_copies: false`.) Positions then restart in every sentence. So global attention has a
+# bias by the distance of other sentences, if `model.attention.others` is `gated`.

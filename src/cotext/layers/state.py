@@ -50,11 +50,6 @@ class KeyValueCache:
         self.slots = like.new_empty(2 * attentions, entries, heads, slots, size)
         self._stop, self._views = 0, dict[int, tuple[Tensor, ...]]()
 
-    @property
-    def entries(self) -> int:
-        """B."""
-        return self.slots.size(1)
-
     def _between(self, first: int, stop: int) -> tuple[Tensor, ...]:
         """Return the slots first .. stop of all attentions, needed one after another in a step of search."""
         if stop != self._stop:
@@ -83,7 +78,7 @@ class KeyValueCache:
 
     def grown(self, slots: int, used: int) -> "KeyValueCache":
         """Return a copy with `slots` slots and the contents of the first `used`."""
-        grown = KeyValueCache(len(self.slots) // 2, self.entries, slots, self.slots[0])
+        grown = KeyValueCache(len(self.slots) // 2, self.slots.size(1), slots, self.slots[0])
         grown.slots[:, :, :, :used] = self.slots[:, :, :, :used]
         return grown
 

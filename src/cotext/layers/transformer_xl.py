@@ -24,7 +24,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn.functional import linear, scaled_dot_product_attention
 
 from cotext.layers.buckets import BucketMemory
-from cotext.layers.kernels.function import TensorFunction
+from cotext.layers.kernels.common import TensorFunction
 from cotext.layers.kernels.relative import attend_from_memory, memory_bias
 from cotext.layers.kernels.sdpa import show_weights, watched
 from cotext.layers.layout import AnyLayout, Keys, Layout, Step

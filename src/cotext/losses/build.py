@@ -2,7 +2,7 @@
 
 from typing import Any, Protocol
 
-from cotext.config.training import LossConfig
+from cotext.config.recipe import LossConfig
 from cotext.data.batch import Batch
 from cotext.losses.cross_entropy import CrossEntropy, LossParts
 from cotext.losses.glancing import Glancing

@@ -18,8 +18,7 @@ from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
 from cotext.data.batch import Batch, Labels
-from cotext.layers.kernels.precision import precise_dtype
-from cotext.layers.positions import is_current
+from cotext.layers.kernels.common import precise_dtype
 from cotext.models.interface import TranslationModel
 
 BLOCK_NUMBERS = (
@@ -78,7 +77,7 @@ class OutputProducts:
         elif raised_NV.dtype == torch.float16:
             # Values are scaled so that the sums of products fit into float16; single precision undoes this.
             bound = other_ND.abs().max().clamp(min=torch.finfo(self.precise).tiny) * len(other_ND)
-            lowered = other_ND * (LARGEST / self.raised / bound)
+            lowered = other_ND / bound * (LARGEST / self.raised)
             product = (raised_NV.T @ lowered.to(raised_NV.dtype)).to(self.precise)
             total_VD.addcmul_(product, bound / LARGEST)
         else:
@@ -230,10 +229,8 @@ class CrossEntropy:
         layouts = model.layouts(batch.source, batch.input_sentence, training)
         batch = replace(batch, source=replace(batch.source, layouts=layouts))
         batch.labels = Labels.of(batch)
-        if batch.foreign is not None and batch.examined is not None:
+        if batch.foreign is not None:
             batch.foreign = self.laid_out(model, batch.foreign, training)
-            examined = is_current(batch.label_sentence, batch.examined).flatten()
-            batch.targets = examined[batch.labels.index].nonzero()[:, 0]  # among the labels of the batch
         return batch
 
     def __call__(self, model: TranslationModel, batch: Batch, done: float = 0.0) -> LossParts:
@@ -257,8 +254,8 @@ class CrossEntropy:
         }
         count = torch.full((), labels.count, device=labels.index.device)
         parts["undiscounted"] = smoothed_N.sum(), count
-        if batch.foreign is not None and isinstance(batch.targets, Tensor):
-            chosen = batch.targets
+        if batch.foreign is not None:
+            chosen = labels.examined
             hinge, parts["true_minus_foreign"] = _foreign_loss(
                 model, batch.foreign, hidden_ND[chosen], labels.token[chosen], nll_N[chosen]
             )
@@ -278,16 +275,16 @@ def _foreign_loss(
 ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
     """Return the summed hinge loss, and the summed gain of true over foreign context with the number of rows.
 
-    `true_CD`: hidden states of the C labels of the current sentences of `foreign`, in true context. Rows
+    `true_CD`: hidden states of the C labels of the examined sentences of `foreign`, in true context. Rows
     without context do not count, nor does the symbol that ends a sentence if it differs between the rows.
     """
     weight, bias, labels = model.output_weight, model.loss_bias, foreign.labels
-    foreign_CD = _hidden(model, foreign)[labels.current]
-    row_C = labels.index[labels.current] // foreign.label_sentence.size(1)
+    foreign_CD = _hidden(model, foreign)[labels.examined]
+    row_C = labels.index[labels.examined] // foreign.label_sentence.size(1)
     has_context = foreign.source.sentence.amax(1) > 0
     with torch.no_grad():
         _, nll_C, _ = output_loss(foreign_CD, weight, label_C, torch.ones_like(true_nll_C), 0, bias_V=bias)
-    counts_C = (label_C == labels.token[labels.current]) & has_context[row_C]
+    counts_C = (label_C == labels.token[labels.examined]) & has_context[row_C]
     gain_B = true_nll_C.new_zeros(len(has_context)).index_add(0, row_C, counts_C * (nll_C - true_nll_C))
     is_active = has_context & (gain_B < MARGIN)
     # The hinge is linear where it is not 0, so signed weights of the labels give it and its gradient.

@@ -27,8 +27,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn.functional import linear
 
 from cotext.layers.buckets import sentence_spans
-from cotext.layers.kernels.function import TensorFunction
-from cotext.layers.kernels.precision import precise_dtype
+from cotext.layers.kernels.common import TensorFunction, precise_dtype
 from cotext.losses.cross_entropy import OutputProducts, in_autocast_dtype
 from cotext.models.interface import PathKind
 

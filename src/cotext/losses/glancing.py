@@ -21,8 +21,8 @@ from torch import Tensor
 from torch.nn.functional import linear
 
 from cotext.data.batch import Batch, bracketed_targets
-from cotext.layers.kernels.packing import Packing
-from cotext.layers.soft_copy import glanced
+from cotext.layers.embedding import glanced
+from cotext.layers.kernels.common import Packing
 from cotext.losses.cross_entropy import LossParts, output_loss
 from cotext.losses.ctc import Lattices, best_alignment, ctc_loss, fits, units
 from cotext.models.interface import NonAutoregressiveModel

@@ -29,16 +29,15 @@ from torch import Tensor, nn
 
 from cotext.data.batch import Source
 from cotext.layers.flat_batch import ExtraKeys, RowOrder
-from cotext.layers.int8_linear import outputs
-from cotext.layers.kernels.dropout import Dropout
+from cotext.layers.kernels.common import Dropout
 from cotext.layers.kernels.sdpa import TokenIndices, attend
 from cotext.layers.layout import ContextLayout
+from cotext.layers.linear import outputs
 from cotext.layers.multi_head import AttentionSize, merge_heads, projection, split_heads
 from cotext.layers.positions import is_current
 from cotext.layers.start import ZeroGate
 from cotext.layers.state import DecoderState
-from cotext.models.batch_context import BatchContext, BatchSides, RowsTarget
-from cotext.models.row_embedder import RowEmbedder
+from cotext.models.slots import BatchContext, BatchSides, RowEmbedder, RowsTarget
 
 
 class DatapointAttention(nn.Module):

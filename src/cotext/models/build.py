@@ -3,9 +3,10 @@
 A published system is a recipe that sets slots; a new part is a line in one of the tables below.
 """
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import fields
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import nn
@@ -17,25 +18,23 @@ from cotext.data.build import build_mixture, further_symbols
 from cotext.data.tokenizer import SPECIAL_SYMBOLS
 from cotext.layers.blocks import Size, Stack, Stacks, TransformerBlock
 from cotext.layers.embedding import EmbeddingKind, InputKind, SentenceEmbedding
+from cotext.layers.linear import Int8Linear
 from cotext.layers.multi_head import AttentionSize, CrossAttention, RowSpan, Score, SelfAttention
 from cotext.layers.scores import AlibiScore, RotaryScore, SegmentDistanceScore
 from cotext.layers.spans import BiasedOthersSpan, GatedOthersSpan, NodeSpan, ProjectedOthersSpan, SentenceSpan
 from cotext.layers.start import NewSymbols
 from cotext.layers.transformer_xl import MemorySpan, TransformerXLScore
 from cotext.models.abd import Datapoints
-from cotext.models.batch_context import BatchContext, BatchSides
-from cotext.models.checks import check
-from cotext.models.context_encoder import ContextEncoder
+from cotext.models.checks import check, document_layer, own_part
 from cotext.models.docflat import FlatBatch
 from cotext.models.doct import SeparateContext
 from cotext.models.flat_transformer import CurrentSpan
 from cotext.models.g_transformer import GatedAttention
-from cotext.models.initialisation import initialise
 from cotext.models.interface import DocumentLayer, Model
 from cotext.models.mbe import BatchMean
 from cotext.models.nat import LatentCodes, NonAutoregressiveTransformer
 from cotext.models.p_transformer import PositionScore, relative_table
-from cotext.models.parts import document_layer, own_part
+from cotext.models.slots import BatchContext, BatchSides, ContextEncoder
 from cotext.models.transformer import Parts, Transformer
 from cotext.models.voita_2018 import SharedContext
 from cotext.runtime import CotextError
@@ -242,3 +241,114 @@ def _attention(
     spans = _spans(model, side, size, layer)
     local, *wide = (kind(size.attention, span, make_score(size.attention)) for span in spans)
     return GatedAttention(size.dimension, local, wide[0], size.neutral_start) if wide else local
+
+
+# --- Numbers of parameters: counts and upper bounds.
+
+
+def count_parameters(model: nn.Module) -> int:
+    """Return the number of parameters, including the parameters of matrices in int8."""
+    int8_sizes = (
+        layer.in_features * layer.out_features
+        for name, layer in model.named_modules()
+        if isinstance(layer, Int8Linear) and name != "int8_output"  # counted with the embedding
+    )
+    return sum(p.numel() for p in model.parameters()) + sum(int8_sizes)
+
+
+def parameters_at_most(config: Config, vocabulary: int) -> int:
+    """Return an upper bound of the parameters of any system, from its sizes; most have less than a quarter.
+
+    Some sizes are counted slightly too large, to include biases, norms and vectors of positions.
+    """
+    model, view = config.model, config.view
+    width, inner = model.dimension + 8, model.feed_forward + 8
+    blocks = model.encoder_layers + 2 * model.decoder_layers + 1  # a latent system has two decoders
+    rows = vocabulary + further_symbols(view)
+    if model.separate_embeddings:
+        rows *= 2
+    if model.position_encoding == "learned":
+        rows += 2 * model.learned_positions
+    if model.segments == "learned":
+        rows += max(view.sentences for view, _ in build_mixture(config.view).parts)
+    if model.writes == "non_autoregressive":
+        rows += 3 * model.nat.codes + 2 * model.nat.length_offsets + 1
+    distances = 0
+    if {model.stack("encoder").score, model.stack("decoder").score} & {"relative", "positions"}:
+        distances = (2 * model.relative_span + 1) * (width // model.heads + 1)
+    return blocks * (16 * width * width + 3 * width * inner) + rows * width + distances
+
+
+def parameters_asked(config: Config, vocabulary: int, source_vocabulary: int | None = None) -> int:
+    """Return the number of parameters of the model of a configuration, without allocating them.
+
+    This imports torch, which takes seconds. Raises the same errors as `build_model`.
+    """
+    with torch.device("meta"):
+        return count_parameters(build_model(config, vocabulary, source_vocabulary))
+
+
+# --- Initial weights of linear layers and embeddings.
+#
+#                        xavier               fairseq                        normal
+#     query, key, value  Xavier, zero bias    Xavier / sqrt(2), default bias N(0, 0.02), zero bias
+#     attention output   Xavier, zero bias    Xavier, zero bias              N(0, 0.02), zero bias
+#     feed-forward       Xavier, zero bias    default                        N(0, 0.02), zero bias
+#     gates and others   Xavier, zero bias    Xavier, zero bias              N(0, 0.02), zero bias
+#     embedding [V, D]   N(0, 1 / sqrt(D))    N(0, 1 / sqrt(D))              N(0, 0.02)
+#
+# `N(m, s)` is the normal distribution with standard deviation s. Xavier is the uniform distribution of Glorot
+# and Bengio 2010, for each square part of a fused projection. `default` is the default of torch: uniform
+# within 1 / sqrt(fan-in), also for biases. `fairseq` is the initialisation of that toolkit since version
+# 0.10, which the authors of G-Transformer used. `normal` is the initialisation of Marian models in Hugging
+# Face's transformers. Learned positions are drawn like embeddings. Vectors that must have no effect at first
+# are zero in all three. These are segment embeddings, relative positions, biases of relative attention and of
+# the output layer.
+
+
+Initialisation = Literal["xavier", "fairseq", "normal"]
+
+STANDARD_DEVIATION = 0.02  # of `normal`
+# Names of the modules that project to queries, keys, values.
+ATTENTION_INPUTS = ("qkv", "query", "key_value", "place")
+FEED_FORWARD = ("widen", "narrow")
+EMBEDDINGS = (
+    "embedding.weight",
+    "embedding.source_weight",
+    "embedding.source_positions.weight",
+    "embedding.target_positions.weight",
+)
+
+
+def initialise(model: nn.Module, kind: Initialisation) -> None:
+    """Draw all linear layers from torch's global generator; for `normal`, also the embeddings."""
+    if all(parameter.is_meta for parameter in model.parameters()):
+        return  # only shapes are needed
+    for name, module in model.named_modules():
+        if isinstance(module, nn.Linear):
+            _initialise_linear(module, name.rpartition(".")[2], kind)
+    if kind == "normal":
+        for name, parameter in model.named_parameters():
+            if name in EMBEDDINGS:
+                nn.init.normal_(parameter, std=STANDARD_DEVIATION)
+
+
+def _initialise_linear(linear: nn.Linear, role: str, kind: Initialisation) -> None:
+    if kind == "fairseq" and role in FEED_FORWARD:
+        linear.reset_parameters()
+        return
+    if kind == "normal":
+        nn.init.normal_(linear.weight, std=STANDARD_DEVIATION)
+    else:
+        gain = math.sqrt(0.5) if kind == "fairseq" and role in ATTENTION_INPUTS else 1.0
+        # A fused projection is drawn part by part, as separate square matrices.
+        parts = linear.weight.size(0) // linear.weight.size(1) if role in ATTENTION_INPUTS else 1
+        for part in linear.weight.chunk(parts):
+            nn.init.xavier_uniform_(part, gain)
+    if linear.bias is None:
+        return
+    if kind == "fairseq" and role in ATTENTION_INPUTS:
+        bound = linear.in_features**-0.5
+        nn.init.uniform_(linear.bias, -bound, bound)
+    else:
+        nn.init.zeros_(linear.bias)

@@ -9,13 +9,10 @@ from dataclasses import dataclass
 from importlib import resources
 from itertools import groupby
 from textwrap import wrap
-from typing import Any
 
-from cotext.config.decoding import DecodeConfig
 from cotext.config.model import ModelConfig
-from cotext.config.recipe import Config, leaves, load_config, recipe_names
-from cotext.config.training import LossConfig
-from cotext.config.view import CutConfig
+from cotext.config.recipe import Config, CutConfig, DecodeConfig, LossConfig, load_config, recipe_names
+from cotext.runtime import leaves
 
 # Keys of the section `model` that define the architecture, not its size.
 SLOTS = (
@@ -141,17 +138,12 @@ def render() -> str:
 def describe_model(config: ModelConfig) -> str:
     """Return the base model, and the slots whose values are not the defaults."""
     base = "transformer" if config.writes == "left_to_right" else "nat"
-    filled = ",".join(f"{key}={value}" for key, value in slots_of(config).items())
-    return f"{base}({filled})" if filled else base
-
-
-def slots_of(config: ModelConfig) -> dict[str, Any]:
-    """Return the slots whose values are not the defaults, by dotted key."""
     settings, defaults = (
         dict(leaves({slot: dump[slot] for slot in SLOTS}))
         for dump in (config.model_dump(), ModelConfig().model_dump())
     )
-    return {key: value for key, value in settings.items() if defaults.get(key) != value}
+    filled = ",".join(f"{key}={value}" for key, value in settings.items() if defaults.get(key) != value)
+    return f"{base}({filled})" if filled else base
 
 
 def describe_loss(config: LossConfig) -> str:

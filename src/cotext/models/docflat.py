@@ -35,8 +35,7 @@ from cotext.layers.layout import ContextLayout
 from cotext.layers.multi_head import AttentionSize
 from cotext.layers.positions import causal, is_current
 from cotext.layers.state import DecoderState
-from cotext.models.batch_context import BatchContext, BatchSides, RowsTarget
-from cotext.models.row_embedder import RowEmbedder
+from cotext.models.slots import BatchContext, BatchSides, RowEmbedder, RowsTarget
 
 
 class FlatBatch(BatchContext):

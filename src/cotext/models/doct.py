@@ -20,11 +20,10 @@ import torch
 from torch import Tensor, nn
 
 from cotext.layers.blocks import ContextSublayer, Size, Stack, Stacks, TransformerBlock
-from cotext.layers.int8_linear import gated
 from cotext.layers.layout import AnyLayout, Layout
+from cotext.layers.linear import gated
 from cotext.layers.start import ZeroGate
-from cotext.models.context_encoder import ContextEncoder, ContextRows
-from cotext.models.row_embedder import RowEmbedder
+from cotext.models.slots import ContextEncoder, ContextRows, RowEmbedder
 
 
 class SeparateContext(ContextEncoder):

@@ -23,8 +23,8 @@ from collections.abc import Mapping
 
 from torch import Tensor, nn
 
-from cotext.layers.int8_linear import gated
 from cotext.layers.layout import AnyLayout
+from cotext.layers.linear import gated
 from cotext.layers.multi_head import CrossAttention, SelfAttention
 from cotext.layers.start import AlmostClosed, ZeroGate
 

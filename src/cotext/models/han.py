@@ -19,10 +19,10 @@ import torch
 from torch import Tensor, nn
 
 from cotext.layers.blocks import Size
-from cotext.layers.int8_linear import gated
-from cotext.layers.kernels.dropout import Dropout
+from cotext.layers.kernels.common import Dropout
 from cotext.layers.kernels.sdpa import attend
 from cotext.layers.layout import AnyLayout, Step
+from cotext.layers.linear import gated
 from cotext.layers.multi_head import merge_heads, projection, split_heads
 from cotext.layers.start import AlmostClosed, ZeroGate
 from cotext.layers.state import KeysValues

@@ -12,12 +12,12 @@ from typing import Any, ClassVar, Final, Literal
 
 from torch import Tensor, nn
 
-from cotext.config.decoding import Precision
 from cotext.config.model import DocumentConfig
+from cotext.config.recipe import Precision
 from cotext.data.batch import Source
 from cotext.layers.blocks import Size
-from cotext.layers.int8_linear import Int8Linear
 from cotext.layers.layout import AnyLayout, Layouts
+from cotext.layers.linear import Int8Linear
 from cotext.layers.spans import GatedOthersSpan
 from cotext.layers.start import Blended, NewSymbols, StartsFromOthers
 from cotext.runtime import CotextError
@@ -319,3 +319,21 @@ class EngineRules:
     most: int
     least: int = 0
     never: tuple[int, ...] = ()
+
+
+# --- A sentence model and a language model of target documents (Sugiyama and Yoshinaga 2021).
+#
+#     score(y)  =  log p(y | x)  +  log p_LM(y | c)  -  log p_LM(y)
+#
+# x: the source sentence; c: target sentences before y. The difference is the pointwise mutual information of
+# context and sentence. It is added token by token, so it takes part in beam search:
+#
+#     rows of the language model      bos c1 sep c2 sep y1 y2       one row with context
+#                                     bos y1 y2                     one without
+#     row of the sentence model       bos y1 y2                     and the source of this sentence alone
+#
+# All rows are cut from windows whose current sentence is the last. Scores of tokens do not sum to a
+# probability and may be above 0.
+#
+# Shapes: B entries, R rows, S source tokens, T target tokens, P tokens of the current sentence, D sum of the
+# dimensions of the three rows.

@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 
 from cotext.data.batch import Source, SpecialSymbols
-from cotext.layers.kernels.packing import moved_left
+from cotext.layers.kernels.common import moved_left
 from cotext.layers.layout import Layouts
 from cotext.models.interface import TranslationModel
 

@@ -21,8 +21,7 @@ from cotext.data.batch import Source
 from cotext.layers.layout import ContextLayout
 from cotext.layers.start import Blended
 from cotext.layers.state import DecoderState, TargetContext
-from cotext.models.batch_context import BatchContext
-from cotext.models.row_embedder import RowEmbedder
+from cotext.models.slots import BatchContext, RowEmbedder
 
 
 @dataclass(frozen=True, slots=True)

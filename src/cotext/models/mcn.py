@@ -9,7 +9,7 @@ sentences), with embeddings of the distance between two tokens, counted in sente
 
 For a row of one sentence, h = hL, also in a batch with longer rows. Thus one model translates both single
 sentences and documents. The decoder translates sentence by sentence; target sentence k attends to source
-sentence k. It has only relative positions, and a memory of earlier sentences (`layers/transformer_xl.py`).
+sentence k. It has only relative positions, and a memory of earlier sentences (`layers/scores.py`).
 
 Shapes: N = number of tokens of all rows without padding, D = model dimension.
 """
@@ -18,9 +18,9 @@ import torch
 from torch import Tensor, nn
 
 from cotext.layers.blocks import Size, TransformerBlock
-from cotext.layers.int8_linear import joint
-from cotext.layers.kernels.dropout import Dropout
+from cotext.layers.kernels.common import Dropout
 from cotext.layers.layout import AnyLayout, Layout
+from cotext.layers.linear import joint
 from cotext.layers.multi_head import RowSpan, Score, SelfAttention
 from cotext.layers.scores import SegmentDistanceScore
 from cotext.layers.start import ZeroGate

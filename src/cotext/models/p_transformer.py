@@ -17,10 +17,10 @@ Shapes: B entries, H heads, T queries, S keys, N real tokens of all rows, D mode
 import torch
 from torch import Tensor, nn
 
-from cotext.layers.int8_linear import outputs
 from cotext.layers.kernels.relative import attend_at_distances, attend_relative, relative_bias
 from cotext.layers.kernels.sdpa import attend
 from cotext.layers.layout import AnyLayout, Keys
+from cotext.layers.linear import outputs
 from cotext.layers.multi_head import AttentionSize, Score
 from cotext.layers.start import ZeroGate
 from cotext.layers.state import KeysValues

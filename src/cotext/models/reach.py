@@ -8,8 +8,8 @@ other sentences, which positions reveal, are not counted.
 
 from cotext.config.model import ModelConfig, StackName
 from cotext.config.recipe import Config
+from cotext.models.checks import document_layer
 from cotext.models.interface import ALL, BEFORE, OWN, Reach
-from cotext.models.parts import document_layer
 
 
 def source_reach(config: Config) -> Reach:

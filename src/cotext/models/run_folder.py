@@ -37,12 +37,11 @@ from typing import Any, Final
 
 from safetensors import SafetensorError, safe_open
 
-from cotext.config.parts import own_parts
+from cotext.config.parts import FOLDER, Code, code_of, known, own_parts
 from cotext.config.recipe import Config, dump_config, parse_config
 from cotext.models.describe import describe_model
-from cotext.runtime import CotextError, __version__, own_code, shown
+from cotext.runtime import CotextError, __version__, parse_json, parse_yaml, read_text, shown
 from cotext.runtime.files import digests, replacing, require_whole, sealed, unsealed, write_text
-from cotext.runtime.reading import parse_json, parse_yaml, read_text
 
 SEEDS = "seeds.json"
 CHECKPOINTS = "checkpoints"
@@ -81,18 +80,10 @@ def write_config(folder: Path, config: Config) -> None:
         if files.setdefault(name, digest) != digest:
             raise CotextError(f"two different files are called {name}; rename one of them")
     for name, digest in files.items():
-        (folder / own_code.FOLDER).mkdir(exist_ok=True)
-        with replacing(folder / own_code.FOLDER / name) as temporary:
-            temporary.write_text(own_code.code_of(digest, name).text, encoding="utf-8", newline="")
+        (folder / FOLDER).mkdir(exist_ok=True)
+        with replacing(folder / FOLDER / name) as temporary:
+            temporary.write_text(code_of(digest, name).text, encoding="utf-8", newline="")
     write_text(folder / "config.yaml", f"{SCHEMA_LINE}\n{dump_config(config)}")
-
-
-def read_code(config: Config, run: Path) -> None:
-    """Read the user's files in a run folder; raise CotextError for changed ones."""
-    for part in own_parts(config.model.model_dump()):
-        path = run / own_code.FOLDER / part["name"]
-        if part["digest"] not in own_code.known() and path.is_file():
-            own_code.Code.read(path, part["digest"])
 
 
 def is_engine(folder: Path) -> bool:
@@ -232,8 +223,12 @@ def describe_file(path: Path) -> Description:
     if not isinstance(updates, list) or not all(type(update) is int for update in updates):
         raise CotextError(f"{path}: its metadata is damaged: its updates are not whole numbers")
     config = parse_config(content, str(path))
-    run = path.parent
-    read_code(config, run.parent.parent if run.parent.name == CHECKPOINTS else run)
+    folder = path.parent
+    run = folder.parent.parent if folder.parent.name == CHECKPOINTS else folder
+    for part in own_parts(config.model.model_dump()):  # files of the user
+        code = run / FOLDER / part["name"]
+        if part["digest"] not in known() and code.is_file():
+            Code.read(code, part["digest"])
     return Description(config, fingerprint, updates)
 
 
@@ -264,25 +259,17 @@ PLAIN: Final = {"engine": str, "version": str, "quantization": str, "positions":
 
 
 @dataclass(frozen=True, slots=True)
-class EngineDescription:
+class EngineDescription(Description):
     """The content of `cotext.json`: the system, and its engine.
 
-    `fingerprint`: fingerprint of the tokenizer; `updates`: updates of the weights. `positions`: maximum
-    length of a source or target row. `parameters`: the number of parameters of the run.
+    `positions`: maximum length of a source or target row. `parameters`: the number of parameters of the run.
     """
 
     engine: str
     version: str
     quantization: str
-    config: Config
-    fingerprint: str
-    updates: list[int]
     positions: int
     parameters: int
-
-    @property
-    def signature(self) -> str:
-        return model_signature(self.config, self.updates)
 
 
 def write_description(folder: Path, description: EngineDescription) -> None:

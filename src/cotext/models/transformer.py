@@ -24,10 +24,8 @@ from cotext.layers.embedding import SentenceEmbedding, Side
 from cotext.layers.layout import AnyLayout, Layout, Layouts, Shared, Step
 from cotext.layers.positions import mean_sentence_length
 from cotext.layers.state import ContextSide, DecoderState, SourceSide
-from cotext.models.batch_context import BatchContext
-from cotext.models.context_encoder import ContextEncoder, context_attentions
 from cotext.models.interface import DocumentLayer, TranslationModel
-from cotext.models.row_embedder import RowEmbedder
+from cotext.models.slots import BatchContext, ContextEncoder, RowEmbedder, context_attentions
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from cotext.runtime import CotextError, shown
-from cotext.runtime.workers import usable_cores
+from cotext.runtime.processes import usable_cores
 
 KERNELS: Final = "ONEDNN_PRIMITIVE_CACHE_CAPACITY"
 KEPT_KERNELS: Final = 64  # more than the forward and backward pass of an encoder and a decoder layer needs

@@ -30,8 +30,7 @@ from functools import cache
 from pathlib import Path
 from typing import IO, Any, Final, Self
 
-from cotext.runtime import CotextError
-from cotext.runtime.reading import read_bytes
+from cotext.runtime import CotextError, read_bytes
 
 
 def is_first_process() -> bool:

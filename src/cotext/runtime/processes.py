@@ -1,20 +1,91 @@
-"""Parallel child processes with dependencies and progress display.
+"""Parallel child processes with dependencies and progress display; signals; worker processes.
 
 A job is skipped if its result exists, so a repeated list of jobs runs only the missing jobs. If a job fails
 or this process is interrupted, all other jobs are terminated; training then saves a checkpoint.
 """
 
+import multiprocessing
 import os
+import signal
 import subprocess
+import threading
 import time
-from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
+from itertools import chain, islice
 from pathlib import Path
+from types import FrameType
+from typing import Any, Final, TypeVar
 
 from cotext.runtime import CotextError
 from cotext.runtime.progress import Meter, console, display, is_live
-from cotext.runtime.signals import termination_interrupts
+
+# --- Signal handling: the first signal requests that training stops; the second signal interrupts it.
+
+
+INTERRUPTED: Final = 130  # exit code of a command that was ended by Ctrl-C or SIGTERM, as in shells
+STOPPING: Final = signal.SIGINT, signal.SIGTERM
+
+
+class StopRequest:
+    """A flag that is set when a signal requests that this process stops."""
+
+    def __init__(self) -> None:
+        self.requested = False
+
+
+@contextmanager
+def _handling(numbers: Sequence[int], handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
+    """Within the block, call `handler` on these signals; without effect outside the main thread."""
+    before: dict[int, Any] = {}
+    with suppress(ValueError):  # not in the main thread: the caller handles signals
+        for number in numbers:
+            before[number] = signal.signal(number, handler)
+    try:
+        yield
+    finally:
+        for number, earlier in before.items():
+            signal.signal(number, earlier)
+
+
+@contextmanager
+def stop_on_signals() -> Iterator[StopRequest]:
+    """Within the block, set the flag on SIGINT and SIGTERM; a second signal has its usual effect.
+
+    The handler only sets the flag, because it may run in the middle of a write to the terminal. Equal signals
+    within milliseconds count as one: launchers pass on a Ctrl-C that the terminal has already sent.
+    """
+    request = StopRequest()
+
+    def note(number: int, frame: FrameType | None) -> None:
+        request.requested = True
+        signal.signal(number, signal.SIG_DFL if number == signal.SIGTERM else signal.default_int_handler)
+
+    with _handling(STOPPING, note):
+        yield request
+
+
+@contextmanager
+def termination_interrupts() -> Iterator[None]:
+    """Within the block, raise KeyboardInterrupt on SIGTERM, so that files and locks are released.
+
+    A second signal, also a second Ctrl-C, ends the process at once.
+    """
+    # In a background job, a signal may be ignored.
+    numbers = [number for number in STOPPING if signal.getsignal(number) != signal.SIG_IGN]
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        for each in numbers:
+            signal.signal(each, signal.SIG_DFL)
+        raise KeyboardInterrupt
+
+    with _handling(numbers, interrupt):
+        yield
+
 
 POLL_SECONDS = 0.5
 STOP_SECONDS = 30.0  # time to save a checkpoint before a child is killed
@@ -132,3 +203,78 @@ def _stop(processes: Sequence[subprocess.Popen[bytes]]) -> None:
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
+
+
+# --- Parallel processing of a stream of items by worker processes; results are in the order of the items.
+#
+# Workers are spawned, not forked, because this process may have threads. A script that calls this needs the
+# usual `if __name__ == "__main__"`. Workers ignore Ctrl-C. They exit when this process ends or is killed.
+
+
+def usable_cores() -> int:
+    """Return the number of cores that this process may use; a batch system may assign fewer than exist."""
+    if hasattr(os, "sched_getaffinity"):  # not on macOS and Windows
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+AHEAD: Final = 3  # submitted items per worker; bounds memory
+_work: list[Callable[[Any], Any]] = []  # in a worker process: its function
+
+
+def in_order(
+    make: Callable[[], Callable[[T], R]], items: Iterable[T], workers: int, alone: int
+) -> Iterator[R]:
+    """Yield the result of each item, in order.
+
+    `make` is called once per process and returns the function to apply. `make`, items and results must be
+    picklable. The first `alone` items are processed here; workers are started only if there are more.
+    Exceptions of the function are re-raised; if a worker was killed, raises CotextError.
+    """
+    work, rest = make(), iter(items)
+    if workers < 2:
+        yield from map(work, rest)
+        return
+    yield from map(work, islice(rest, alone))
+    for item in rest:  # workers are needed
+        yield from _side_by_side(make, chain([item], rest), workers)
+
+
+def _side_by_side(make: Callable[[], Callable[[T], R]], items: Iterable[T], workers: int) -> Iterator[R]:
+    spawning = multiprocessing.get_context("spawn")
+    pool = ProcessPoolExecutor(workers, spawning, initializer=_begin, initargs=(make,))
+    under_way: deque[Future[R]] = deque()
+    try:
+        for item in items:
+            under_way.append(pool.submit(_do, item))
+            if len(under_way) >= AHEAD * workers:
+                yield under_way.popleft().result()
+        while under_way:
+            yield under_way.popleft().result()
+    except BrokenProcessPool:
+        raise CotextError(
+            "a worker process was ended from outside; memory may have run out: use fewer workers (--workers)"
+        ) from None
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _begin(make: Callable[[], Callable[[Any], Any]]) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    _work.append(make())
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)
+
+
+def _do(item: Any) -> Any:
+    return _work[0](item)

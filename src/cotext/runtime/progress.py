@@ -1,14 +1,16 @@
-"""Progress display: a live line on a terminal, otherwise a line from time to time.
+"""Progress display: a live line on a terminal, otherwise a line from time to time. Timing of alternatives.
 
 The live line has a running clock, and a spinner that turns only when progress is reported. So the spinner of
 a process that hangs does not turn.
 """
 
+import statistics
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -141,14 +143,10 @@ class Meter:
             and (whatever_the_time or now - self.last_line >= SECONDS_BETWEEN_LINES)
         ):
             self.last_line = now
-            note = note or self._since_then(now)
+            # Without any step, the time: successive lines differ.
+            if not note and self.first is not None and self.done < self.total and self.done <= self.first[1]:
+                note = f"for {_clock(now - self.first[0])}"
             console.print(_joined(f"{self.what} {self.done}/{self.total}", note), soft_wrap=True)
-
-    def _since_then(self, now: float) -> str:
-        """Return "for 0:20" if no step is done yet, so that successive lines differ."""
-        if self.first is None or self.first[1] < self.done or self.done >= self.total:
-            return ""
-        return f"for {_clock(now - self.first[0])}"
 
 
 def time_left(seconds: float, done: int, remaining: int) -> str:
@@ -249,3 +247,62 @@ def _clock(seconds: float) -> str:
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
+
+
+# --- Timing of alternatives, run in turn: medians of their times, and ratios within each round.
+#
+# On a shared machine, alternatives of the same round see similar noise. So ratios are computed per round, and
+# tables show the median ratio with the smallest and the largest.
+
+
+Clock = Callable[[], float]
+Way = Callable[[], float | None]  # does the work; returns the number of items to divide the time by, or None
+CLOCKS: dict[str, Clock] = {"cpu": time.process_time, "wall": time.perf_counter}
+
+
+def spread(values: Sequence[float], form: str = "{:.2f}") -> str:
+    """Format the median, the smallest and the largest of some values."""
+    return f"{form.format(statistics.median(values))} ({form.format(min(values))}-{form.format(max(values))})"
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """Seconds of each alternative, one number per round: for all work, or per item."""
+
+    seconds: Mapping[str, Sequence[float]]
+
+    def __getitem__(self, name: str) -> Sequence[float]:
+        return self.seconds[name]
+
+    def rate(self, name: str, form: str = "{:.2f}") -> str:
+        """Format the number of items per second."""
+        return spread([1.0 / seconds for seconds in self.seconds[name]], form)
+
+    def ratios(self, name: str, to: str) -> list[float]:
+        """Return the time of an alternative divided by the time of another alternative, for each round."""
+        return [a / b for a, b in zip(self.seconds[name], self.seconds[to], strict=True)]
+
+    def ratio(self, name: str, to: str, form: str = "{:.2f}") -> str:
+        """Format `ratios`; above 1, `name` is slower than `to`."""
+        return spread(self.ratios(name, to), form)
+
+
+def in_turn(
+    ways: Mapping[str, Way] | Callable[[int], Mapping[str, Way]],
+    rounds: int,
+    clock: Clock = time.process_time,
+    warm_up: int = 1,
+) -> Times:
+    """Time all alternatives one after the other, in several rounds.
+
+    `ways` may be a function of the number of the round. The first `warm_up` rounds are not counted.
+    """
+    seconds: dict[str, list[float]] = {}
+    for number in range(warm_up + rounds):
+        for name, way in (ways(number) if callable(ways) else ways).items():
+            before = clock()
+            things = way()
+            took = clock() - before
+            if number >= warm_up:
+                seconds.setdefault(name, []).append(took / (1.0 if things is None else things))
+    return Times(seconds)

@@ -10,8 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 from xml.parsers import expat
 
-from cotext.runtime import CotextError
-from cotext.runtime.reading import substituted
+from cotext.runtime import CotextError, substituted
 
 if TYPE_CHECKING:
     from lxml import etree

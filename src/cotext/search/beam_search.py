@@ -15,9 +15,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cotext.config.decoding import LengthPenaltyForm, SamplingConfig
+from cotext.config.recipe import LengthPenaltyForm, SamplingConfig
 from cotext.data.batch import Source, padded
-from cotext.layers.kernels.precision import precise_dtype
+from cotext.layers.kernels.common import precise_dtype
 from cotext.models.interface import TranslationModel
 from cotext.runtime import CotextError
 from cotext.search.constraints import (
@@ -26,14 +26,14 @@ from cotext.search.constraints import (
     SearchRequest,
     SearchSymbols,
     SentenceProgress,
+    Steps,
     as_rows,
+    begun_input,
     check_requests,
     truncated,
 )
+from cotext.search.likelihood import OutputLayer
 from cotext.search.nbest_beam import Alternative, Candidates, NBestBeam
-from cotext.search.output_layer import OutputLayer
-from cotext.search.sentence_recovery import begun_input
-from cotext.search.steps import Steps
 
 # --- The length penalty, which makes hypotheses of different lengths comparable.
 
@@ -80,12 +80,6 @@ def distribution(log_probability_RU: Tensor, settings: SamplingConfig) -> Tensor
     ordered_RU[before_RU >= settings.top_p * ordered_RU.sum(dim=1, keepdim=True)] = 0
     kept_RU = torch.zeros_like(p_RU).scatter_(1, order_RU, ordered_RU)
     return kept_RU / kept_RU.sum(dim=1, keepdim=True)
-
-
-def uniform_numbers(requests: Sequence[SearchRequest], most: int) -> Tensor:
-    """Return random numbers between 0 and 1 for the tokens of requests, by their seeds: float64 [B, M]."""
-    numbers = [np.random.default_rng(request.seed).random(most) for request in requests]
-    return torch.from_numpy(np.array(numbers).clip(max=LARGEST))
 
 
 def only_drawn(log_probability_RU: Tensor, uniform_R: Tensor, settings: SamplingConfig) -> Tensor:
@@ -349,7 +343,8 @@ def _start(
     tokens = torch.zeros(entries, beam, max(most_tokens), dtype=torch.long, device=device)
     uniform = tokens.new_empty(entries, 0)
     if options.sampling is not None:
-        uniform = uniform_numbers(requests, max(most_tokens)).to(device)
+        numbers = [np.random.default_rng(request.seed).random(max(most_tokens)) for request in requests]
+        uniform = torch.from_numpy(np.array(numbers).clip(max=LARGEST)).to(device)
     log_probability = torch.full((entries, beam), -torch.inf, dtype=dtype, device=device)
     # Identical beams would stay identical: only the first one starts.
     log_probability[:, 0] = 0
@@ -480,7 +475,8 @@ def _advance(
         frontier.token_log_probability[:, :, written] = going.own
     following = rules.follow(frontier.progress, going.token, written)
     row = None if beam == 1 else (going.origin + frontier.first).flatten()  # indices in the whole batch
-    return row, following, _unless_all(goes_on)
+    some_B = None if goes_on is None else goes_on.any(dim=1)
+    return row, following, None if some_B is None or bool(some_B.all()) else some_B
 
 
 def _may_win(frontier: _Frontier, total_BW: Tensor, may_rise: bool) -> Tensor:
@@ -489,12 +485,6 @@ def _may_win(frontier: _Frontier, total_BW: Tensor, may_rise: bool) -> Tensor:
         return (total_BW > -torch.inf) & (frontier.ended < total_BW.size(1))[:, None]
     # Log-probabilities can only decrease, and lengths are limited: hypotheses below this cannot win.
     return total_BW / frontier.largest_divisor[:, None] > frontier.best_score[:, None]
-
-
-def _unless_all(goes_on_BW: Tensor | None) -> Tensor | None:
-    """Return which entries continue, [B]; None if all do."""
-    some_B = None if goes_on_BW is None else goes_on_BW.any(dim=1)
-    return None if some_B is None or bool(some_B.all()) else some_B
 
 
 def _picked(x: Tensor, at: Tensor) -> Tensor:

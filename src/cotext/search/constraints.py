@@ -11,18 +11,22 @@ Shapes: B entries, W beam, R rows (R = B * W), C candidates of a step, N sentenc
 separators, V vocabulary.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
+from itertools import accumulate, islice, pairwise
 from typing import Any, Literal
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from cotext.data.batch import SpecialSymbols
+from cotext.data.batch import Ids, SpecialSymbols, headed
 from cotext.data.build import check_align
 from cotext.runtime import CotextError
-from cotext.search.output_layer import OutputLayer
+from cotext.search.likelihood import OutputLayer
 
 Align = Literal["constrained", "free"]
 
@@ -325,3 +329,123 @@ def truncated(
     lengths = (stop - start for start, stop in zip([-1, *closers], closers, strict=False))
     limits = zip(closers, lengths, request.max_tokens, strict=True)
     return tuple(i for i, length, limit in limits if length == limit)
+
+
+# --- Recovery of sentences from labels, by the separators that the model wrote in free search.
+#
+# No other code uses separators to find sentences. A chunk is the text up to a closing symbol; n sentences
+# were requested. Every label is assigned to one sentence, so the log-probabilities of the sentences add up to
+# that of the row.
+#
+#   plain     a sep b sep c eos     Chunk i is sentence i. Missing chunks are those of the last sentences;
+#                                   surplus chunks belong to the last sentence.
+#   from end  a sep b sep c eos     Counted from the end, if only the last sentence is used.
+#   indexed   a sep1 b sep3 c eos   A separator has the index of the sentence that it closes, in any order: a
+#                                   is sentence 1, b is 3, 2 is missing. `eos` has no index: c is the sentence
+#                                   after the last index or, from the end, the last sentence.
+#
+# With brackets, and in constrained search, the chunks are the sentences.
+
+
+@dataclass(frozen=True, slots=True)
+class Recovered:
+    """The sentence of each label, counted from the first requested.
+
+    `exact`: the chunks are exactly the requested sentences, in order. A chunk may still have no text.
+    """
+
+    sentence: tuple[int, ...]
+    exact: bool
+
+
+def recover(
+    labels: Sequence[int], symbols: SpecialSymbols, count: int, first: int = 0, from_end: bool = False
+) -> Recovered:
+    """Recover `count` sentences from labels that end with `eos`; `first`: sentence index of the first.
+
+    If there are more chunks than sentences, a separator directly before the final `eos` is ignored.
+    """
+    closing = {*symbols.separators, symbols.eos}
+    stops = [i + 1 for i, label in enumerate(labels) if label in closing]
+    closers = [labels[stop - 1] for stop in stops]
+    # The model closed the last sentence twice, with a separator and with `eos`.
+    if len(stops) > count and stops[-1] - stops[-2] == 1:
+        del stops[-2]
+        del closers[-1]
+    named: list[int] = []
+    for chunk, closer in enumerate(closers):
+        following = named[-1] + 1 if named else 0
+        if len(symbols.separators) == 1:
+            named.append(chunk + count - len(stops) if from_end else chunk)
+        elif closer not in symbols.separators:
+            named.append(count - 1 if from_end else following)
+        elif closer == symbols.separators[-1]:  # shared by all later sentences
+            named.append(max(following, len(symbols.separators) - 1 - first))
+        else:
+            named.append(symbols.separators.index(closer) - first)
+    lengths = [stop - start for start, stop in pairwise([0, *stops])]
+    sentences = (min(max(k, 0), count - 1) for k in named)
+    return Recovered(
+        sentence=tuple(k for k, length in zip(sentences, lengths, strict=True) for _ in range(length)),
+        exact=named == list(range(count)),
+    )
+
+
+def begun_input(
+    labels: Sequence[int], symbols: SpecialSymbols, first: int, first_sentence: int
+) -> tuple[Ids, Ids]:
+    """Return decoder inputs for the labels written so far, and their sentences, `bos` included: [T] each.
+
+    `first` is the sentence index of the first label in its row, `first_sentence` that of the row in its
+    document. Language symbols follow `bos`.
+    """
+    # Python lists, as rows of windows are short: array operations would take longer.
+    opens = [False, *(label in symbols.separators for label in labels)]
+    sentence = [first + k for k in accumulate(opens)]
+    tokens = [symbols.bos, *labels]
+    if symbols.bracket:
+        for t in (0, *(t for t, does in enumerate(opens) if does)):
+            tokens[t] = symbols.opening(first_sentence + sentence[t])
+    ids, sentences = np.array(tokens, np.int64), np.array(sentence, np.int64)
+    return headed(symbols.target_prefix, ids, sentences, behind=1)
+
+
+# --- Progress of searches: a listener is called after every step, as batches of long rows take many steps.
+
+
+Listener = Callable[[Sequence[int]], None]
+_listener: ContextVar[Listener | None] = ContextVar("steps", default=None)
+
+
+@contextmanager
+def listening(listener: Listener) -> Iterator[None]:
+    """Call `listener` after every search step in this context, with the requests that ended with it."""
+    token = _listener.set(listener)
+    try:
+        yield
+    finally:
+        _listener.reset(token)
+
+
+@contextmanager
+def part_of_search(members: Sequence[int]) -> Iterator[None]:
+    """Report the steps of a search of some requests; `members`: their indices among all requests."""
+    if (listener := _listener.get()) is None:
+        yield
+        return
+    with listening(lambda ended: listener([members[n] for n in ended])):
+        yield
+
+
+class Steps:
+    """The steps of one search."""
+
+    def __init__(self) -> None:
+        self._listener, self._reported = _listener.get(), 0
+
+    def tell(self, ended: Iterable[int]) -> None:
+        """Report a step; `ended` are all requests that have ended so far, in the order of their ends."""
+        if self._listener is not None:
+            new = list(islice(ended, self._reported, None))
+            self._reported += len(new)
+            self._listener(new)

@@ -22,10 +22,9 @@ from cotext.models.run_folder import CTRANSLATE2, INSTALL, EngineDescription, re
 from cotext.runtime import CotextError
 from cotext.runtime.devices import choose_threads
 from cotext.search.beam_search import Hypothesis, SearchOptions, length_divisor
-from cotext.search.constraints import SearchRequest, SearchSymbols, check_requests, truncated
+from cotext.search.constraints import SearchRequest, SearchSymbols, Steps, check_requests, truncated
 from cotext.search.likelihood import sentence_sums
 from cotext.search.nbest_beam import Alternative
-from cotext.search.steps import Steps
 
 MODEL: Final = "model.bin"  # the engine's file with the weights
 STEP_SECONDS: Final = 0.5  # time between signs of progress, because an engine does not report its steps

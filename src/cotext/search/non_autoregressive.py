@@ -3,7 +3,7 @@
     path     - a a - b - b b      blank is -: repeats become one token, blanks are removed      a b b
 
 With one CTC path per sentence, the output has exactly the requested sentences by construction. With one path
-per row, or none, sentences are recovered from the `eos` symbols (`sentence_recovery.py`). A sentence without
+per row, or none, sentences are recovered from the `eos` symbols (`recover`). A sentence without
 a content token gets the token that lowers its probability least, so that no sentence is empty, as in
 constrained search.
 
@@ -22,10 +22,8 @@ from cotext.data.batch import Source
 from cotext.models.interface import NonAutoregressiveModel
 from cotext.runtime import CotextError
 from cotext.search.beam_search import Hypothesis, SearchOptions, best_column
-from cotext.search.constraints import SearchRequest, SearchSymbols, check_requests
-from cotext.search.output_layer import OutputLayer
-from cotext.search.sentence_recovery import recover
-from cotext.search.steps import Steps
+from cotext.search.constraints import SearchRequest, SearchSymbols, Steps, check_requests, recover
+from cotext.search.likelihood import OutputLayer
 
 CHUNK = 128  # frames whose logits are computed at once, so that they stay in the cache of a CPU
 PASS_TOKENS = 1024  # source tokens per pass on a CPU; larger passes are not faster per token

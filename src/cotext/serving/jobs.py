@@ -45,8 +45,8 @@ from cotext.serving.state import (
     result_name,
 )
 from cotext.serving.systems import System, Systems
+from cotext.translation.corpus_files import FileReport
 from cotext.translation.faults import faults_in_words, shown_places
-from cotext.translation.file_report import FileReport
 from cotext.translation.translate_file import FileOptions
 
 # --- Translation of the file of one job, resumed from its journal.

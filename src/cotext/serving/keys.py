@@ -21,9 +21,8 @@ from typing import Annotated, Final
 
 from pydantic import Field, TypeAdapter, ValidationError
 
-from cotext.runtime import CotextError
+from cotext.runtime import CotextError, read_json
 from cotext.runtime.files import replacing, writing
-from cotext.runtime.reading import read_json
 from cotext.serving.record import RequestError, RequestRecord
 from cotext.serving.settings import NAME, ServerSettings, check_name
 

@@ -13,8 +13,7 @@ from starlette.datastructures import Headers, UploadFile
 from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import Request
 
-from cotext.runtime import CotextError, shown
-from cotext.runtime.reading import parse_json
+from cotext.runtime import CotextError, parse_json, shown
 from cotext.serving.keys import Admission
 from cotext.serving.record import CURRENT, RequestError
 from cotext.serving.service import Service

@@ -24,7 +24,7 @@ from cotext.runtime.files import ON_WINDOWS, remove
 from cotext.serving.record import RequestError
 from cotext.serving.settings import SHARES
 from cotext.translation.open import Terminology
-from cotext.translation.terms.glossary import Glossary
+from cotext.translation.terms.terms import Glossary
 
 # Required free disk space, as a multiple of the size of the upload (for file, journal and result).
 SPACE_FACTOR: Final = 4

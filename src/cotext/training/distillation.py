@@ -31,12 +31,11 @@ from cotext.data.prepared import (
     write_report,
 )
 from cotext.data.store import Flat, store_writer
-from cotext.runtime import CotextError, __version__
+from cotext.runtime import CotextError, __version__, read_json
 from cotext.runtime.files import checksum, replacing, require_new, require_whole, writing
 from cotext.runtime.jobs.engine import Job, Joined, clear, forget, run
 from cotext.runtime.jobs.journal import Journal, Results, Shard, differences, storage
-from cotext.runtime.reading import read_json
-from cotext.training.prepared_data import PreparedData, open_data
+from cotext.training.inputs import PreparedData, open_data
 from cotext.training.requests import DistillRequest
 from cotext.translation.open import OpenedRun, open_run, systems_of
 

@@ -20,8 +20,7 @@ from torch import Tensor, nn
 from torch.optim import AdamW
 from torch.utils.tensorboard import SummaryWriter
 
-from cotext.config.recipe import Config
-from cotext.config.training import BEST_BY, TrainConfig
+from cotext.config.recipe import BEST_BY, Config, TrainConfig
 from cotext.data.batch import Batch, copy_hidden, hide_current_source, hide_words
 from cotext.data.sampling import Cursor, read_ahead
 from cotext.losses.build import Loss, build_loss
@@ -32,10 +31,9 @@ from cotext.models.run_folder import checkpoint_folder
 from cotext.runtime import CotextError
 from cotext.runtime.devices import pinned
 from cotext.runtime.files import Lock, sealed, sealed_lines, unsealed, write_text
-from cotext.runtime.signals import stop_on_signals
-from cotext.training.prepared_data import Corpus
-from cotext.training.resume import ProcessState, RunCheckpoints, TrainingProgress
-from cotext.training.sharding import shard, whole
+from cotext.runtime.processes import stop_on_signals
+from cotext.training.inputs import Corpus
+from cotext.training.resume import ProcessState, RunCheckpoints, TrainingProgress, shard, whole
 from cotext.training.validation import INFINITE, IntervalSums, Validator, add_over_processes, means
 
 

@@ -18,8 +18,8 @@ from cotext.losses.build import Loss
 from cotext.losses.cross_entropy import LossParts
 from cotext.models.interface import Model
 from cotext.runtime import CotextError
-from cotext.training.prepared_data import Corpus
-from cotext.training.sharding import whole
+from cotext.training.inputs import Corpus
+from cotext.training.resume import whole
 
 Sums = dict[str, tuple[float, float]]  # name -> sum and count
 INFINITE: Final = "infinite_losses"  # number of batches that are excluded from all other sums

@@ -27,8 +27,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from cotext.config.recipe import Config, differences
-from cotext.config.view import ViewConfig
+from cotext.config.recipe import Config, ViewConfig, differences
 from cotext.data.build import build_view, further_symbols, has_separators, special_symbols
 from cotext.data.sampling import ordered_batches
 from cotext.data.store import TokenDocument, TokenStore
@@ -39,11 +38,10 @@ from cotext.losses.cross_entropy import CrossEntropy
 from cotext.models.checkpoint import LoadedModel, load_run, load_weights, set_blend
 from cotext.models.interface import Model, System, TranslationModel
 from cotext.models.run_folder import describe_file, model_file
-from cotext.runtime import CotextError
+from cotext.runtime import CotextError, read_text
 from cotext.runtime.files import sealed, unsealed, write_text
 from cotext.runtime.jobs.engine import in_ranges
-from cotext.runtime.reading import read_text
-from cotext.training.start_settings import ARCHITECTURE, architecture, replacements
+from cotext.training.inputs import ARCHITECTURE, architecture, replacements
 
 # Settings that change the meaning of the same weights: scores, and vectors added to embeddings.
 TELLING = (

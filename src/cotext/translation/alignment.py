@@ -392,23 +392,16 @@ def _watched(
     assert isinstance(decoder, nn.ModuleList)
     blocks = list(decoder)[::-1]
     chosen = (module for layer in LAYERS if layer < len(blocks) for module in blocks[layer].modules())
+    recording = ExitStack()  # open while one of these attentions runs
     with ExitStack() as hooks:
         for module in chosen:
             if isinstance(module, CrossAttention):
-                open_one = ExitStack()
-                enter = partial(_enter, open_one, watcher)
-                # Only the attention of this module is recorded, while it runs.
-                hooks.callback(module.register_forward_pre_hook(enter).remove)
-                hooks.callback(module.register_forward_hook(partial(_leave, open_one)).remove)
+                begin = module.register_forward_pre_hook(
+                    lambda *_: recording.enter_context(watch_weights(watcher))
+                )
+                hooks.callback(begin.remove)
+                hooks.callback(module.register_forward_hook(lambda *_: recording.close()).remove)
         yield
-
-
-def _enter(open_one: ExitStack, watcher: Callable[..., None], *call: Any) -> None:
-    open_one.enter_context(watch_weights(watcher))
-
-
-def _leave(open_one: ExitStack, *call: Any) -> None:
-    open_one.close()
 
 
 def _gather(

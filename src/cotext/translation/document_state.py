@@ -5,7 +5,7 @@ Sentence indices count the remaining sentences.
 """
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import Protocol
@@ -16,9 +16,8 @@ from cotext.data.nbest_lists import Candidates
 from cotext.data.tokenizer import Tokenizer
 from cotext.data.views import View, Window, join
 from cotext.search.beam_search import Hypothesis
-from cotext.search.constraints import SearchRequest, SearchSymbols
-from cotext.search.sentence_recovery import recover
-from cotext.translation.terms.constraints import Guide
+from cotext.search.constraints import SearchRequest, SearchSymbols, recover
+from cotext.translation.terms.terms import TermGuide
 
 Encoded = Sequence[Sequence[int]]  # the tokens of the sentences of a document
 
@@ -85,7 +84,7 @@ class OpenDocument:
         prefix: bool,
         first_pass: Sequence[list[int]] | None = None,
         sequential_windows: int = 1,
-        guide: Guide | None = None,
+        guide: TermGuide | None = None,
     ) -> None:
         """Open a document, given the tokens of its sentences.
 
@@ -244,7 +243,7 @@ def found_sentences(
 ) -> tuple[list[SentenceHypothesis], bool]:
     """Return the hypotheses of `count` sentences, and whether the output has exactly these, in order.
 
-    `from_end`: only the last sentence is used (`sentence_recovery.py`).
+    `from_end`: only the last sentence is used (`recover`).
     """
     special = symbols.special
     # One sentence without a separator needs no recovery, which is the usual case.
@@ -305,6 +304,12 @@ class Row:
     number: int  # of the window in its document
     instance: Instance
     request: SearchRequest
+
+    @property
+    def current(self) -> Iterator[tuple[int, int]]:
+        """The current sentences: index in the document, and among those requested."""
+        requested = self.document.requested(self.number)
+        return ((j, j - requested.start) for j in self.instance.window.current if j in requested)
 
     @property
     def tokens(self) -> int:

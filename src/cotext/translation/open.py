@@ -13,24 +13,28 @@ from typing import Any
 
 import torch
 
-from cotext.config.decoding import DecodeConfig
-from cotext.config.recipe import Config, parse_config
+from cotext.config.recipe import Config, DecodeConfig, parse_config
 from cotext.data.build import special_symbols
 from cotext.data.documents import Languages, same_language
 from cotext.data.shortlist import SHORTLIST, Shortlist, identity_of, named
 from cotext.data.tokenizer import Tokenizer
-from cotext.models.checkpoint import LoadedModel, load_run
+from cotext.models.checkpoint import LoadedModel, in_precision, load_run
 from cotext.models.interface import Engine, Model
 from cotext.models.language_model import WithLanguageModel
-from cotext.models.precision import in_precision
 from cotext.models.run_folder import is_engine, model_file, noted_data
 from cotext.runtime import CotextError, naming, nearest_known, shown
 from cotext.runtime.devices import choose_device, choose_threads, slow_precision
 from cotext.runtime.files import checksum
 from cotext.search.engine import MODEL, load_engine
 from cotext.translation.requests import TermOptions
-from cotext.translation.terms.glossary import Glossary, TranslationMemory, read_words
-from cotext.translation.terms.terms import TermGuide, TermReport, term_report
+from cotext.translation.terms.terms import (
+    Glossary,
+    TermGuide,
+    TermReport,
+    TranslationMemory,
+    read_words,
+    term_report,
+)
 from cotext.translation.translator import DocumentTranslator
 
 

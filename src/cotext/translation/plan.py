@@ -10,8 +10,7 @@ from typing import Any
 
 from torch import Tensor
 
-from cotext.config.decoding import DecodeConfig
-from cotext.config.recipe import Config
+from cotext.config.recipe import Config, DecodeConfig
 from cotext.data.batch import Batch, Source, SpecialSymbols
 from cotext.data.build import build_view, check_align, special_symbols
 from cotext.data.tokenizer import Tokenizer, chosen_languages
@@ -161,11 +160,6 @@ class DecodingPlan:
     def searches_groups(self) -> bool:
         """Whether windows that attend to each other are searched together, in one batch."""
         return self.sequential_windows < self.group_windows
-
-    @property
-    def forces_prefix(self) -> bool:
-        """Whether decoding starts from a forced prefix: the target sentences before the current sentences."""
-        return self.decode.target_context == "prefix" or self.searched_view is not self.view
 
     @property
     def signature(self) -> str:

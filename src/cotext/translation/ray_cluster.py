@@ -10,47 +10,37 @@ import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 from cotext.data.documents import Document
 from cotext.runtime import CotextError
+from cotext.translation.corpus_files import require_no_lists
 from cotext.translation.document_state import WindowLog
 from cotext.translation.open import OpenedRun, open_run, systems_of
 from cotext.translation.requests import ClusterOptions
-from cotext.translation.terms.constraints import Guide
+from cotext.translation.terms.terms import TermGuide
 from cotext.translation.translator import DocumentTranslator, Translation
-from cotext.translation.written_beside import require_no_lists
 
 LOCAL: Final = "ray"  # address: the cluster of RAY_ADDRESS, or else one of only this machine
 LOT_DOCUMENTS: Final = 128  # most documents of a lot, which share batches; small lots give small batches
 LOTS_PER_WORKER: Final = 4  # at least, so that all workers finish at about the same time
 
 
-@dataclass(frozen=True, slots=True)
-class WorkerSettings:
-    """The arguments of `open_run` in a worker, and the checksums that its files must have."""
-
-    run: Path
-    decode: Mapping[str, Any]
-    device: str | None
-    update: int | None
-    files: Mapping[str, str]
-
-
 class DocumentWorker:
     """A process of the cluster that translates documents with the same files as the main process."""
 
-    def __init__(self, given: WorkerSettings) -> None:
+    def __init__(
+        self, run: Path, device: str, decode: dict[str, Any], update: int | None, files: Mapping[str, str]
+    ) -> None:
+        """Open a run with the arguments of `open_run`; its files must have the checksums `files`."""
         # One processor per worker.
-        opened = open_run(given.run, given.device, dict(given.decode), given.update, threads=1)
-        if (checksums := files_of(opened)) != given.files:
-            different = sorted(
-                k for k in checksums.keys() | given.files.keys() if checksums.get(k) != given.files.get(k)
-            )
+        opened = open_run(run, device, decode, update, threads=1)
+        if (checksums := files_of(opened)) != files:
+            different = sorted(k for k in checksums.keys() | files.keys() if checksums.get(k) != files.get(k))
             raise CotextError(
-                f"{given.run}: differs from the run of the main process: another {' and '.join(different)}; "
+                f"{run}: differs from the run of the main process: another {' and '.join(different)}; "
                 "every machine needs the same run under this path, unchanged during the job"
             )
         self._translator = opened.translator
@@ -94,11 +84,11 @@ def placed(opened: OpenedRun, request: ClusterOptions, decode: Mapping[str, Any]
     # Further runs are under the same path on every machine; workers search with the settings chosen here.
     further = {name: str(run.folder.resolve()) for name, run in opened.further_runs().items()}
     decode = {**decode, **further, "engine": opened.config.decode.engine}
-    given = WorkerSettings(opened.folder.resolve(), decode, device, request.checkpoint, files_of(opened))
+    given = opened.folder.resolve(), device, decode, request.checkpoint, files_of(opened)
     make = ray.remote(num_cpus=1, num_gpus=int(device != "cpu"), max_restarts=-1, max_task_retries=-1)(
         DocumentWorker
     )
-    translator = _OnRay(opened.translator, workers, lambda: make.remote(given))
+    translator = _OnRay(opened.translator, workers, lambda: make.remote(*given))
     return replace(opened, translator=translator)
 
 
@@ -121,7 +111,7 @@ class _OnRay(DocumentTranslator):
         self,
         documents: Iterable[Document],
         on_sentences: Callable[[int], None] = lambda count: None,
-        guide: Guide | None = None,
+        guide: TermGuide | None = None,
         taken: Mapping[int, Mapping[int, str]] | None = None,
         log: WindowLog | None = None,
     ) -> Iterator[tuple[int, Translation]]:

@@ -28,14 +28,14 @@ import torch
 
 from cotext.data.batch import Batch, Instance
 from cotext.data.words import covered, is_letter, occurrences, overlaps, token_spans, words_of
-from cotext.models.precision import output_logits
+from cotext.models.checkpoint import output_logits
 from cotext.search.constraints import SearchRequest, SearchSymbols
 from cotext.search.likelihood import CHUNK
 from cotext.translation.alignment import attention_of
 from cotext.translation.document_state import Row, SentenceHypothesis, found_sentences, group_instances
 from cotext.translation.plan import kind_of
 from cotext.translation.scorer import DocumentScorer, RowsToRead, read_labels, score_labels
-from cotext.translation.terms.constraints import Defects, Phrases, SentenceConstraints
+from cotext.translation.terms.terms import Defects, Phrases, SentenceConstraints
 from cotext.translation.terms.word_alignment import SentenceAlignment, Span, proportional, renderings
 
 # Penalties in log-probability. STUTTER: the free translation of the term remains in the sentence. LENGTH: for

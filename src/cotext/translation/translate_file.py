@@ -16,7 +16,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
-from cotext.config.view import ViewConfig
+from cotext.config.recipe import ViewConfig
 from cotext.data.documents import Document, name_warning, same_language
 from cotext.data.formats import (
     FORMATS,
@@ -28,30 +28,30 @@ from cotext.data.formats import (
     write_documents,
     write_translations,
 )
-from cotext.data.formats.line_formats import find_side_file
-from cotext.data.formats.streams import check_readable
 from cotext.data.nbest_lists import Candidate, Candidates, ListedDocument, read_lists
 from cotext.data.splitting import Splitting
 from cotext.models.describe import describe_length_penalty
 from cotext.runtime import CotextError, __version__, naming
-from cotext.runtime.files import checksum, require_absent
+from cotext.runtime.files import require_absent
 from cotext.runtime.jobs.engine import Job, Joined, journal_of, run
 from cotext.runtime.jobs.journal import DAMAGE, Journal, Results, Shard
-from cotext.translation.candidate_scoring import CandidateSet, KnownTokens, score_candidates
-from cotext.translation.document_state import FoundWindow, SentenceHypothesis
-from cotext.translation.file_report import FileReport, paired, reported
-from cotext.translation.open import OpenedRun, Terminology, scoring_signature, systems_of
-from cotext.translation.prose import Prose
-from cotext.translation.requests import RerankRequest
-from cotext.translation.scorer import DocumentScorer
-from cotext.translation.translator import DocumentTranslator, Translation
-from cotext.translation.written_beside import (
+from cotext.translation.corpus_files import (
+    FileReport,
+    checksums_of,
     lists_beside,
+    paired,
     remove_lists,
+    reported,
     require_column,
     write_lists,
     write_scores,
 )
+from cotext.translation.document_state import FoundWindow, SentenceHypothesis
+from cotext.translation.open import OpenedRun, Terminology, scoring_signature, systems_of
+from cotext.translation.prose import Prose
+from cotext.translation.requests import RerankRequest
+from cotext.translation.scorer import CandidateSet, DocumentScorer, KnownTokens, score_candidates
+from cotext.translation.translator import DocumentTranslator, Translation
 
 # All fields of a translation except the document.
 _LISTS: Final = tuple(part.name for part in fields(Translation) if part.name != "document")
@@ -323,20 +323,6 @@ def job_header(
     }
     terms = {"terms": terminology.settings} if terminology.settings else {}
     return {**header, "split": split, **terms}
-
-
-def checksums_of(paths: Iterable[Path], format: str | None) -> list[str]:
-    """Return the SHA-256 of regular corpus files and their side files; raise CotextError for others."""
-    checksums = []
-    for path in paths:
-        check_readable(path)
-        if not path.is_file():
-            raise CotextError(
-                f"{path}: is not a regular file, but must be read more than once; copy it to a regular file"
-            )
-        side_file = find_side_file(path) if format in (None, "docids") else None
-        checksums += [checksum(file) for file in (path, side_file) if file is not None]
-    return checksums
 
 
 def entry_of(translation: Translation) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from typing import Final, Protocol
 import torch
 
 from cotext.config.recipe import Config
-from cotext.data.documents import Document
+from cotext.data.documents import Document, ParallelDocument
 from cotext.data.nbest_lists import Candidate, Candidates
 from cotext.data.shortlist import Shortlist, named
 from cotext.data.tokenizer import Tokenizer, choose_languages, require_languages
@@ -34,7 +34,7 @@ from cotext.runtime import CotextError, naming
 from cotext.translation.document_state import OpenDocument, SentenceHypothesis, WindowLog
 from cotext.translation.plan import DecodingPlan
 from cotext.translation.scorer import DocumentScorer
-from cotext.translation.terms.constraints import Guide
+from cotext.translation.terms.terms import Glossary, TermGuide
 from cotext.translation.window_search import RowGroup, WindowSearch
 
 # --- Pools: the documents that a system is translating. They can be added and removed between batches.
@@ -306,7 +306,7 @@ class DocumentTranslator(DocumentScorer):
         self,
         documents: Iterable[Document],
         on_sentences: Callable[[int], None] = lambda count: None,
-        guide: Guide | None = None,
+        guide: TermGuide | None = None,
         taken: Mapping[int, Mapping[int, str]] | None = None,
         log: WindowLog | None = None,
     ) -> Iterator[tuple[int, Translation]]:
@@ -358,7 +358,7 @@ class DocumentTranslator(DocumentScorer):
         return copied
 
     def _after_first_pass(
-        self, documents: Iterable[Document], guide: Guide | None, on_sentences: Callable[[int], None]
+        self, documents: Iterable[Document], guide: TermGuide | None, on_sentences: Callable[[int], None]
     ) -> Iterator[tuple[int, Document, Sequence[str] | None]]:
         """Yield documents with their input index and their translation by a first pass, if there is one."""
         if self.first_pass is None:
@@ -411,3 +411,82 @@ class DocumentTranslator(DocumentScorer):
             score = self.plan.rank_score(sentence.log_probability, sentence.labels)
             lists.append((Candidate(sentence.text, sentence.log_probability, score), *others.get(j, ())))
         return tuple(lists)
+
+
+# --- Translation and scoring from Python: `cotext.load` and `cotext.Translator`.
+
+
+Terms = Glossary | Mapping[str, str | Sequence[str]]
+
+
+class Translator:
+    """A trained system, ready to translate and score whole documents."""
+
+    def __init__(self, documents: DocumentTranslator, signature: str) -> None:
+        self.documents = documents
+        self.signature = signature
+
+    def translate(self, sentences: Sequence[str], glossary: Terms | None = None) -> list[str]:
+        """Translate the sentences of one document; the result has the same number, in order.
+
+        `glossary`: source terms with one or more translations each; sentences with a term contain one of its
+        translations.
+
+        Raises:
+            CotextError: a string instead of a sequence of sentences, a sentence longer than
+                `decode.max_source_tokens`, a glossary for a system that does not support it.
+        """
+        document = Document("1", _several(sentences, "translate"))
+        return list(self.translate_document(document, glossary).sentences)
+
+    def translate_document(self, document: Document, glossary: Terms | None = None) -> Document:
+        """Translate a document like `translate`; the result has the same id and number of sentences."""
+        [translated] = self.translate_documents([document], glossary)
+        return translated
+
+    def translate_documents(
+        self, documents: Iterable[Document], glossary: Terms | None = None
+    ) -> list[Document]:
+        """Translate documents in shared batches; they are returned in the given order, with their ids.
+
+        This is as fast as `cotext translate`; each result equals the result of `translate_document`.
+
+        Raises:
+            CotextError: a sentence longer than `decode.max_source_tokens`, before any is translated, or a
+                glossary for a system that does not support it.
+        """
+        given = list(documents)
+        filled = [index for index, document in enumerate(given) if document.sentences]
+        self.documents.check(given[index] for index in filled)
+        results = list(given)
+        guide = None
+        if glossary is not None:
+            terms = glossary if isinstance(glossary, Glossary) else Glossary.of(glossary)
+            guide = TermGuide([given[index].sentences for index in filled], terms)
+        for number, translation in self.documents.translate((given[i] for i in filled), guide=guide):
+            results[filled[number]] = translation.document
+        return results
+
+    def score(self, source: Sequence[str], target: Sequence[str]) -> list[float]:
+        """Return the log-probability (natural logarithm) of every target sentence of a document, in its
+        context.
+
+        Raises:
+            CotextError: a string instead of a sequence of sentences, or unequal numbers of sentences.
+                Also a source over `decode.max_source_tokens`, or a target over the length limit of outputs.
+        """
+        document = ParallelDocument("1", _several(source, "score"), _several(target, "score"))
+        return [s.log_probability for s in self.documents.score([document])[0]] if document.source else []
+
+
+def _several(sentences: Sequence[str], verb: str) -> tuple[str, ...]:
+    """Return the sentences as a tuple; reject a single string, which is also a sequence of strings."""
+    if isinstance(sentences, str):
+        raise CotextError(
+            f"{verb}: needs a list of sentences, such as [{sentences[:30]!r}], not a single string"
+        )
+    result = tuple(sentences)
+    for number, sentence in enumerate(result, start=1):
+        if not isinstance(sentence, str):
+            raise CotextError(f"{verb}: sentence {number} is not a string, but {type(sentence).__name__}")
+    return result

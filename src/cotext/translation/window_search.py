@@ -19,19 +19,13 @@ from cotext.data.shortlist import Shortlist
 from cotext.data.tokenizer import Tokenizer
 from cotext.models.interface import Engine
 from cotext.search.beam_search import Hypothesis
-from cotext.search.constraints import SearchRequest, SearchSymbols
+from cotext.search.constraints import SearchRequest, SearchSymbols, listening, part_of_search
 from cotext.search.engine import has_room, search_engine
 from cotext.search.nbest_beam import Alternative
-from cotext.search.steps import listening, part_of_search
-from cotext.translation.document_state import (
-    OpenDocument,
-    Row,
-    SentenceHypothesis,
-    found_sentences,
-)
+from cotext.translation.document_state import OpenDocument, Row, SentenceHypothesis, found_sentences
 from cotext.translation.scorer import DocumentScorer
 from cotext.translation.substitution import Draft, Substitution
-from cotext.translation.terms.constraints import Guide
+from cotext.translation.terms.terms import TermGuide
 
 # --- N-best lists of sentences, found after the translation of their windows.
 #
@@ -53,12 +47,6 @@ class SearchedWindow:
     hypothesis: Hypothesis
     sentences: Sequence[SentenceHypothesis]
 
-    @property
-    def current(self) -> Iterator[tuple[int, int]]:
-        """The current sentences: index in the document, and among those requested."""
-        requested = self.row.document.requested(self.row.number)
-        return ((j, j - requested.start) for j in self.row.instance.window.current if j in requested)
-
 
 class SentenceLists:
     """The n-best lists of a system with `decode.nbest` above 1."""
@@ -68,18 +56,17 @@ class SentenceLists:
 
     def find(self, windows: Sequence[SearchedWindow]) -> None:
         """Record the lists of the current sentences of windows in their documents."""
-        separate: list[tuple[SearchedWindow, int, SearchRequest]] = []
+        separate: list[tuple[SearchedWindow, int, int, SearchRequest]] = []
         for window in windows:
-            for j, k in window.current:
+            for j, k in window.row.current:
                 if window.hypothesis.others:
                     self._note(window, j, k, window.hypothesis.others[k])
                 else:
-                    separate.append((window, j, self._request(window, k)))
-        rows = [replace(window.row, request=request) for window, _, request in separate]
+                    separate.append((window, j, k, self._request(window, k)))
+        rows = [replace(window.row, request=request) for window, *_, request in separate]
         hypotheses = self._scorer.search(rows, self._scorer.plan.search_symbols)
-        for (window, j, _), hypothesis in zip(separate, hypotheses, strict=True):
+        for (window, j, k, _), hypothesis in zip(separate, hypotheses, strict=True):
             best = Alternative(tuple(hypothesis.tokens), hypothesis.log_probability, hypothesis.score)
-            k = j - window.row.document.requested(window.row.number).start
             self._note(window, j, k, (best, *chain.from_iterable(hypothesis.others)))
 
     def _note(self, window: SearchedWindow, j: int, k: int, others: Iterable[Alternative]) -> None:
@@ -160,7 +147,7 @@ class WindowSearch:
         index: int,
         document: Document,
         first_pass: Sequence[str] | None = None,
-        guide: Guide | None = None,
+        guide: TermGuide | None = None,
         taken: Mapping[int, str] | None = None,
     ) -> OpenDocument:
         """Return a document before its first batch; `index` identifies it for `guide` and a log.
@@ -173,12 +160,14 @@ class WindowSearch:
         scorer, plan = self._scorer, self._scorer.plan
         source = scorer.encoded(document.id, document.sentences)
         before = None if first_pass is None else scorer.tokenizer.encode_batch(first_pass, side="target")
+        # Decoding starts from the target sentences before the current ones, unless it regenerates them.
+        forces_prefix = plan.decode.target_context == "prefix" or plan.searched_view is not plan.view
         opened = OpenDocument(
             index,
             document,
             source,
             plan.searched_view,
-            plan.forces_prefix,
+            forces_prefix,
             before,
             plan.sequential_windows,
             guide,
@@ -331,9 +320,7 @@ class WindowSearch:
 
     def _shows(self, row: Row, sentences: Sequence[SentenceHypothesis]) -> bool:
         """Whether every requested current sentence has a visible character."""
-        requested = row.document.requested(row.number)
-        current = (j for j in row.instance.window.current if j in requested)
-        return all(sentences[j - requested.start].text for j in current)
+        return all(sentences[k].text for _, k in row.current)
 
     def _recovered(self, row: Row, hypothesis: Hypothesis) -> tuple[list[SentenceHypothesis], bool]:
         """Return the hypotheses of the requested sentences, and whether the output has exactly these."""

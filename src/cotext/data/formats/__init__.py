@@ -18,8 +18,7 @@ from cotext.data.documents import (
 )
 from cotext.data.formats import line_formats, streams, wmt, xml_formats
 from cotext.data.formats.streams import OUTER_SPACE, Record, Side, atomic_sinks, check_readable, refuse
-from cotext.runtime import CotextError, naming, nearest, shown
-from cotext.runtime.reading import parse_json
+from cotext.runtime import CotextError, naming, nearest, parse_json, shown
 
 # --- The table of formats: readers, writers and properties.
 

@@ -21,8 +21,7 @@ from cotext.data.formats.streams import (
     sentences_to_write,
     without_compression,
 )
-from cotext.runtime import CotextError, naming, shown
-from cotext.runtime.reading import parse_json
+from cotext.runtime import CotextError, naming, parse_json, shown
 
 DOCUMENT_LINE = "<d>"
 

@@ -20,8 +20,7 @@ from typing import Any, Final
 
 from cotext.data.documents import Document, fitting_codes
 from cotext.data.formats.streams import OUTER_SPACE, Record, numbered_lines, one_line, without_breaks
-from cotext.runtime import CotextError, shown
-from cotext.runtime.reading import parse_json
+from cotext.runtime import CotextError, parse_json, shown
 
 # --- Paragraphs of a document of the general task of WMT: HTML, JSON (fenced or not) or plain text.
 #

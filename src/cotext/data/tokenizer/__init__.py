@@ -30,8 +30,7 @@ from cotext.data.tokenizer.protocol import Side as Side
 from cotext.data.tokenizer.protocol import Tokenizer as Tokenizer
 from cotext.data.tokenizer.protocol import TokenizerSettings as TokenizerSettings
 from cotext.data.tokenizer.protocol import clean as clean
-from cotext.runtime import CotextError, naming, shown
-from cotext.runtime.reading import read_bytes, read_json
+from cotext.runtime import CotextError, naming, read_bytes, read_json, shown
 
 SIDES: Final[tuple[Side, ...]] = get_args(Side)
 MAX_MODEL_BYTES = 1 << 28  # about 10 bytes per character of a vocabulary of a million subwords

@@ -23,8 +23,7 @@ from cotext.data.tokenizer.protocol import (
     is_part_of_character,
     open_model,
 )
-from cotext.runtime import CotextError, shown
-from cotext.runtime.reading import parse_json
+from cotext.runtime import CotextError, parse_json, shown
 
 # --- Vocabularies of imported models: the names of the rows of an embedding matrix, and their subword ids.
 #

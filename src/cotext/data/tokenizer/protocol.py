@@ -18,9 +18,8 @@ from typing import Any, Final, Literal, Self
 
 import sentencepiece
 
-from cotext.runtime import CotextError
+from cotext.runtime import CotextError, parse_json
 from cotext.runtime.files import replacing
-from cotext.runtime.reading import parse_json
 
 SPECIAL_SYMBOLS = 4
 Side = Literal["source", "target"]

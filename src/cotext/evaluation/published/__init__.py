@@ -13,7 +13,7 @@ from typing import Annotated, Literal
 import yaml
 from pydantic import Field
 
-from cotext.config.fields import Closed
+from cotext.config.model import Closed
 
 Text = Annotated[str, Field(min_length=1)]
 Number = Annotated[float, Field(allow_inf_nan=False)]

@@ -21,8 +21,8 @@ from cotext.data.formats import read_documents
 from cotext.evaluation.requests import SpeedRequest
 from cotext.evaluation.studies.context.context_use import translated
 from cotext.runtime import CotextError
+from cotext.runtime.progress import CLOCKS, Clock, in_turn, spread
 from cotext.runtime.rendering import render_rows
-from cotext.runtime.timing import CLOCKS, Clock, in_turn, spread
 from cotext.translation.open import OpenedRun, open_run
 
 SETTINGS: Final = {"one": "a document at a time", "many": "documents side by side"}

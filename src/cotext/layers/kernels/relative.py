@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from cotext.layers.kernels.function import TensorFunction
+from cotext.layers.kernels.common import TensorFunction
 from cotext.layers.kernels.sdpa import TokenIndices, biased, in_float32, on_cpu, show_weights, watched
 from cotext.layers.positions import causal as causal_mask
 

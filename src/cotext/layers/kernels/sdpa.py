@@ -22,8 +22,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn.functional import scaled_dot_product_attention
 
-from cotext.layers.kernels.dropout import dropout_scale, keep_mask
-from cotext.layers.kernels.function import TensorFunction
+from cotext.layers.kernels.common import TensorFunction, dropout_scale, keep_mask
 from cotext.layers.positions import causal as causal_mask
 
 

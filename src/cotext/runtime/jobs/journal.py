@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, Final, Self
 
-from cotext.runtime import CotextError, shown
+from cotext.runtime import CotextError, leaves, shown
 from cotext.runtime.files import checksum, replacing, sealed, unsealed
 
 FORMAT: Final = "cotext-job"
@@ -334,14 +334,9 @@ def storage(path: Path) -> Iterator[None]:
 def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
     """Return the differences between two descriptions of a job, one line per key."""
     # Values are converted as in the file: JSON turns tuples into lists.
-    there, here = _flat(before), _flat(json.loads(json.dumps(now)))
+    there, here = (
+        {key: value for key, value in leaves(content) if value != {}}
+        for content in (before, json.loads(json.dumps(now)))
+    )
     changed = [key for key in {**there, **here} if there.get(key) != here.get(key)]
     return "\n".join(f"  {key}: {there.get(key)} there, {here.get(key)} now" for key in changed)
-
-
-def _flat(content: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Return the leaves of nested dictionaries by dotted keys."""
-    leaves: dict[str, Any] = {}
-    for key, value in content.items():
-        leaves |= _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
-    return leaves

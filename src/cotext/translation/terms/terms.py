@@ -1,18 +1,299 @@
-"""Terms of documents: their occurrences in the source, and the resulting constraints on translations.
+"""Terms of documents: their occurrences in the source, and constraints on the translations of sentences.
 
 A term occurs where its words follow each other. The longest term counts; occurrences do not overlap, and are
 not in copied text. A word matches as it is written, with a capital at the beginning of a sentence, or in
 capitals.
 """
 
+import csv
+import io
 import itertools
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple
 
+from cotext.data.documents import Languages, same_language
+from cotext.data.formats.xml_formats import DOCUMENT, pairs
 from cotext.data.words import Word, covered, occurrences, overlaps, words_of
-from cotext.translation.terms.constraints import SentenceConstraints
-from cotext.translation.terms.glossary import Glossary, Term
+from cotext.runtime import CotextError, read_bytes, shown
+from cotext.runtime.xml import local_name, parse
+
+# --- Glossaries and translation memories: source terms or sentences with their translations.
+
+
+if TYPE_CHECKING:
+    from lxml import etree
+
+MAX_BYTES: Final = 64 << 20
+_ALTERNATIVES: Final = "|"
+# Values of the status of a term in TBX (ISO 30042) that forbid its use.
+_NOT_USED: Final = ("deprecated", "superseded", "forbidden", "obsolete")
+_XML_LANGUAGE: Final = "{http://www.w3.org/XML/1998/namespace}lang"
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """A source term with alternative preferred translations, and forbidden ones."""
+
+    source: str
+    targets: tuple[str, ...]
+    forbidden: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Glossary:
+    """The terms of one language pair."""
+
+    terms: tuple[Term, ...]
+
+    @classmethod
+    def of(cls, terms: Mapping[str, str | Sequence[str]]) -> "Glossary":
+        """Create a glossary from source terms with one or more translations each, none of them empty."""
+        pairs = ((source, (t,) if isinstance(t, str) else tuple(t)) for source, t in terms.items())
+        return cls(tuple(_term(source, targets, (), "glossary") for source, targets in pairs))
+
+    @classmethod
+    def read(cls, path: Path, source_language: str = "", target_language: str = "") -> "Glossary":
+        """Read a table or TBX; only TBX needs the languages.
+
+        A line of a table has source, target and, optionally, forbidden translations; further columns are
+        notes. Alternatives are separated by |. Lines that begin with # are comments; a first line "source,
+        target" is a header. Columns are separated by tabs, in .csv files by commas.
+
+        Raises:
+            CotextError: the file is unreadable, a line has no translation, or TBX lacks terms in a language.
+        """
+        content = read_bytes(path, MAX_BYTES)
+        if content[:1024].lstrip(b"\xef\xbb\xbf \r\n\t").startswith(b"<"):
+            return cls(tuple(_of_tbx(content, str(path), source_language, target_language)))
+        return cls(tuple(_of_table(_text(content, path), path)))
+
+
+def read_words(path: Path) -> tuple[str, ...]:
+    """Read words and phrases, one per line, with comments after #; raise CotextError if unreadable."""
+    lines = _text(read_bytes(path, MAX_BYTES), path).splitlines()
+    return tuple(line.strip() for line in lines if line.strip() and not line.startswith("#"))
+
+
+def _text(content: bytes, path: Path) -> str:
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise CotextError(f"{path}: not a text in UTF-8 (byte {error.start}); save it as UTF-8") from None
+
+
+def _of_table(text: str, path: Path) -> Iterator[Term]:
+    comma = path.suffix.lower() == ".csv"
+    lines = io.StringIO(text, newline="")
+    rows = csv.reader(lines) if comma else (line.rstrip("\r\n").split("\t") for line in lines)
+    header_may_follow = True
+    try:
+        for number, row in enumerate(rows, start=1):
+            if not "".join(row).strip() or row[0].startswith("#"):
+                continue
+            cells = [cell.strip() for cell in row]
+            may_be_header, header_may_follow = header_may_follow, False
+            if may_be_header and [cell.lower() for cell in cells[:2]] == ["source", "target"]:
+                continue
+            forbidden = _several(cells[2]) if len(cells) > 2 else ()
+            where = f"{path}, line {number}"
+            if len(cells) < 2:
+                separator = "comma" if comma else "tab"
+                raise CotextError(f"{where}: there is no {separator} between a term and its translation")
+            yield _term(cells[0], _several(cells[1]), forbidden, where)
+    except csv.Error as error:
+        raise CotextError(f"{path}: not a table in CSV: {error}") from None
+
+
+def _several(cell: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in cell.split(_ALTERNATIVES) if part.strip())
+
+
+def _term(source: str, targets: tuple[str, ...], forbidden: tuple[str, ...], where: str) -> Term:
+    source, targets = source.strip(), tuple(target.strip() for target in targets)
+    if not source or not all(targets) or not (targets or forbidden):
+        raise CotextError(f"{where}: the term {shown(source)} needs a text and a translation")
+    return Term(source, targets, forbidden)
+
+
+def _of_tbx(content: bytes, where: str, source_language: str, target_language: str) -> Iterator[Term]:
+    """Yield the terms of each concept in TBX (ISO 30042:2008 and 2019), by language and status."""
+    concepts = 0
+    for node in parse(content, where).iter():
+        if local_name(node) not in ("termEntry", "conceptEntry"):
+            continue
+        concepts += 1
+        used: dict[str, list[str]] = {source_language: [], target_language: []}
+        unused: dict[str, list[str]] = {source_language: [], target_language: []}
+        for section in node:
+            if local_name(section) not in ("langSet", "langSec"):
+                continue
+            language = section.get(_XML_LANGUAGE, section.get("lang", ""))
+            own = next((code for code in used if same_language(language, code)), None)
+            if own is None:
+                continue
+            for group in section:
+                term = next((part for part in group.iter() if local_name(part) == "term"), None)
+                text = "" if term is None else _normal("".join(term.itertext()))
+                if text:
+                    status = " ".join("".join(part.itertext()) for part in group.iter() if _is_status(part))
+                    (unused if any(word in status.lower() for word in _NOT_USED) else used)[own].append(text)
+        for source in (*used[source_language], *unused[source_language]):
+            if used[target_language] or unused[target_language]:
+                yield Term(source, tuple(used[target_language]), tuple(unused[target_language]))
+    if not concepts:
+        raise CotextError(f"{where}: has no termEntry or conceptEntry; give a glossary in TBX, TSV or CSV")
+
+
+def _is_status(node: "etree._Element") -> bool:
+    name, kind = local_name(node), (node.get("type") or "").lower()
+    return name == "administrativeStatus" or (name == "termNote" and "administrativestatus" in kind)
+
+
+# --- Translation memory: sentences that were translated before in the same context.
+#
+# A translation is used only if the memory has the sentence after the same sentence, ignoring white space. In
+# another context, the sentence may need another translation. The first sentence of a document must also be
+# the first in the memory. Of several translations in one context, the last counts.
+
+
+@dataclass(slots=True)
+class TranslationMemory:
+    """Translations by source sentence and the sentence before it; `units` counts them."""
+
+    units: int = 0
+    _found: dict[tuple[str, str | None], str] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, path: Path, languages: Languages) -> "TranslationMemory":
+        """Read a TMX file; raise CotextError if it is unreadable or has no unit in both languages."""
+        if not languages.source or not languages.target:
+            raise CotextError(
+                f"{path}: the languages of the run are unknown, so no languages of the memory can be chosen"
+            )
+        memory = cls.of(
+            (source, target, properties.get(DOCUMENT, ""))
+            for source, target, properties in pairs(path, languages.source, languages.target)
+        )
+        if not memory.units:
+            raise CotextError(
+                f"{path}: no unit in {languages.source} and {languages.target}; give a memory that has both"
+            )
+        return memory
+
+    @classmethod
+    def of(cls, sentences: Iterable[tuple[str, str, str]]) -> "TranslationMemory":
+        """Create a memory from sentence pairs in order, each with the name of its document."""
+        memory = cls()
+        before: str | None = None
+        of_document: str | None = None
+        for source, target, document in sentences:
+            # The first sentence of a document has no sentence before it.
+            if document != of_document:
+                before, of_document = None, document
+            text = _normal(source)
+            if text and target.strip():
+                memory._found[text, before] = _normal(target)
+                memory.units += 1
+            before = text
+        return memory
+
+    def lookup(self, source: str, previous_source: str | None) -> str | None:
+        """Return the translation of a sentence after another (None: it is the first), if there is one."""
+        before = None if previous_source is None else _normal(previous_source)
+        return self._found.get((_normal(source), before))
+
+    def taken(self, documents: Iterable[Sequence[str]]) -> Mapping[int, Mapping[int, str]]:
+        """Return the sentences of documents that the memory contains, by document and sentence."""
+        translations: dict[int, dict[int, str]] = {}
+        for index, sentences in enumerate(documents):
+            for j, source in enumerate(sentences):
+                target = self.lookup(source, sentences[j - 1] if j else None)
+                if target is not None:
+                    translations.setdefault(index, {})[j] = target
+        return translations
+
+
+def _normal(text: str) -> str:
+    """Return the text with single spaces between words."""
+    return " ".join(text.split())
+
+
+Phrases = tuple[str, ...]  # alternatives of a term
+
+
+class Defects(NamedTuple):
+    """The constraints that a translation does not meet.
+
+    `missing`: alternatives of a phrase, and its span in the source. `surplus`: copied texts, once for every
+    occurrence that is one too many. `forbidden`: phrases and their offsets.
+    """
+
+    missing: list[tuple[Phrases, tuple[int, int]]]
+    surplus: list[str]
+    forbidden: list[tuple[int, str]]
+
+    @property
+    def miscounted(self) -> int:
+        """The number of missing and surplus phrases."""
+        return len(self.missing) + len(self.surplus)
+
+    @property
+    def total(self) -> int:
+        return self.miscounted + len(self.forbidden)
+
+
+@dataclass(frozen=True, slots=True)
+class SentenceConstraints:
+    """What the translation of one sentence must contain; empty: no constraints.
+
+    `required`: for each occurrence of a term in the source, alternatives of which one must appear; a term
+    that occurs twice is listed twice. `forbidden` phrases must not appear, except within a required or copied
+    one. `copied` texts must appear exactly as often as they are listed. `places`: for each entry of
+    `required`, then of `copied`, the span of characters in the source that it translates.
+
+    Phrases are exact strings and whole words.
+    """
+
+    required: tuple[Phrases, ...] = ()
+    forbidden: Phrases = ()
+    copied: Phrases = ()
+    places: tuple[tuple[int, int], ...] = field(default=(), compare=False)
+
+    def spelled(self, spell: Callable[[str], str]) -> "SentenceConstraints":
+        """Return the constraints in another spelling, without the phrases for which it is empty."""
+        spelled = [tuple(filter(None, map(spell, phrases))) for phrases, _ in self.wanted]
+        kept = [i for i, phrases in enumerate(spelled) if phrases]
+        return SentenceConstraints(
+            tuple(spelled[i] for i in kept if i < len(self.required)),
+            tuple(filter(None, map(spell, self.forbidden))),
+            tuple(spelled[i][0] for i in kept if i >= len(self.required)),
+            tuple(self.places[i] for i in kept),
+        )
+
+    @property
+    def wanted(self) -> list[tuple[Phrases, tuple[int, int]]]:
+        """The phrases that must appear, and their spans in the source."""
+        return list(zip([*self.required, *((copy,) for copy in self.copied)], self.places, strict=True))
+
+    def defects(self, text: str) -> Defects:
+        """Compare a translation with the constraints."""
+        counts = {phrases: sum(1 for _ in occurrences(text, phrases)) for phrases in set(self.required)}
+        # A copied text may be part of another one: the longest counts.
+        copies = Counter(copy for _, copy in occurrences(text, self.copied))
+        counts |= {(copy,): copies[copy] for copy in self.copied}
+        missing = []
+        for phrases, span in self.wanted:
+            counts[phrases] -= 1
+            if counts[phrases] < 0:
+                missing.append((phrases, span))
+        surplus = [copy for copy in dict.fromkeys(self.copied) for _ in range(counts[copy,])]
+        allowed = {phrase for phrases, _ in self.wanted for phrase in phrases}
+        found = occurrences(text, [*self.forbidden, *allowed]) if self.forbidden else ()
+        forbidden = [place for place in found if place[1] not in allowed]
+        return Defects(missing, surplus, forbidden)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +344,7 @@ class TermGuide:
         return self._forms(occurrence, occurrence.term.targets)
 
     def constraints(self, document: int, sentence: int) -> SentenceConstraints:
+        """Return the constraints of a sentence, both indices from 0 in input order."""
         required: list[tuple[str, ...]] = []
         places: list[tuple[int, int]] = []
         forbidden: dict[str, None] = {}
@@ -196,22 +478,17 @@ def term_report(guide: TermGuide, translations: Mapping[int, Sequence[str]]) -> 
     report = TermReport()
     for document, sentences in translations.items():
         for sentence, text in enumerate(sentences):
-            _count(report, guide.constraints(document, sentence), text, (document, sentence))
+            constraints = guide.constraints(document, sentence)
+            defects = constraints.defects(text)
+            lacking = [phrases for phrases, _ in defects.missing]
+            unmet = sum(phrases in constraints.required for phrases in lacking)
+            copies = (phrases for phrases in lacking if phrases not in constraints.required)
+            wrong = {*defects.surplus, *itertools.chain.from_iterable(copies)}
+            report.required += len(constraints.required)
+            report.met += len(constraints.required) - unmet
+            report.forbidden += len(defects.forbidden)
+            report.copied += len(constraints.copied)
+            report.kept += sum(copy not in wrong for copy in constraints.copied)
+            if defects.missing or defects.surplus:
+                report.unmet.append((document, sentence))
     return report
-
-
-def _count(report: TermReport, constraints: SentenceConstraints, text: str, place: tuple[int, int]) -> None:
-    defects = constraints.defects(text)
-    report.required += len(constraints.required)
-    report.met += len(constraints.required)
-    report.forbidden += len(defects.forbidden)
-    wrong = set(defects.surplus)
-    for phrases, _ in defects.missing:
-        if phrases in constraints.required:
-            report.met -= 1
-        else:
-            wrong.update(phrases)
-    report.copied += len(constraints.copied)
-    report.kept += sum(copy not in wrong for copy in constraints.copied)
-    if defects.missing or defects.surplus:
-        report.unmet.append(place)

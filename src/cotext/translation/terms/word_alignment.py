@@ -120,7 +120,9 @@ def proportional(source: str, target: str) -> SentenceAlignment:
         edges / max(float(edges.max()), 1.0) if len(edges) else edges
         for edges in (_edges(source, of_S), _edges(target, of_T))
     )
-    overlap = _overlap(shares_T, shares_S)
+    # The length of the overlap of each target part with each source part.
+    first = torch.maximum(shares_T[:, None, 0], shares_S[None, :, 0])
+    overlap = (torch.minimum(shares_T[:, None, 1], shares_S[None, :, 1]) - first).clamp(min=0)
     return SentenceAlignment(of_S, of_T, overlap / overlap.sum(dim=1, keepdim=True).clamp(min=1e-9))
 
 
@@ -216,10 +218,3 @@ def _edges(text: str, spans: Sequence[Span]) -> Tensor:
     """Return begin and end of spans, counted in characters other than white space: [N, 2]."""
     before = list(accumulate((not c.isspace() for c in text), initial=0))
     return torch.tensor([(before[a], before[b]) for a, b in spans], dtype=torch.float64).view(-1, 2)
-
-
-def _overlap(one_N2: Tensor, other_M2: Tensor) -> Tensor:
-    """Return the length of the overlap of each interval with each other interval: [N, M]."""
-    first = torch.maximum(one_N2[:, None, 0], other_M2[None, :, 0])
-    last = torch.minimum(one_N2[:, None, 1], other_M2[None, :, 1])
-    return (last - first).clamp(min=0)

@@ -32,8 +32,9 @@ from cotext.models.run_folder import noted_data, noted_start
 from cotext.runtime import CotextError, __version__
 from cotext.runtime.files import checksum, sealed_lines, unsealed, working_in, write_text
 from cotext.runtime.progress import Meter
+from cotext.translation.corpus_files import checksums_of
 from cotext.translation.open import OpenedRun, open_run
-from cotext.translation.translate_file import checksums_of, translate_file
+from cotext.translation.translate_file import translate_file
 
 FOLDER: Final = "compared"
 CONDITIONS: Final[Sequence[Condition]] = ("true", "random")  # kinds of context, compared with none

@@ -6,11 +6,11 @@ from functools import cache, reduce
 from pathlib import Path
 from typing import Any, Final
 
-from cotext.config.recipe import Config, differences, leaves, load_config, recipe_names
+from cotext.config.recipe import Config, differences, load_config, recipe_names
 from cotext.config.sizes import SIZES
 from cotext.models.describe import describe_model
 from cotext.models.run_folder import describe_file, listed_seeds, noted_data, noted_seeds, seed_folder
-from cotext.runtime import CotextError
+from cotext.runtime import CotextError, leaves
 
 # Sections that define a system; training and decoding are described by signatures.
 _SECTIONS = ("view", "model", "loss")

@@ -23,8 +23,8 @@ from cotext.runtime import CotextError, __version__, nearest
 from cotext.runtime.jobs.engine import Job, Joined
 from cotext.runtime.jobs.journal import Journal
 from cotext.runtime.rendering import render_rows
+from cotext.translation.corpus_files import checksums_of
 from cotext.translation.open import OpenedRun, open_run, open_scorer, systems_of
-from cotext.translation.translate_file import checksums_of
 from cotext.translation.translator import DocumentTranslator
 
 CONDITIONS: Final = get_args(Condition)

@@ -25,23 +25,14 @@ from cotext.evaluation.metrics.contrastive import (
 )
 from cotext.evaluation.requests import ContrastiveRequest, SuiteRules
 from cotext.evaluation.studies.context.context_use import Pool, edited, excerpts, translated_once
-from cotext.evaluation.studies.contrastive.evidence import (
-    WHOLE_DOCUMENT,
-    ContextWindow,
-)
+from cotext.evaluation.studies.contrastive.evidence import WHOLE_DOCUMENT, ContextWindow
 from cotext.models.reach import source_reach, target_reach
 from cotext.runtime import CotextError, __version__
 from cotext.runtime.files import checksum
 from cotext.runtime.jobs.engine import Job, Joined
 from cotext.runtime.jobs.journal import Journal
-from cotext.translation.candidate_scoring import CandidateSet, score_candidates
-from cotext.translation.open import (
-    OpenedRun,
-    scoring_entries,
-    systems_of,
-    translation_entries,
-)
-from cotext.translation.scorer import SentenceScore
+from cotext.translation.open import OpenedRun, scoring_entries, systems_of, translation_entries
+from cotext.translation.scorer import CandidateSet, SentenceScore, score_candidates
 from cotext.translation.translator import DocumentTranslator
 
 # Contexts for scoring candidates, and the condition of `edited` that changes the excerpt.

@@ -13,8 +13,7 @@ from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite,
 from cotext.data.formats.streams import read_whole
 from cotext.evaluation.metrics.contrastive import ContrastiveReport, Decision, Readings, summarise
 from cotext.evaluation.statistics.significance import McNemar, are_too_few, compared_pairs, holm, mcnemar
-from cotext.runtime import CotextError, __version__, shown
-from cotext.runtime.reading import parse_json
+from cotext.runtime import CotextError, __version__, parse_json, shown
 from cotext.runtime.rendering import render_p, render_rows
 
 

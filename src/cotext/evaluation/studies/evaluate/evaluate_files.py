@@ -9,19 +9,13 @@ from cotext.data.documents import language_of_name
 from cotext.evaluation.metrics.aligned_files import name_systems, read_aligned
 from cotext.evaluation.metrics.comet import Comet, Progress, measure_comet
 from cotext.evaluation.metrics.discourse import measure_discourse, measure_terms, read_marks
-from cotext.evaluation.metrics.interface import (
-    Measurement,
-    Score,
-    Texts,
-    load_words,
-    measure_words,
-)
+from cotext.evaluation.metrics.interface import Measurement, Score, Texts, load_words, measure_words
 from cotext.evaluation.metrics.realign import AlignmentReport, realign_systems, render_alignment
 from cotext.evaluation.requests import EvaluationRequest, LeaderboardRequest
 from cotext.evaluation.statistics.significance import PairedTest, compared_pairs, paired_test
 from cotext.runtime import __version__, naming
 from cotext.runtime.rendering import render_p, render_rows
-from cotext.translation.terms.glossary import Glossary
+from cotext.translation.terms.terms import Glossary
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from cotext.config.recipe import Config, parse_config
-from cotext.config.training import BEST_BY
+from cotext.config.recipe import BEST_BY, Config, parse_config
 from cotext.data.formats import checked_records, detect_format, find_format
 from cotext.data.prepared import REPORT, TRAIN, read_report, report_of
 from cotext.data.tokenizer import chosen_languages, load_tokenizer
@@ -32,9 +31,8 @@ from cotext.models.run_folder import (
     seed_folder,
     seeds_in,
 )
-from cotext.runtime import CotextError
+from cotext.runtime import CotextError, parse_yaml, read_text
 from cotext.runtime.files import require_whole, sealed_lines, unsealed
-from cotext.runtime.reading import parse_yaml, read_text
 from cotext.runtime.rendering import in_bytes, listed
 
 MARKS: Final = ("model.safetensors", "config.yaml", "checkpoints")  # each marks a folder as a run
