@@ -107,11 +107,9 @@ def leaderboard(request: LeaderboardRequest, json: Json = False) -> None:
         output_files,
         render_leaderboard,
     )
-    from cotext.files.table import require_page_name
     from cotext.runtime.progress import meter
 
     out = request.out
-    require_page_name(out)
     with output(out, [*output_files(request), *request.reference, request.source]):
         with meter("COMET", 0, shown=request.comet is not None) as progress:
             found = make_leaderboard(request, partial(progress.next_task, "COMET"))

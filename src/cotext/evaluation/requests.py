@@ -15,6 +15,14 @@ if TYPE_CHECKING:
     from cotext.evaluation.statistics.significance import Resampling
 
 
+def check_page(out: Path | None) -> None:
+    """Raise CotextError if the name of an HTML page has the suffix of another format."""
+    if out is not None:
+        from cotext.files.table import file_formats, require_fitting_name
+
+        require_fitting_name(out, file_formats()["html"])
+
+
 class Protocols(Request):
     """The metrics to compute."""
 
@@ -150,6 +158,10 @@ class LeaderboardRequest(Protocols, TargetLanguage, DocumentComet, CorpusFormat)
     )
     seed: int = option("Seed of the samples.", default=12345, least=0)
 
+    def check(self) -> None:
+        super().check()
+        check_page(self.out)
+
     @property
     def realigned(self) -> "Realigned":
         return "all" if self.realign_all else "unequal"
@@ -177,6 +189,10 @@ class ComparisonRequest(Protocols, Words, TargetLanguage, CorpusFormat, Decoding
     def outputs(self) -> list[Path]:
         return [path for path in (self.out, self.csv) if path is not None]
 
+    def check(self) -> None:
+        super().check()
+        check_page(self.out)
+
 
 AuditKind = Literal[
     "lost", "added", "order", "untranslated", "copied", "language", "tag",
@@ -194,6 +210,9 @@ class AuditRequest(TargetLanguage, CorpusFormat):
     terms: Path | None = option("Glossary of the terms that translations must use.", default=None)
     out: Path | None = option("HTML page to write.", default=None)
     fail_on: Sequence[AuditKind] = option("Findings (or all) that make the exit code 1.", default=())
+
+    def check(self) -> None:
+        check_page(self.out)
 
 
 class AdaptRequest(CorpusFormat, Device):
@@ -264,6 +283,13 @@ class ContextRequest(DocumentRequest):
     """A document whose context sentences are removed one by one; see `report_context`."""
 
     out: Path = option("HTML page to write; the values are written to a .json file of the same name.")
+
+    def check(self) -> None:
+        check_page(self.out)
+        if self.out.suffix == ".json":
+            raise CotextError(
+                f"{self.out}: the data of the page are written to this file; give the page the suffix .html"
+            )
 
 
 Condition = Literal["true", "shuffled", "random", "none"]

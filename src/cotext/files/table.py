@@ -44,11 +44,6 @@ def recognise(head: bytes, name: str) -> FileFormat | None:
     return next(iter(named or (format for format in fitting if format.name not in BY_NAME)), None)
 
 
-def require_page_name(out: Path) -> None:
-    """Raise CotextError if the name of an HTML page has the suffix of another format."""
-    require_fitting_name(out, file_formats()["html"])
-
-
 def require_fitting_name(out: Path, format: FileFormat | str, source: Path | None = None) -> None:
     """Raise CotextError if an output has the suffix of a format other than the one that is written.
 

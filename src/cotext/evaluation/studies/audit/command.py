@@ -14,11 +14,8 @@ def audit(
 ) -> None:
     """Audit translations: what is lost, added, out of order, untranslated or changed."""
     from cotext.evaluation.studies.audit.measure import audit as measure
-    from cotext.files.table import require_page_name
     from cotext.runtime.files import write_text
 
-    if request.out is not None:
-        require_page_name(request.out)
     found = measure(request)
     if request.out is not None:
         # File names may contain bytes that are not text.

@@ -20,7 +20,6 @@ from cotext.evaluation.studies.compare.measured import (
 )
 from cotext.evaluation.studies.compare.recipe import missing_seeds, require_alike
 from cotext.evaluation.studies.compare.report import as_csv, render_comparison
-from cotext.files.table import require_page_name
 from cotext.models.run_folder import checkpoint_folder, checkpoints, config_of, seed_folder, seeds_in
 from cotext.runtime import CotextError
 from cotext.runtime.files import write_text, writing
@@ -46,7 +45,6 @@ def compare_folders(
     if test is None and request.words is not None:
         raise CotextError(f"--words {request.words} needs a test set; add --source and --reference")
     words = load_words(request.words)
-    require_page_name(request.out)
     for path in request.outputs:
         check_output(path, [*suites, *([test.source, test.reference] if test else [])])
     if len({path.absolute() for path in request.outputs}) < len(request.outputs):

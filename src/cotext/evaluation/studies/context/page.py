@@ -18,8 +18,7 @@ from cotext.evaluation.studies.context.context_use import (
     translated_once,
     word_lengths,
 )
-from cotext.files.table import require_page_name
-from cotext.runtime import CotextError, __version__
+from cotext.runtime import __version__
 from cotext.runtime.files import write_text, writing
 from cotext.runtime.rendering import facts, marked, render_rows, table, whole_page
 from cotext.translation.translate_file import check_output
@@ -202,11 +201,6 @@ def report_context(
     document or translation do not exist or fit, there are no words, or an output cannot be written.
     """
     source, target, out = request.document, request.target, request.out
-    if out.suffix == ".json":
-        raise CotextError(
-            f"{out}: the data of the page are written to this file; give the page the suffix .html"
-        )
-    require_page_name(out)
     figures = out.with_suffix(".json")
     for path in (out, figures):
         check_output(path, [path for path in (source, target) if path is not None])
