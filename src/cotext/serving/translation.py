@@ -491,7 +491,8 @@ async def translate_texts(request: Request, client: str, wanted: TranslationRequ
     """
     service = service_of(request)
     size = check_size(service.settings, (*wanted.texts, wanted.context))
-    if wanted.tags is not None and wanted.place is not None and any(wanted.place.confirmed):
+    confirmed = () if wanted.place is None else wanted.place.confirmed
+    if wanted.tags is not None and any(text is not None for text in confirmed):
         # It may lack the tags.
         raise RequestError(400, "confirmed: has to be plain text; send it without tag_handling")
     # Texts that take long are read and written in a thread: a text may have a hundred thousand blocks.
