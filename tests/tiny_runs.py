@@ -42,7 +42,6 @@ PROCESSES.set_forkserver_preload(
     [
         "pytest",
         "cotext.cli.main",
-        "cotext.cli.bilingual",
         "cotext.data.prepare",
         "cotext.translation.open",
         "cotext.files.translate_files",

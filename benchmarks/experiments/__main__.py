@@ -19,7 +19,7 @@ from benchmarks.experiments.plan import read_experiment, require_known, require_
 from benchmarks.experiments.runner import INTERRUPTED, Budget, Runner
 from cotext.runtime import CotextError
 from cotext.runtime.files import working_in
-from cotext.runtime.processes import stop_on_signals
+from cotext.runtime.signals import stop_on_signals
 
 
 def main(arguments: list[str] | None = None) -> int:

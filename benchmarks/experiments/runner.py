@@ -26,7 +26,7 @@ from benchmarks.experiments.tables import render
 from cotext.models.run_folder import describe_file
 from cotext.runtime import CotextError, __version__, parse_json, read_text
 from cotext.runtime.files import replacing
-from cotext.runtime.processes import StopRequest
+from cotext.runtime.signals import StopRequest
 
 ROOT = Path(__file__).resolve().parents[2]
 POLL_SECONDS = 0.1

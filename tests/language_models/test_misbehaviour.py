@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from cotext.language_models.client import Client, UnansweredError
-from cotext.runtime.processes import INTERRUPTED
+from cotext.runtime.signals import INTERRUPTED
 from tests.command_line import cotext
 from tests.language_models.described import WORDS, described
 from tests.language_models.fake import Fake

@@ -18,7 +18,7 @@ from cotext.cli import evaluate, look, train, translate
 from cotext.cli.options import command, on_a_screen, require_text, short_usage_errors
 from cotext.config.parts import trusting
 from cotext.runtime import CotextError, __version__, is_out_of_memory
-from cotext.runtime.processes import INTERRUPTED, termination_interrupts
+from cotext.runtime.signals import INTERRUPTED, termination_interrupts
 
 TRUST_CODE: Final = "--trust-code"
 # Options of all commands, allowed before or after the command.

@@ -16,7 +16,7 @@ from cotext.data.requests import AlignmentRequest, ControlledRequest, Preparatio
 from cotext.evaluation.requests import AdaptRequest
 from cotext.runtime import CotextError, __version__
 from cotext.runtime.files import is_first_process
-from cotext.runtime.processes import INTERRUPTED
+from cotext.runtime.signals import INTERRUPTED
 from cotext.training.requests import DistillRequest, TrainRequest
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from cotext.runtime import CotextError
-from cotext.runtime.processes import StopRequest, stop_on_signals
+from cotext.runtime.signals import StopRequest, stop_on_signals
 from cotext.serving import deepl, libretranslate, own_api
 from cotext.serving.keys import Admission
 from cotext.serving.record import (

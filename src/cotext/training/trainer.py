@@ -31,7 +31,7 @@ from cotext.models.run_folder import checkpoint_folder
 from cotext.runtime import CotextError
 from cotext.runtime.devices import pinned
 from cotext.runtime.files import Lock, sealed, sealed_lines, unsealed, write_text
-from cotext.runtime.processes import stop_on_signals
+from cotext.runtime.signals import stop_on_signals
 from cotext.training.inputs import Corpus
 from cotext.training.resume import ProcessState, RunCheckpoints, TrainingProgress, shard, whole
 from cotext.training.validation import INFINITE, IntervalSums, Validator, add_over_processes, means
