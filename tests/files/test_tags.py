@@ -156,6 +156,20 @@ def test_an_element_goes_with_its_words() -> None:
     assert found == "Ich habe das <2>neue</2> Buch <1>gelesen</1>."
 
 
+def test_an_element_with_a_part_of_a_compound_takes_the_compound_and_not_punctuation() -> None:
+    links = {"\u00d6ffnen": "Open", "das": "the", "Dateimen\u00fc": "File menu"}
+    found = projected(
+        "Open the ",
+        Open(1),
+        "File",
+        Close(1),
+        " menu.",
+        target="\u00d6ffnen das Dateimen\u00fc.",
+        links=links,
+    )
+    assert found == "\u00d6ffnen das <1>Dateimen\u00fc</1>."
+
+
 def test_an_added_word_at_the_edge_of_an_element_stays_outside() -> None:
     links = {"Wählen": "Choose", "Sie": "Choose File", "Datei": "File", "nur": "File", "Speichern": "Save"}
     pieces = ("Choose ", Open(1), "File - Save", Close(1), " now.")

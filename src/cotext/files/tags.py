@@ -1,8 +1,8 @@
 """Projection of inline elements from a source sentence to its translation, by word alignment.
 
     element        The span of target words with most alignment weight on the words of the element, minus
-                   their weight on other words. Siblings do not overlap, and a child is inside its parent. An
-                   element around all words of its parent stays around all of them.
+                   their weight on other words, or the most similar word. Siblings do not overlap, and a child
+                   is inside its parent. An element around all words of its parent stays around all of them.
     point          After the target word that is aligned with the word before the point. Otherwise, before
                    the target word that is aligned with the word after it.
     copied text    Where it occurs in the translation, each once. If it is missing in the translation, it is
@@ -266,7 +266,7 @@ def project(
         _place_in_proportion(root, *sides)
     else:
         pairs = [(text.source, spans[text.piece.key]) for text in texts if text.piece.key in spans]
-        _Projection(*sides, _unit_weights(alignment, *sides, pairs), root).place()
+        _Projection(*sides, *_unit_weights(alignment, *sides, pairs), root).place()
     return merged(written(root, target, {spans[e.piece.key]: e.piece for e in texts if e.piece.key in spans}))
 
 
@@ -287,16 +287,21 @@ class _Side:
 
 def _unit_weights(
     alignment: SentenceAlignment, source: _Side, target: _Side, copied: Iterable[tuple[Span, Span]]
-) -> Tensor:
-    """Return alignment weights [target, source]; copied texts are aligned only with themselves."""
+) -> tuple[Tensor, Tensor]:
+    """Return alignment weights [target, source], sharpened and as given.
+
+    Copied texts are aligned only with themselves.
+    """
     of_S, of_T = ([(unit.start, unit.stop) for unit in side.units] for side in (source, target))
-    weights = sharpened(agreement(alignment, (source.text, target.text), of_S, of_T))
+    given = agreement(alignment, (source.text, target.text), of_S, of_T)
+    both = sharpened(given), given
     for source_span, target_span in copied:
         v, u = source.number[source_span], target.number[target_span]
-        weights[:, v] = 0.0
-        weights[u] = 0.0
-        weights[u, v] = COPIED_WEIGHT
-    return weights
+        for weights in both:
+            weights[:, v] = 0.0
+            weights[u] = 0.0
+            weights[u, v] = COPIED_WEIGHT
+    return both
 
 
 def _place_in_proportion(root: Node, source: _Side, target: _Side) -> None:
@@ -326,10 +331,15 @@ def _spaces(node: Node, source: str, target: str, place: int) -> tuple[str, str]
 
 
 class _Projection:
-    """Places the nodes of a tree; `weights`: [U, V] for U target and V source units."""
+    """Places the nodes of a tree.
 
-    def __init__(self, source: _Side, target: _Side, weights: Tensor, root: Node) -> None:
-        self.source, self.target, self.weights, self.root = source, target, weights, root
+    For U target and V source units, `weights` [U, V] are sharpened, and `given` [U, V] are those of the
+    alignment.
+    """
+
+    def __init__(self, source: _Side, target: _Side, weights: Tensor, given: Tensor, root: Node) -> None:
+        self.source, self.target, self.root = source, target, root
+        self.weights, self.given = weights, given
         self.of_words = _sums(weights * torch.tensor(source.is_word, dtype=weights.dtype))
         self.of_all = _sums(weights)
         self.least_shares = torch.full_like(self.of_words[:, -1], LEAST_SHARE_OF_ADDED)
@@ -363,6 +373,8 @@ class _Projection:
                 node.units, node.place, free = parent.units, parent.place, []
                 continue
             _, units = _best(worth[id(node)], free, node)
+            if node.opened and node.closed:
+                units = self._with_a_word(node, units, free)
             if units:
                 node.units = self._with_punctuation(node, units, free)
                 first, last = self.target.units[node.units[0]], self.target.units[node.units[-1]]
@@ -383,6 +395,21 @@ class _Projection:
         if words <= set(inside):
             worth = torch.ones_like(worth)
         return list((worth * torch.tensor(self.target.is_word, dtype=worth.dtype)).tolist())
+
+    def _with_a_word(self, node: Node, units: range, free: Sequence[range]) -> range:
+        """Return `units`, or the most similar word if the node contains words and `units` does not.
+
+        This happens if no word of the target belongs mostly to the node, as in a compound: "Dateimenü" for
+        "<b>File</b> menu". The weights of the alignment decide: those of other words do not change them.
+        """
+        inserted = {v for below in node.all() if not below.is_element for v in self._inside(below)}
+        inside = [v for v in self._inside(node) if self.source.is_word[v] and v not in inserted]
+        words = [u for part in free for u in part if self.target.is_word[u]]
+        if not (inside and words) or any(self.target.is_word[u] for u in units):
+            return units
+        weight_U = self.given[:, inside].sum(dim=1)
+        best = max(words, key=lambda u: float(weight_U[u]))
+        return range(best, best + 1)
 
     def _with_punctuation(self, node: Node, units: range, free: Sequence[range]) -> range:
         """Extend a span by punctuation at its ends that is also in the source and is free."""
