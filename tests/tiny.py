@@ -63,6 +63,9 @@ class WordTokenizer:
     def blank(self) -> list[int]:
         return [self.BLANK]
 
+    def lacks(self, text: str) -> bool:
+        return False  # words may be unknown, characters are not
+
     def save(self, folder: Path) -> None:
         raise NotImplementedError
 

@@ -63,13 +63,35 @@ texts = st.text(alphabet="ab {}%sd$<>/&;:@.()0", max_size=30)
 @given(st.lists(texts, min_size=1, max_size=3))
 def test_pieces_come_back(parts: list[str]) -> None:
     pieces: list[Piece] = [Open(7), *parts, Close(7), Copied(3, "code"), *parts]
-    found = with_placeholders(pieces)
+    found = with_placeholders(pieces, PlainWordTokenizer([]))
     joined = "".join(parts)
     back = without_placeholders(found, pieces)
     assert [p for p in back if not isinstance(p, str)] == [Open(7), Close(7), Copied(3, "code")]
     assert "".join(p for p in back if isinstance(p, str)) == 2 * joined
     keys = [p.key for p in found if not isinstance(p, str | Close)]
     assert len(keys) == len(set(keys))
+
+
+def test_words_with_unknown_characters_are_copied_and_the_model_reads_a_known_text() -> None:
+    """Not an unknown letter of a longer word without spaces, nor punctuation, nor letters known as bytes."""
+    smile, family = "\U0001f600", "\U0001f468\u200d\U0001f469"
+    known_as_bytes = {
+        f"der {smile}{family} haus": [smile + family],
+        "neu \u041c\u043e-\u041c": ["\u041c\u043e-\u041c"],
+        "\u5317\u5927 \u5927\u5317 \u201cneu\u201d bed\u2011room": [],
+        f"{{0}}\u2192%s {smile}": ["{0}", "\u2192", "%s", smile],
+        "\u5317\u4eac.haus m\u00fcde": [],
+    }
+    unknown = {**known_as_bytes, "\u5317\u4eac.haus m\u00fcde": ["\u5317\u4eac", "m\u00fcde"]}
+    for by_bytes, expected in ((True, known_as_bytes), (False, unknown)):
+        tokenizer = SentencePieceTokenizer.train(
+            ["der haus neu 1 \u5927 bed-room."] * 3, TokenizerSettings(byte_fallback=by_bytes)
+        )
+        for text, copied in expected.items():
+            pieces = with_placeholders([text], tokenizer)
+            assert [piece.text for piece in pieces if isinstance(piece, Copied)] == copied
+            assert without_placeholders(pieces, [text]) == (text,)
+            assert all(map(str.isascii, shown(pieces, tokenizer).values()))
 
 
 def test_a_stand_in_is_what_the_tokenizer_can_write_and_the_sentence_does_not_hold() -> None:

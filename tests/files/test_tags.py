@@ -230,6 +230,8 @@ def test_copied_text_that_stands_twice_is_the_one_that_is_aligned() -> None:
     found = project(pieces, target, aligned("5 of 5 dogs", target, {"5": "5", "Hunde": "dogs", "von": "of"}))
     assert shown_text(found, {}) == target
     assert len([p for p in found if isinstance(p, Copied)]) == 1
+    pieces = ("The ", Copied(1, "\u25ba"), " key")
+    assert shown(project(pieces, "Die {1}, {1}Taste", None, {1: "{1}"})) == "Die \u25ba, \u25baTaste"
     # A digit within a number is another one.
     assert project(("About ", Copied(1, "5")), "15 oder 5", None) == ("15 oder ", Copied(1, "5"))
 

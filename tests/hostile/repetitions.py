@@ -16,6 +16,7 @@ from typing import Any
 from cotext.data.convert import Detokeniser
 from cotext.data.formats.streams import markup_root, subtitle_kind
 from cotext.data.splitting import Splitter, join_sentences
+from cotext.data.tokenizer import SentencePieceTokenizer, TokenizerSettings
 from cotext.data.tokenizer.protocol import clean
 from cotext.data.words import placeholder_spans
 from cotext.evaluation.metrics.contrastive import words_of
@@ -197,7 +198,7 @@ def file_read_and_written(what: str) -> Callable[[str], object]:
         documents = []
         for blocks in opened.contents.documents:
             for block in blocks:
-                cut(replace(block, pieces=with_placeholders(block.pieces)), _ENGLISH.spans)
+                cut(replace(block, pieces=with_placeholders(block.pieces, _TOKENIZER)), _ENGLISH.spans)
             documents.append([_changed(block) for block in blocks])
         opened.written(documents)
 
@@ -239,13 +240,14 @@ def _changed(block: Block) -> Block:
 
 
 _ENGLISH = Splitter("en")
+_TOKENIZER = SentencePieceTokenizer.train(["A cat sleeps."], TokenizerSettings())
 
 
 def _fragment(split: str, tags: TagHandling | None) -> Callable[[str], object]:
     def subject(text: str) -> None:
         part = fragment(text, split, tags, "text 1")
         for block in part.blocks:
-            cut(replace(block, pieces=with_placeholders(block.pieces)), _ENGLISH.spans)
+            cut(replace(block, pieces=with_placeholders(block.pieces, _TOKENIZER)), _ENGLISH.spans)
         part.written([_changed(block) for block in part.blocks])
 
     return subject

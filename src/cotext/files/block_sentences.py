@@ -4,12 +4,14 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, chain, pairwise
+from unicodedata import category
 
 from cotext.data.splitting import join_sentences
 from cotext.data.tokenizer import Tokenizer
 from cotext.data.words import overlaps, placeholder_spans
 from cotext.files.blocks import Block, Close, Copied, Open, Piece, Point, merged, shown_text
 from cotext.runtime import substituted
+from cotext.translation.terms.word_alignment import is_unspaced, word_units
 
 Span = tuple[int, int]  # characters: start, stop
 
@@ -111,6 +113,8 @@ def join_pieces(between: Parts, sentences: Sequence[Sequence[Piece]]) -> tuple[P
     return merged(joined)
 
 
+# Non-breaking hyphens, which few models know.
+HYPHENS = str.maketrans("\u2010\u2011", "--")
 _SPACE = re.compile(r"[ \t\n\r\f\v]+")
 
 Spans = Callable[[str], list[tuple[int, int]]]  # returns the spans of the sentences of a text
@@ -181,7 +185,7 @@ def _with_single_spaces(pieces: Iterable[Piece]) -> Iterator[Piece]:
     spaced = False
     for piece in pieces:
         if isinstance(piece, str):
-            text = substituted(_SPACE, " ", piece)
+            text = substituted(_SPACE, " ", piece).translate(HYPHENS)
             text = text[1:] if spaced and text.startswith(" ") else text
             spaced = text.endswith(" ") or (spaced and not text)
             yield text
@@ -209,8 +213,8 @@ def _seam(
 # --- Placeholders: parts of a text that are copied by rule, and the text that the model reads instead.
 
 
-def with_placeholders(pieces: Sequence[Piece]) -> tuple[Piece, ...]:
-    """Return the pieces with placeholders as `Copied`, whose keys are above all others.
+def with_placeholders(pieces: Sequence[Piece], tokenizer: Tokenizer) -> tuple[Piece, ...]:
+    """Return the pieces with placeholders and unknown words as `Copied`, whose keys are above all others.
 
     `without_placeholders` turns them into text again.
     """
@@ -221,12 +225,48 @@ def with_placeholders(pieces: Sequence[Piece]) -> tuple[Piece, ...]:
             parts.append(piece)
             continue
         done = 0
-        for start, stop in placeholder_spans(piece):
+        for start, stop in _copied_spans(piece, tokenizer):
             key += 1
             parts += [piece[done:start], Copied(key, piece[start:stop])]
             done = stop
         parts.append(piece[done:])
     return merged(parts)
+
+
+def _copied_spans(text: str, tokenizer: Tokenizer) -> Iterator[Span]:
+    """Yield the spans of placeholders, and of words between them that the tokenizer does not know."""
+    if not is_unknown(text, tokenizer):
+        yield from placeholder_spans(text)
+        return
+    done = 0
+    for start, stop in (*placeholder_spans(text), (len(text), len(text))):
+        for first, last in _unknown_spans(text[done:start], tokenizer):
+            yield done + first, done + last
+        if start < stop:
+            yield start, stop
+        done = stop
+
+
+def _unknown_spans(text: str, tokenizer: Tokenizer) -> list[Span]:
+    """Return the spans of words and symbols with unknown characters, such as emoji; adjacent ones as one.
+
+    Adjacent letters of a script without spaces are one word, unknown if all of them are. Punctuation is not
+    copied, because languages have different quotation marks.
+    """
+    words: list[Span] = []
+    for unit in word_units(text):
+        adjoins = bool(words) and words[-1][1] == unit.start
+        same_word = adjoins and is_unspaced(text[unit.start - 1]) and is_unspaced(text[unit.start])
+        words.append((words.pop()[0] if same_word else unit.start, unit.stop))
+    spans: list[Span] = []
+    for start, stop in words:
+        word = text[start:stop].translate(HYPHENS)
+        parts = list(word) if is_unspaced(word[0]) else [word]
+        unknown = category(word[0])[0] != "P" and all(is_unknown(part, tokenizer) for part in parts)
+        adjoins = bool(spans) and spans[-1][1] == start
+        if unknown or (adjoins and not tokenizer.encode(word)):
+            spans.append((spans.pop()[0] if adjoins else start, stop))
+    return spans
 
 
 def without_placeholders(pieces: Iterable[Piece], before: Sequence[Piece]) -> tuple[Piece, ...]:
@@ -239,7 +279,8 @@ def shown(pieces: Sequence[Piece], tokenizer: Tokenizer) -> dict[int, str]:
     """Return, by key, the text that a model reads and writes for each `Copied` of a sentence.
 
     This is its own text if the tokenizer reproduces it exactly, else a substitute that does not occur in the
-    sentence. Equal texts have the same substitute.
+    sentence. Equal texts have the same substitute. Unknown words have one, even if they can be written as
+    bytes.
     """
     text = "".join(p if isinstance(p, str) else p.text if isinstance(p, Copied) else " " for p in pieces)
     substitutes: dict[str, str] = {}
@@ -248,8 +289,14 @@ def shown(pieces: Sequence[Piece], tokenizer: Tokenizer) -> dict[int, str]:
         if isinstance(piece, Copied) and piece.text not in substitutes:
             taken = (text, *substitutes.values())
             usable = (c for c in candidates if not any(c in t for t in taken) and gives_back(tokenizer, c))
-            substitutes[piece.text] = piece.text if gives_back(tokenizer, piece.text) else next(usable, "")
+            is_written = gives_back(tokenizer, piece.text) and not is_unknown(piece.text, tokenizer)
+            substitutes[piece.text] = piece.text if is_written else next(usable, "")
     return {piece.key: substitutes[piece.text] for piece in pieces if isinstance(piece, Copied)}
+
+
+def is_unknown(text: str, tokenizer: Tokenizer) -> bool:
+    """Return whether a text has characters, other than ASCII, that the tokenizer does not know."""
+    return not text.isascii() and tokenizer.lacks(text)
 
 
 def gives_back(tokenizer: Tokenizer, text: str) -> bool:
@@ -266,7 +313,7 @@ def gives_back(tokenizer: Tokenizer, text: str) -> bool:
 
 def _candidates(tokenizer: Tokenizer) -> Iterator[str]:
     """Yield possible substitutes, the best first."""
-    numbered = (form.format(n) for form in ("{{{}}}", "#{}", "X{}", "XX{}") for n in range(1, 10))
+    numbered = (form.format(n) for form in ("{{{}}}", "[{}]", "#{}", "X{}", "XX{}") for n in range(1, 10))
     letters = (chr(code) * 2 for code in range(ord("X"), ord("A"), -1))
     rare = (tokenizer.decode([i]) for i in range(tokenizer.pieces - 1, 0, -1))
     return chain(numbered, letters, (text for text in rare if len(text) > 1))

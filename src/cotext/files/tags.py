@@ -267,7 +267,17 @@ def project(
     else:
         pairs = [(text.source, spans[text.piece.key]) for text in texts if text.piece.key in spans]
         _Projection(*sides, *_unit_weights(alignment, *sides, pairs), root).place()
-    return merged(written(root, target, {spans[e.piece.key]: e.piece for e in texts if e.piece.key in spans}))
+    found = written(root, target, {spans[e.piece.key]: e.piece for e in texts if e.piece.key in spans})
+    # A substitute that the model wrote too often is not left in the text.
+    substitutes = {e.shown: e.piece.text for e in texts if e.shown not in ("", e.piece.text)}
+    return merged(_without_substitutes(piece, substitutes) for piece in found)
+
+
+def _without_substitutes(piece: Piece, substitutes: Mapping[str, str]) -> Piece:
+    if isinstance(piece, str):
+        for substitute, text in substitutes.items():
+            piece = piece.replace(substitute, text)
+    return piece
 
 
 class _Side:

@@ -19,7 +19,14 @@ from cotext.data.documents import Document, ParallelDocument
 from cotext.data.formats.streams import OUTER_SPACE
 from cotext.data.splitting import Splitter, words_of
 from cotext.data.words import consists_of, occurrences
-from cotext.files.block_sentences import CutBlock, cut, shown, with_placeholders, without_placeholders
+from cotext.files.block_sentences import (
+    CutBlock,
+    cut,
+    is_unknown,
+    shown,
+    with_placeholders,
+    without_placeholders,
+)
 from cotext.files.blocks import Block, Contents, Copied, Piece, Point, empty_links, shown_text
 from cotext.files.tags import project
 from cotext.runtime import CotextError
@@ -138,11 +145,13 @@ class BlockDocuments:
     def _cut(
         self, blocks: Sequence[Block], spans: Callable[[str], list[tuple[int, int]]] | None
     ) -> _CutDocument:
-        cut_blocks = [cut(replace(block, pieces=with_placeholders(block.pieces)), spans) for block in blocks]
+        tokenizer = self._translator.tokenizer
+        marked = (replace(block, pieces=with_placeholders(block.pieces, tokenizer)) for block in blocks)
+        cut_blocks = [cut(block, spans) for block in marked]
         document = _CutDocument(blocks, cut_blocks)
         for block in cut_blocks:
             for pieces in block.sentences:
-                texts = shown(pieces, self._translator.tokenizer)
+                texts = shown(pieces, tokenizer)
                 sentence = _Sentence(pieces, texts, shown_text(pieces, texts), block.block.place)
                 document.sentences.append(sentence)
         return document
@@ -153,6 +162,13 @@ class BlockDocuments:
         counts = [len(block.sentences) for document in self._whole for block in document.cut]
         several = [count for count in counts if count > 1]
         return len(several), sum(several)
+
+    @property
+    def unknown_words(self) -> list[str]:
+        """The different words with characters that the model does not know, in order; they are copied."""
+        sentences = chain.from_iterable(document.sentences for document in self._whole)
+        copied = (p.text for own in sentences for p in own.pieces if isinstance(p, Copied))
+        return [text for text in dict.fromkeys(copied) if is_unknown(text, self._translator.tokenizer)]
 
     @property
     def sentences(self) -> Iterator[tuple[int, int, int, str, str]]:

@@ -86,6 +86,9 @@ class BlocksJob(Job[FileReport]):
                 f"{blocks:,} paragraph{'s are' if blocks > 1 else ' is'} split into {sentences:,} sentences, "
                 "translated and joined again (--no-split: each paragraph as one sentence)"
             )
+        if unknown := self._texts.unknown_words:
+            listed = ", ".join(unknown[:5]) + (", ..." if len(unknown) > 5 else "")
+            self.messages.append(f"copied, because the model does not know their characters: {listed}")
         self._translations: dict[int, Translation] = {}  # once it has run
         self._faults: dict[tuple[int, int], list[Fault]] = {}
         with naming(source):

@@ -12,6 +12,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Final, Literal, Self
@@ -133,6 +134,10 @@ class Tokenizer(ABC):
         """Return, in ascending order, the ids that decode to nothing in any position."""
         return [i for i in range(self.pieces) if not self.decode([i])]
 
+    def lacks(self, text: str) -> bool:
+        """Return whether a character of a source text is unknown."""
+        return self.unk in self.encode(text)
+
     def description(self) -> dict[str, Any]:
         """Return the content of tokenizer.json."""
         return {
@@ -185,6 +190,10 @@ def open_model(content: bytes, what: str = "") -> sentencepiece.SentencePiecePro
         except RuntimeError as error:
             problem = str(error)
     raise CotextError(f"{f'{what}: ' if what else ''}not a sentencepiece model: {problem}")
+
+
+def _script(letter: str) -> str:
+    return unicodedata.name(letter, "").partition(" ")[0]
 
 
 def is_part_of_character(processor: sentencepiece.SentencePieceProcessor, piece: str) -> bool:
@@ -254,6 +263,27 @@ class SentencePieceTokenizer(Tokenizer):
 
     def decode(self, ids: Sequence[int], side: Side = "target") -> str:
         return clean(self._processor.decode([int(i) for i in ids if i < self.pieces]))
+
+    def lacks(self, text: str) -> bool:
+        """Return whether a character of a source text is unknown, or a symbol or script known only as bytes.
+
+        Other bytes are often learned, such as those of a rare letter with an accent.
+        """
+        found = self.encode(text)
+        if not any(map(self._processor.is_byte, found)):
+            return self.unk in found
+        return any(
+            any(map(self._processor.is_byte, self.encode(character)))
+            for character in set(clean(text))
+            if (kind := unicodedata.category(character)[0]) in "SNC"
+            or (kind == "L" and _script(character) not in self._scripts)
+        )
+
+    @cached_property
+    def _scripts(self) -> frozenset[str]:
+        """The scripts of the letters in the subwords."""
+        pieces = map(self._processor.id_to_piece, range(self.pieces))
+        return frozenset(_script(letter) for letter in set("".join(pieces)) if letter.isalpha())
 
     def blank(self) -> list[int]:
         piece = self._processor.id_to_piece

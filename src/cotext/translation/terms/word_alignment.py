@@ -98,14 +98,15 @@ def _continues(text: str, i: int, before: Unit) -> bool:
 
 def _joins(character: str) -> bool:
     """Whether letters like this one form words."""
-    return character.isalnum() and not _is_unspaced(character)
+    return character.isalnum() and not is_unspaced(character)
 
 
 def _is_mark(character: str) -> bool:
-    return unicodedata.category(character)[0] == "M" and not _is_unspaced(character)
+    return unicodedata.category(character)[0] == "M" and not is_unspaced(character)
 
 
-def _is_unspaced(character: str) -> bool:
+def is_unspaced(character: str) -> bool:
+    """Return whether a letter belongs to a script without spaces between words, such as Chinese."""
     # Most letters come before all of these scripts.
     return character > "\u0dff" and any(first <= ord(character) <= last for first, last in _UNSPACED)
 
