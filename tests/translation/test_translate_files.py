@@ -123,6 +123,7 @@ def test_nothing_is_overwritten_unasked(world: World, folder: Path) -> None:
     ("arguments", "message"),
     [
         (["notes.txt", "page.md", "--out", "x"], "--out is for one file, but 2 files are given"),
+        (["notes.txt", "--out", "-"], "files are not written to standard output"),
         (["notes.txt"], "--out FILE is needed, or --out-dir FOLDER"),
         (["notes.txt", "--out", "x", "--out-dir", "y"], "give only one of them"),
         (["notes.txt", "a/notes.txt", "--out-dir", "y"], "would both be written to"),

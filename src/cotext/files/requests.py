@@ -117,6 +117,11 @@ class TranslationRequest(SentenceSplitting, TermOptions, Sharded, ClusterOptions
                 raise CotextError(
                     f"--out is for one file, but {len(files)} files are given; use --out-dir FOLDER"
                 )
+            if out == STANDARD_INPUT:
+                raise CotextError(
+                    "--out -: files are not written to standard output; name a file, or give the text on "
+                    "standard input: cotext translate RUN - < FILE"
+                )
             return [out]
         if os.path.lexists(folder) and not folder.is_dir():
             raise CotextError(f"{folder}: is not a folder; give --out-dir another name")
