@@ -79,10 +79,22 @@ def test_every_construct_comes_back_with_other_text() -> None:
     found = [message.partition(": ")[2] for message in file.contents.messages]
     assert found == [
         "front matter of 3 lines is not translated",
-        "1 paragraphs whose markup cannot be parsed are kept unchanged",
-        "2 blocks of code are kept unchanged",
-        "1 blocks of HTML are kept unchanged",
+        "paragraphs whose markup cannot be parsed are kept unchanged (1)",
+        "blocks of code are kept unchanged (2)",
+        "blocks of HTML are kept unchanged (1)",
     ]
+
+
+def test_the_box_of_a_task_is_not_text() -> None:
+    for text in ("- [ ] Check it", "1. [x] Done", "* [X] So *it* is"):
+        file = opened(text)
+        [[block]] = file.contents.documents
+        assert "[" not in block.text
+        assert file.written(changed([[block]], str.upper)).decode() == text.upper().replace(
+            "1. [X]", "1. [x]"
+        )
+    [[block]] = opened("- [x] Do\n\n[x]: http://y").contents.documents
+    assert block.text == "x Do"
 
 
 def test_line_ends() -> None:

@@ -292,6 +292,7 @@ def _key_of(token: Any) -> str:
 _LINE = re.compile(r"[^\r\n]*(?:\r\n|\n|\r|\Z)")
 # The lookbehinds below prevent new searches inside a run of spaces (quadratic time).
 _FRONT_MATTER = re.compile(r"(---|\+\+\+)[ \t]*\r?\n(?:[^\n]*\n)*?\1[ \t]*(?:\r?\n|\Z)")
+_BOX = re.compile(r"\[[ xX]\](?=[ \t])")
 _FOOTNOTE_TEXT = re.compile(rf"{FOOTNOTE.pattern}:[ \t]*(?=\S)")
 _CLOSING_MARKS = re.compile(r"(?:^|(?<![ \t])[ \t]++)#++[ \t]*$|(?<![ \t])[ \t]++$")
 _LAST_MARKS = re.compile(r"(?:^|(?<=[ \t]))#+$")
@@ -345,7 +346,8 @@ class MarkdownReader:
         tokens = self._parser.parse(substituted(_RETURNS, "\n", self._text[begin:]), self._environment)
         slots = list(self._slots(tokens))
         self.messages += [
-            f"line {lines[0]}: {len(lines):,} {what} are kept unchanged" for what, lines in self._kept.items()
+            f"line {lines[0]}: {what} are kept unchanged ({len(lines):,})"
+            for what, lines in self._kept.items()
         ]
         return SplicedFile(self._source, [slots] if slots else [], self.messages)
 
@@ -528,7 +530,13 @@ def _footnote_text(state: Any, line: int, last: int, silent: bool) -> bool:
 
 
 def _footnote_mark(state: Any, silent: bool) -> bool:
-    """Inline rule: the mark of a footnote."""
+    """Inline rule: the mark of a footnote, or the box of a task at the start of a list item."""
+    box = _BOX.match(state.src) if state.pos == 0 else None
+    if box and box[0][1:-1].upper() not in state.env.get("references", {}):
+        if not silent:
+            state.push("footnote", "", 0).content = box[0]
+        state.pos = box.end()
+        return True
     first, last = state.cache.get(_UNCLOSED, (0, 0))
     if not state.src.startswith("[^", state.pos) or first <= state.pos < last:
         return False
