@@ -185,3 +185,22 @@ def test_told_after_a_file_and_on_its_page(world: World, tmp_path: Path) -> None
     corpus.write_text("the dog sees 1998 cats\na dog\n")
     done = succeed("translate", world.run, corpus, "--out", tmp_path / "corpus.de")
     assert "numbers missing in 1 sentence (1:1)" in done.out
+
+
+def test_unknown_words_are_copied_and_a_person_never_reads_their_substitutes(
+    world: World, tmp_path: Path
+) -> None:
+    source, memory, page = tmp_path / "a.md", tmp_path / "m.tmx", tmp_path / "page.html"
+    source.write_text("The dog sees \U0001f600 and \u041c\u0430.\n", encoding="utf-8")
+    done = succeed("translate", world.run, source, "--out", tmp_path / "b.md", "--bilingual", memory)
+    assert "their characters: \U0001f600, \u041c\u0430" in done.err
+    texts = [(tmp_path / "b.md").read_text("utf-8"), memory.read_text("utf-8")]
+    assert [text.count("\U0001f600") for text in texts] == [1, 2]
+    given = texts[0].strip()
+    memory.write_text(texts[1].replace(given, f"Da {given}"), encoding="utf-8")
+    succeed(
+        *("translate", world.run, source, "--out", tmp_path / "c.md"),
+        *("--memory", memory, "--bilingual", page),
+    )
+    assert (tmp_path / "c.md").read_text("utf-8") == f"Da {given}\n"
+    assert f"Da {given}" in page.read_text("utf-8")

@@ -91,6 +91,7 @@ def test_words_with_unknown_characters_are_copied_and_the_model_reads_a_known_te
             pieces = with_placeholders([text], tokenizer)
             assert [piece.text for piece in pieces if isinstance(piece, Copied)] == copied
             assert without_placeholders(pieces, [text]) == (text,)
+            assert copied[:1] == ["{0}"] or with_placeholders([text], tokenizer, text.casefold()) == (text,)
             assert all(map(str.isascii, shown(pieces, tokenizer).values()))
 
 

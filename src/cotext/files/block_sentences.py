@@ -213,10 +213,11 @@ def _seam(
 # --- Placeholders: parts of a text that are copied by rule, and the text that the model reads instead.
 
 
-def with_placeholders(pieces: Sequence[Piece], tokenizer: Tokenizer) -> tuple[Piece, ...]:
+def with_placeholders(pieces: Sequence[Piece], tokenizer: Tokenizer, phrases: str = "") -> tuple[Piece, ...]:
     """Return the pieces with placeholders and unknown words as `Copied`, whose keys are above all others.
 
-    `without_placeholders` turns them into text again.
+    Unknown words in `phrases`, source terms in lower case, stay text. `without_placeholders` turns all into
+    text again.
     """
     key = max((piece.key for piece in pieces if not isinstance(piece, str)), default=-1)
     parts: list[Piece] = []
@@ -225,7 +226,7 @@ def with_placeholders(pieces: Sequence[Piece], tokenizer: Tokenizer) -> tuple[Pi
             parts.append(piece)
             continue
         done = 0
-        for start, stop in _copied_spans(piece, tokenizer):
+        for start, stop in _copied_spans(piece, tokenizer, phrases):
             key += 1
             parts += [piece[done:start], Copied(key, piece[start:stop])]
             done = stop
@@ -233,7 +234,7 @@ def with_placeholders(pieces: Sequence[Piece], tokenizer: Tokenizer) -> tuple[Pi
     return merged(parts)
 
 
-def _copied_spans(text: str, tokenizer: Tokenizer) -> Iterator[Span]:
+def _copied_spans(text: str, tokenizer: Tokenizer, phrases: str) -> Iterator[Span]:
     """Yield the spans of placeholders, and of words between them that the tokenizer does not know."""
     if not is_unknown(text, tokenizer):
         yield from placeholder_spans(text)
@@ -241,7 +242,8 @@ def _copied_spans(text: str, tokenizer: Tokenizer) -> Iterator[Span]:
     done = 0
     for start, stop in (*placeholder_spans(text), (len(text), len(text))):
         for first, last in _unknown_spans(text[done:start], tokenizer):
-            yield done + first, done + last
+            if text[done + first : done + last].casefold() not in phrases:
+                yield done + first, done + last
         if start < stop:
             yield start, stop
         done = stop

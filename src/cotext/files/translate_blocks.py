@@ -79,6 +79,21 @@ class _Sentence:
         """The copied texts, as the model reads them."""
         return [self.shown[piece.key] for piece in self.pieces if isinstance(piece, Copied)]
 
+    def for_people(self, text: str) -> str:
+        """Return a text that the model read or wrote, with copied texts instead of their substitutes."""
+        return self._replaced(text, back=True)
+
+    def for_model(self, text: str) -> str:
+        """Return a translation by a person, with the substitutes of copied texts."""
+        return self._replaced(text, back=False)
+
+    def _replaced(self, text: str, back: bool) -> str:
+        copied = {piece.text: self.shown[piece.key] for piece in self.pieces if isinstance(piece, Copied)}
+        for own, substitute in sorted(copied.items(), key=lambda pair: -len(pair[0])):
+            if substitute not in ("", own):
+                text = text.replace(substitute, own) if back else text.replace(own, substitute)
+        return text
+
 
 @dataclass(frozen=True, slots=True)
 class _CutDocument:
@@ -91,7 +106,7 @@ class _CutDocument:
 
 @dataclass(frozen=True, slots=True)
 class PairedSentence:
-    """A sentence of a file and its translation, in the form that the model reads and writes.
+    """A sentence of a file and its translation, without inline elements.
 
     `document` is an index into `BlockDocuments.documents`; `block` and `number` are indices of the block and
     the sentence in the document. `confidence`: see `cotext.translation.confidence`; None if the translation
@@ -132,7 +147,7 @@ class BlockDocuments:
         self._translator, self._alone = opened.translator, alone
         self._languages = opened.languages.source, opened.languages.target
         self._terminology = Terminology() if terminology is None else terminology
-        self._given = given or {}
+        self._phrases, self._given = self._terminology.phrases, given or {}
         self._empty_links: dict[tuple[int, int], int] = {}  # by document and sentence, set by `blocks`
         spans = splitter.spans if splitter is not None else None
         self._whole = [self._cut(blocks, spans) for blocks in contents.documents]
@@ -146,7 +161,10 @@ class BlockDocuments:
         self, blocks: Sequence[Block], spans: Callable[[str], list[tuple[int, int]]] | None
     ) -> _CutDocument:
         tokenizer = self._translator.tokenizer
-        marked = (replace(block, pieces=with_placeholders(block.pieces, tokenizer)) for block in blocks)
+        marked = (
+            replace(block, pieces=with_placeholders(block.pieces, tokenizer, self._phrases))
+            for block in blocks
+        )
         cut_blocks = [cut(block, spans) for block in marked]
         document = _CutDocument(blocks, cut_blocks)
         for block in cut_blocks:
@@ -180,7 +198,7 @@ class BlockDocuments:
             cut_blocks = enumerate(document.cut)
             places = ((n, pieces) for n, block in cut_blocks for pieces in block.between[:-1])
             for j, ((n, before), sentence) in enumerate(zip(places, document.sentences, strict=True)):
-                yield number, n, j, sentence.text, shown_text(before)
+                yield number, n, j, sentence.for_people(sentence.text), shown_text(before)
 
     def place(self, document: int, sentence: int) -> str:
         """Return the place of a sentence of `documents` in the file."""
@@ -225,12 +243,20 @@ class BlockDocuments:
     def taken(self, chosen: Sequence[int]) -> Mapping[int, Mapping[int, str]]:
         """Return given translations and those in the memory, by index into `chosen` and sentence."""
         memory = self._terminology.memory
-        texts = [self.documents[index].sentences for index in chosen]
+        documents = [self._whole[self.numbers[index]].sentences for index in chosen]
+        texts = [[each.for_people(each.text) for each in sentences] for sentences in documents]
         translations: dict[int, Mapping[int, str]] = dict(memory.taken(texts)) if memory else {}
         for position, index in enumerate(chosen):
             if given := self._given.get(self.numbers[index]):
                 translations[position] = {**translations.get(position, {}), **given}
-        return translations
+        return {
+            position: {j: documents[position][j].for_model(text) for j, text in fixed.items()}
+            for position, fixed in translations.items()
+        }
+
+    def for_people(self, index: int, sentence: int, text: str) -> str:
+        """Return a translation of a sentence of `documents` without substitutes of copied texts."""
+        return self._whole[self.numbers[index]].sentences[sentence].for_people(text)
 
     def paired(
         self,
@@ -253,11 +279,11 @@ class BlockDocuments:
                 expected = guide.occurrences(index, j) if guide else ()
                 matches = (islice(occurrences(target, guide.alternatives(o)), 1) for o in expected if guide)
                 terms = tuple(phrase for match in matches for _, phrase in match)
-                is_taken, source = j in taken.get(index, ()), document.sentences[j]
-                copied = self._whole[self.numbers[index]].sentences[j].copied
-                confidence = None if is_taken or consists_of(target, [*terms, *copied]) else scores[j]
+                is_taken, own = j in taken.get(index, ()), self._whole[self.numbers[index]].sentences[j]
+                confidence = None if is_taken or consists_of(target, [*terms, *own.copied]) else scores[j]
                 about = (confidence, is_taken, terms, visible[j], faults.get((index, j), ()))
-                pairs.append(PairedSentence(index, of_block[j], j, source, target, *about))
+                sides = own.for_people(own.text), own.for_people(target)
+                pairs.append(PairedSentence(index, of_block[j], j, *sides, *about))
         return pairs
 
     def faults(self, translations: Mapping[int, Translation]) -> dict[tuple[int, int], list[Fault]]:

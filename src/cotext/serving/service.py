@@ -166,6 +166,7 @@ class Service:
         def on_sentence(index: int, sentence: int, target: str) -> None:
             fixed = taken.get(index, {}).get(sentence)
             text = texts.written(index, sentence, target) if fixed is None else fixed
+            text = texts.for_people(index, sentence, text)
             pending.events.publish((texts.numbers[index], sentence, text))
 
         indices = range(len(texts.documents))

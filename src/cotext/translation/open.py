@@ -54,6 +54,12 @@ class Terminology:
         return bool(self.glossary or self.keep)
 
     @property
+    def phrases(self) -> str:
+        """The source terms and words to leave untranslated, one per line, in lower case."""
+        terms = self.glossary.terms if self.glossary else ()
+        return "\n".join((*(term.source for term in terms), *self.keep)).casefold()
+
+    @property
     def settings(self) -> str:
         """A hash that identifies these constraints; empty if there are none."""
         has_any = self.of_terms or self.memory is not None
