@@ -282,8 +282,8 @@ class BlockDocuments:
                 is_taken, own = j in taken.get(index, ()), self._whole[self.numbers[index]].sentences[j]
                 confidence = None if is_taken or consists_of(target, [*terms, *own.copied]) else scores[j]
                 about = (confidence, is_taken, terms, visible[j], faults.get((index, j), ()))
-                sides = own.for_people(own.text), own.for_people(target)
-                pairs.append(PairedSentence(index, of_block[j], j, *sides, *about))
+                source, target = own.for_people(own.text), own.for_people(target)
+                pairs.append(PairedSentence(index, of_block[j], j, source, target, *about))
         return pairs
 
     def faults(self, translations: Mapping[int, Translation]) -> dict[tuple[int, int], list[Fault]]:
