@@ -193,7 +193,7 @@ def test_seeds_that_are_none(world: World, tmp_path: Path, given: str, more: lis
 
 def test_a_dry_run_of_seeds_writes_nothing(world: World, tmp_path: Path) -> None:
     shown = succeed(*train_arguments(world.folder, tmp_path / "runs"), "--seeds", "1,2", "--dry-run").out
-    assert shown.endswith("the same again for each of 2 seeds\n")
+    assert shown.endswith("these figures hold for each of 2 seeds\n")
     assert not list(tmp_path.iterdir())
 
 
@@ -202,7 +202,7 @@ def test_each_seed_starts_from_its_own(world: World, tmp_path: Path) -> None:
     succeed(*train_arguments(world.folder, tmp_path / "first"), "--seeds", "1,2")
     outcome = cotext(*train_arguments(world.folder, tmp_path / "then"), *given[2:], "--seeds", "2,3")
     assert outcome.code == 2
-    assert "first: has no run of seed 3 to start from, only of 1,2" in outcome.err
+    assert "first: contains no run with seed 3 to start from, only with 1,2" in outcome.err
     assert not (tmp_path / "then").exists()
     outcome = cotext(*train_arguments(world.folder, tmp_path / "then"), *given[2:])
     assert "contains a run for each of the seeds 1,2" in outcome.err
