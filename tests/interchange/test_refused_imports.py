@@ -150,7 +150,7 @@ def test_names_of_files_elsewhere(folders: dict[str, Path], tmp_path: Path) -> N
     (folder / "model.safetensors").rename(tmp_path / "elsewhere.safetensors")
     index = {"weight_map": {"lm_head.weight": "../elsewhere.safetensors"}}
     (folder / "model.safetensors.index.json").write_text(json.dumps(index))
-    must_raise("does not name files beside it", import_model, folder, tmp_path / "run", LanguageChoice())
+    must_raise("must name files in the same folder", import_model, folder, tmp_path / "run", LanguageChoice())
     (tmp_path / "elsewhere.safetensors").rename(folder / "part-1.safetensors")
     names = load_file(folder / "part-1.safetensors")
     listed = {"weight_map": dict.fromkeys(names, "part-1.safetensors")}

@@ -29,7 +29,7 @@ MAX_BATCH_DOCUMENTS = 256
 MAX_BATCH_TOKENS = 1_000_000
 OPEN_BATCHES = 64
 
-_COLUMNS = ("source_tokens", "source_lengths", "target_tokens", "target_lengths")  # beside the id
+_COLUMNS = ("source_tokens", "source_lengths", "target_tokens", "target_lengths")  # besides the id
 
 Tokens = NDArray[np.int32]
 

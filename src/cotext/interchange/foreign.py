@@ -84,7 +84,7 @@ def _shards(index: Path) -> list[str]:
     listed = read_json(index, 1 << 24).get("weight_map")
     names = sorted(set(map(str, listed.values()))) if isinstance(listed, dict) else []
     if not 0 < len(names) <= SHARDS or any(Path(name).name != name or name in (".", "..") for name in names):
-        raise CotextError(f"{index}: damaged: weight_map does not name files beside it")
+        raise CotextError(f"{index}: damaged: weight_map must name files in the same folder")
     return names
 
 
@@ -130,7 +130,7 @@ def open_pickle(path: Path) -> Tensors:
 # --- Settings, parameters and vocabularies.
 
 ABSENT = -100.0  # bias of symbols that a foreign model does not predict: e^-100 is negligible
-NO_ROW = -1  # stands for a row of zeros
+NO_ROW = -1  # denotes a row of zeros
 SLICE = 4096  # rows of a vocabulary that are copied at once
 MAX_BYTES = 1 << 26  # most bytes of a sentencepiece model or a vocabulary; the largest in use have 20 MB
 

@@ -219,8 +219,8 @@ class NonAutoregressiveModel(System):
 
     A row is `bos y1 eos bos y2 eos ...`, brackets included. `path` defines how tokens are aligned with
     positions. `sentences`: one CTC path per sentence, from `bos` to `eos`. `row`: one path for all. `length`:
-    one position per token; the model predicts the number of positions. `blank` is the symbol of a path that
-    stands for no token.
+    one position per token; the model predicts the number of positions. `blank` is the symbol of a path for
+    "no token".
     """
 
     path: PathKind

@@ -102,7 +102,7 @@ def load_tokenizer(folder: Path) -> Tokenizer:
         )
     if not isinstance(kind, str) or kind not in {*KINDS, *IMPORTED}:
         raise CotextError(
-            f"{description_path}: unknown tokenizer {shown(kind)}; this version knows "
+            f"{description_path}: unknown tokenizer {shown(kind)}; this version supports "
             f"{', '.join((*KINDS, *IMPORTED))}"
         )
     chosen: LanguageChoice | None = None

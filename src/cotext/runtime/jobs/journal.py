@@ -116,8 +116,8 @@ class Header:
         except DAMAGE:
             pass
         raise CotextError(
-            f"{path}: is in the way: it is not the journal of a job of this version of Cotext, or its first "
-            "line is damaged; move it away, or choose another --out"
+            f"{path}: is in the way: not a journal of this version of Cotext, or its first line is damaged; "
+            "move it away, or choose another --out"
         )
 
 
