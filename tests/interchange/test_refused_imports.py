@@ -110,7 +110,7 @@ REFUSED: list[tuple[Change, str]] = [
     (setting(decoder_start_token_id=-7), r"decoder_start_token_id is -7; it must be a row"),
     (setting(vocab_size=60), r"vocab\.json: 68 pieces, but 60 rows"),
     (setting(vocab_size=80), r"shared\.weight is \[68, 16\], which does not fit|has them elsewhere"),
-    (setting(model_type="t5"), r"model_type = 't5': these are read: marian, m2m_100, mbart"),
+    (setting(model_type="t5"), r"model_type = 't5': supported are marian, m2m_100, mbart"),
     # files
     (gone("config.json"), r"has no config\.json of Hugging Face"),
     (gone("source.spm"), r"source\.spm is missing"),

@@ -134,7 +134,7 @@ class StoreWriter:
         if sentences != len(target.lengths) or not sentences:
             raise CotextError(
                 f"document {document_id!r}: {sentences} source and {len(target.lengths)} target sentences; a "
-                "stored document needs at least one, and equally many on both sides"
+                "stored document needs at least one, and the same number on both sides"
             )
         self._rows.append((document_id, source.tokens, source.lengths, target.tokens, target.lengths))
         added = Totals(1, sentences, len(source.tokens), len(target.tokens))

@@ -99,7 +99,7 @@ def open_safetensors(paths: Sequence[Path]) -> Tensors:
                 holding[name] = file
                 shapes[name] = tuple(file.get_slice(name).get_shape())
         except (SafetensorError, OSError) as error:
-            raise CotextError(f"{path}: damaged or truncated, or no safetensors file: {error}") from None
+            raise CotextError(f"{path}: damaged or truncated, or not a safetensors file: {error}") from None
 
     def read(name: str) -> Tensor:
         tensor: Tensor = holding[name].get_tensor(name)
@@ -204,7 +204,7 @@ class Settings:
         """Raise CotextError if a setting does not have its only supported value."""
         value = self.content.get(key, default)
         if value != wanted:
-            raise CotextError(f"{self.where}: {key} = {shown(value)}: {why}; models with {wanted!r} are read")
+            raise CotextError(f"{self.where}: {key} = {shown(value)}: {why}; only {wanted!r} is supported")
 
     def choice(self, key: str, meanings: Mapping[str, str], default: str | None = None) -> str:
         """Return the meaning of a value; raise CotextError for an unknown value."""

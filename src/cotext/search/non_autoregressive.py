@@ -213,7 +213,7 @@ class _FrameSearch:
         # The frame at which a content token costs least compared with the best symbol.
         at = int((log_p - before).argmax())
         if not bool(log_p[at].isfinite()):
-            raise CotextError("the vocabulary holds no token but blanks; there is nothing to write")
+            raise CotextError("the vocabulary contains only blanks; there is nothing to write")
         others = float(before.sum() - before[at])
         return _Text([int(word[at])], [float(log_p[at])], others)
 

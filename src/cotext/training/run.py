@@ -126,7 +126,7 @@ def _require_tokenizer(config: Config, data: PreparedData) -> None:
         )
     if data.tokenizer.separate_vocabularies and not config.model.separate_embeddings:
         raise CotextError(
-            f"model.separate_embeddings = false: the tokenizer of {data.folder} has a vocabulary for either "
+            f"model.separate_embeddings = false: the tokenizer of {data.folder} has a vocabulary for each "
             "side; choose true"
         )
 

@@ -326,8 +326,8 @@ def storage(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise CotextError(
-            f"{error.filename or path}: cannot be written: {error.strerror or error}; put that right, and "
-            "the same command resumes from there"
+            f"{error.filename or path}: cannot be written: {error.strerror or error}; correct this, and "
+            "run the same command to resume"
         ) from None
 
 
