@@ -565,9 +565,7 @@ class TestGoingOn:
         assert f"  train.init: {tmp_path / 'own'} in the run, {source} requested" in message
         fresh = tmp_path / "fresh"
         train_here(run_config(max_updates=2, validate_every=2), data, fresh)
-        training_is_refused(
-            started(source), data, fresh, r"train.init: nothing in the run, .*source requested"
-        )
+        training_is_refused(started(source), data, fresh, "nothing in the run, .*source requested")
 
     def test_killed_before_its_first_checkpoint(self, data: Path, source: Path, tmp_path: Path) -> None:
         """There is nothing to go on from but the source."""

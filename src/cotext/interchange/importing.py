@@ -178,9 +178,7 @@ def _require_sinusoids(tensors: Tensors) -> None:
         if len(shape := tensors.shapes.get(name, ())) != 2:
             continue
         if shape[0] > MOST_POSITIONS:
-            raise CotextError(
-                f"{tensors.where}: {name} has {shape[0]:,} rows, more than the maximum number of positions"
-            )
+            raise CotextError(f"{tensors.where}: {name} has {shape[0]:,} rows, too many positions")
         difference = (tensors.read(name).float() - sinusoidal(torch.arange(shape[0]), shape[1], "half")).abs()
         if not bool((difference < TABLE_TOLERANCE).all()):
             raise CotextError(

@@ -196,9 +196,7 @@ def load_run(run: Path, update: int | None = None) -> LoadedModel:
     described = describe_file(path)
     tokenizer = load_tokenizer(run / "tokenizer")
     if tokenizer.fingerprint != described.fingerprint:
-        raise CotextError(
-            f"{path}: was trained with a different tokenizer from the one in {run / 'tokenizer'}"
-        )
+        raise CotextError(f"{path}: was trained with a different tokenizer than {run / 'tokenizer'}")
     # Untrusted configurations may have any size: compare it with the file before memory is allocated.
     sizes = tokenizer.vocabulary_size, tokenizer.source_vocabulary_size
     most = BYTES_PER_NUMBER * parameters_at_most(described.config, max(sizes))

@@ -184,9 +184,7 @@ def outcome_of(folder: Path) -> Outcome:
     try:
         return TypeAdapter(Outcome).validate_python(report["distillation"])
     except (KeyError, ValidationError):
-        raise CotextError(
-            f"{folder / REPORT}: missing or damaged; delete the folder to start again"
-        ) from None
+        raise CotextError(f"{folder / REPORT}: missing or damaged; delete the folder to repeat it") from None
 
 
 class DistillationJob(Job[Outcome]):
