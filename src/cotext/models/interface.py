@@ -192,7 +192,7 @@ class Draft:
     """Rows before non-autoregressive decoding: their positions, and the encoded source.
 
     Every position belongs to a sentence. With CTC paths (`NonAutoregressiveModel.path`), there are more
-    positions than tokens, and positions may be blank. Else there is one position per token.
+    positions than tokens, and positions may be blank. Otherwise, there is one position per token.
     """
 
     sentence: Tensor  # [B, T], -1 on padding
