@@ -1,5 +1,5 @@
-# Translates on a CPU. Runs lie in /models, the keys of clients in /keys, files and glossaries of the server in
-# /state; nothing else is written.
+# Translates on a CPU. /models contains runs, /keys the keys of clients, /state files and glossaries of the server.
+# Nothing else is written.
 #
 #   docker build -t cotext .
 #   docker run --rm -v cotext-keys:/keys cotext serve-key add me --keys /keys/keys

@@ -1,4 +1,4 @@
-# Two commands for users: `make demo` and `make test`. Each makes the virtual environment if it is missing.
+# `make demo` is for users, all other targets are for developers. Each makes the virtual environment if it is missing.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -10,15 +10,15 @@ MODELS := $(wildcard packages/*/pyproject.toml)
 demo: $(READY)
 	$(BIN)/cotext demo
 
-# One thread for tiny tensors; and modules are compiled once, also where the environment says that none is to be kept:
-# tests start hundreds of processes.
+# One thread, because tensors are tiny. Compiled modules are kept even if the environment forbids it, because tests
+# start hundreds of processes.
 TEST := OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/python
 
-# A process per core, each with files of its own: what is trained for the tests of a file is trained once.
+# One process per core. Each process runs complete test files, so a run for the tests of a file is trained once.
 test: $(READY)
 	$(TEST) -m pytest --numprocesses auto --dist loadfile
 
-# The same, and at its end the slowest tests.
+# The same; then list the slowest tests.
 test-times: $(READY)
 	$(TEST) -m pytest --durations 40 --numprocesses auto --dist loadfile
 
@@ -26,11 +26,11 @@ test-times: $(READY)
 test-slow: $(READY)
 	$(TEST) -m pytest -m slow
 
-# Attacks at random, counted: kills, damage, settings, inputs; a quarter of an hour. COTEXT_HOSTILE_SEED=2 draws others.
+# Random attacks: kills, damaged files, settings, inputs (15 minutes). COTEXT_HOSTILE_SEED=2 draws other attacks.
 test-hostile: $(READY)
 	$(TEST) -m pytest -m hostile tests/hostile tests/serving
 
-# With programs of others, as COMET in an environment of its own (COTEXT_COMET_PYTHON); skipped where they are not.
+# Tests with other programs, such as COMET in a separate environment (COTEXT_COMET_PYTHON); skipped if not installed.
 test-outside: $(READY)
 	$(TEST) -m pytest -m outside
 
@@ -41,8 +41,8 @@ lint: $(READY)
 
 check: lint test
 
-# docs/recipes.md is made from the configuration itself, docs/replication.md from the recipes, and the API reference of
-# the site from docstrings; a warning is an error.
+# Generates docs/recipes.md from the configuration, docs/replication.md from the recipes, and the API reference from
+# docstrings. A warning is an error.
 docs: $(READY)
 	$(BIN)/python docs/make_recipes.py
 	$(BIN)/python docs/make_replication.py
@@ -55,7 +55,7 @@ benchmarks: $(READY)
 	$(BIN)/python -m benchmarks.speed.training --systems kinds marian
 	$(BIN)/python -m benchmarks.speed.translating --systems kinds marian ctranslate2 ctranslate2-int8
 
-# torch first and pinned: what comes later then finds it satisfied. Last, all packages with models.
+# torch is pinned and installed first, so that later requirements are already satisfied; packages with models last.
 $(READY): pyproject.toml constraints.txt $(MODELS)
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install -q -r constraints.txt

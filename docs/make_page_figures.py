@@ -1,9 +1,9 @@
-"""Takes the pictures of the server's page in docs/figures, of real systems, with a real browser.
+"""Take the screenshots of the server's web page in docs/figures, of real systems, with a real browser.
 
     python docs/make_page_figures.py --runs runs/document runs/sentence [--all FOLDER]
 
 The first run reads documents, the second sentences. `--all`: every state of the page, light and dark, wide
-and narrow, for looking at; else the few that docs/serving.md shows. Needs playwright and Chromium.
+and narrow, for inspection; by default, only the figures of docs/serving.md. Needs playwright and Chromium.
 """
 
 import argparse

@@ -1,6 +1,6 @@
-"""Writes docs/recipes.md, and the parameters of recipes, from the recipes and the configuration.
+"""Write docs/recipes.md, and the numbers of parameters, from the recipes and the configuration.
 
-So that they cannot lag behind.
+They are generated so that they are always up to date.
 """
 
 import json

@@ -20,7 +20,7 @@ PAGE = Path(__file__).with_name("replication.md")
 FACTS = Path(__file__).with_name("replication.yaml")
 SECTIONS = ("view", "model", "loss", "train", "decode")
 NOT_TOLD = "not stated"
-# What every source is asked for: recipes write it, or the facts say where it is told, or that it is not.
+# Settings whose source must be recorded for every paper, in a recipe or in the facts (also: not stated).
 ASKED = (
     "view.max_tokens",
     *(f"model.{key}" for key in ("dimension", "feed_forward", "heads", "encoder_layers", "decoder_layers")),

@@ -1,4 +1,4 @@
-"""A hook of mkdocs: the API reference, a page for every room of the package, made from its docstrings."""
+"""A hook of mkdocs that makes the API reference from docstrings: a page for every folder of the package."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,7 +8,7 @@ from mkdocs.structure.files import File, Files
 
 PACKAGE = Path(__file__).resolve().parents[1] / "src" / "cotext"
 SECTION = "API reference"
-# From the ground up, as docs/reading-guide.md tells them.
+# From the lowest layer to the highest, as in docs/reading-guide.md.
 ROOMS = (
     "runtime", "layers", "config", "data", "models", "losses", "search", "translation", "training",
     "interchange", "files", "language_models", "evaluation", "serving", "cli",
@@ -16,7 +16,7 @@ ROOMS = (
 
 
 def modules(room: str) -> Iterator[str]:
-    """The modules of a room that say something, by name."""
+    """Yield the names of the modules of a folder that are not empty."""
     for path in sorted((PACKAGE / room).rglob("*.py")):
         parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
         if path.read_text(encoding="utf-8").strip():
@@ -24,7 +24,7 @@ def modules(room: str) -> Iterator[str]:
 
 
 def pages() -> dict[str, str]:
-    """The pages of the reference by address, in Markdown."""
+    """Return the pages of the reference by address, in Markdown."""
     found = {"reference/cotext.md": "# cotext\n\n::: cotext\n"}
     for room in ROOMS:
         entries = "\n\n".join(f"::: {name}" for name in modules(room))
@@ -33,7 +33,7 @@ def pages() -> dict[str, str]:
 
 
 def on_config(config: Any) -> Any:
-    """Bring the pages into the navigation."""
+    """Add the pages to the navigation."""
     missing = {path.name for path in PACKAGE.iterdir() if (path / "__init__.py").is_file()} - {*ROOMS}
     if missing:
         raise ValueError(f"docs/reference.py: no page for {', '.join(sorted(missing))}")
@@ -44,7 +44,7 @@ def on_config(config: Any) -> Any:
 
 
 def on_files(files: Files, config: Any) -> Files:
-    """Add the pages, which are in no folder."""
+    """Add the pages, which are not files in a folder."""
     for address, content in pages().items():
         files.append(File.generated(config, address, content=content))
     return files

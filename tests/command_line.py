@@ -36,19 +36,19 @@ TINY = (
     "train.warmup_updates=2",
     "train.validate_every=3",
     "train.validate_sentences=8",
-    "train.validate_bleu=false",  # two thirds of what such a training takes
+    "train.validate_bleu=false",  # takes two thirds of the time of such a training
     "train.log_every=2",
     "train.average=2",
     "train.threads=1",
     "decode.max_ratio=1.0",
     "decode.max_extra=3",
 )
-WITH_BLEU = "train.validate_bleu=true"  # laid over these
+WITH_BLEU = "train.validate_bleu=true"  # overrides these
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a command left behind on the screen."""
+    """The output and exit code of a command."""
 
     code: int
     out: str
@@ -70,7 +70,7 @@ class World:
 
 @cache
 def commands() -> Callable[[], None]:
-    """The application's tree of commands, which the script makes at every start: a sixtieth of a second."""
+    """The application's tree of commands, made only once (building it takes 1/60 s)."""
     return typer.main.get_command(app)
 
 
@@ -78,7 +78,7 @@ def cotext(*arguments: str | Path) -> Outcome:
     """Run a command as the installed script would."""
     out, err = io.StringIO(), io.StringIO()
     code: int | str | None = 0
-    tree = commands() if cli.app is app else cli.app  # what a test has put in its stead stays
+    tree = commands() if cli.app is app else cli.app  # a test may have replaced it
     before = signal.getsignal(signal.SIGINT)
     with (
         patch.object(sys, "argv", ["cotext", *map(str, arguments)]),
@@ -103,7 +103,7 @@ def succeed(*arguments: str | Path) -> Outcome:
 
 
 def must_refuse(words: str | tuple[str, ...], *arguments: str | Path) -> Outcome:
-    """Run a command, which has to end with exit code 2 and these words, wherever its lines are broken."""
+    """Run a command that must end with exit code 2 and a message with these words, ignoring line breaks."""
     outcome = cotext(*arguments)
     assert outcome.code == 2, outcome
     shown = " ".join(outcome.err.split())
@@ -119,7 +119,7 @@ def process_environment() -> dict[str, str]:
 
 
 def start(*arguments: str | Path, cwd: Path | None = None) -> subprocess.Popen[str]:
-    """Run a command in a process of its own."""
+    """Run a command in a separate process."""
     return subprocess.Popen(
         [sys.executable, "-m", "cotext", *map(str, arguments)],
         stdout=subprocess.PIPE,
@@ -127,7 +127,7 @@ def start(*arguments: str | Path, cwd: Path | None = None) -> subprocess.Popen[s
         text=True,
         cwd=cwd,
         env=process_environment(),
-        # Where the tests themselves run in the background, Ctrl-C is ignored, and children inherit that.
+        # If the tests run in the background, Ctrl-C is ignored, and children inherit this.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
 
@@ -157,7 +157,7 @@ def free_port() -> int:
 
 
 def listing(folder: Path) -> dict[str, bytes]:
-    """Every file below a folder with its content."""
+    """Return every file below a folder with its content."""
     return {
         str(path.relative_to(folder)): path.read_bytes() if path.is_file() else b""
         for path in sorted(folder.rglob("*"))
@@ -212,7 +212,7 @@ def documents_file(path: Path, count: int, seed: int, format: str = "text") -> P
 
 @cache
 def make_world(folder: Path) -> World:
-    """Prepare and train once for all test files; a folder stands for one test session."""
+    """Prepare and train once for all test files of a test session, which is identified by a folder."""
     write_corpus(folder)
     prepared = succeed(*prepare_arguments(folder, folder / "data"))
     trained = succeed(*train_arguments(folder, folder / "run", WITH_BLEU))

@@ -1,4 +1,4 @@
-# What is imported here is imported by the process that hands out the tests, too: torch is not.
+# The process that distributes the tests also imports this file, so torch is not imported here.
 import gc
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,14 +16,14 @@ settings.load_profile("suite")
 
 
 def pytest_collection_finish() -> None:
-    """What is there by now stays: looking through it for garbage again and again is in vain."""
+    """Exclude all present objects from garbage collection, because they stay until the end."""
     gc.collect()
     gc.freeze()
 
 
 @pytest.fixture(autouse=True)
 def one_thread() -> None:
-    """Tests work on tiny tensors, where a second thread costs more than it brings."""
+    """Use one thread: with tiny tensors, a second thread costs more time than it saves."""
     import torch
 
     torch.set_num_threads(1)
@@ -31,16 +31,16 @@ def one_thread() -> None:
 
 @pytest.fixture(autouse=True)
 def same_numbers() -> None:
-    """A test draws the same random numbers alone, amid others, and in any process."""
+    """Let a test draw the same random numbers alone, among others, and in any process."""
     import torch
 
-    # `torch.manual_seed` notes where it was called from, for devices not yet in use: half a millisecond.
+    # `torch.manual_seed` records its caller for devices that are not initialised, which takes 0.5 ms.
     torch.default_generator.manual_seed(0)
 
 
 @pytest.fixture(scope="session")
 def shared_data() -> Path:
-    """The folder of real corpora beside the project; tests that ask for it skip where it is absent."""
+    """The folder of real corpora next to the project; tests that need it are skipped if it is missing."""
     path = Path(__file__).resolve().parents[2] / "shared" / "data"
     if not path.is_dir():
         pytest.skip("real corpora are not beside this checkout")
@@ -49,7 +49,7 @@ def shared_data() -> Path:
 
 @pytest.fixture(scope="session")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A small corpus as `prepare` leaves it; what changes it works on a copy."""
+    """A small prepared corpus; tests that change it use a copy."""
     from tests.tiny_runs import prepare_toy
 
     return prepare_toy(tmp_path_factory.mktemp("prepared") / "data")

@@ -1,8 +1,8 @@
-"""A pairwise cover of the slots of autoregressive models: any two fillings that go together meet in a system.
+"""Pairwise cover of the slots of autoregressive models: any two compatible options are together in a system.
 
     python -m tests.cover        (from the repository root) updates `cover.json`
 
-A test asks whether the cover is complete, so that a filling which a table gains is tested beside all others.
+A test checks that the cover is complete, so that a new option is tested together with all others.
 """
 
 import json
@@ -114,7 +114,7 @@ FACTORS: dict[str, dict[str, dict[str, Any]]] = {
         "half_minus_one": {},
         "half": {"wavelengths": "half"},
         "from 2": {"first_position": 2},
-        # Fewer than rows have tokens.
+        # Fewer than the tokens of a row.
         "learned": {"position_encoding": "learned", "learned_positions": 9, "first_position": 2},
     },
     "embeddings": {
@@ -128,7 +128,7 @@ Choice = tuple[str, str]  # factor, value
 
 
 def overlaid(choices: Mapping[str, str]) -> dict[str, Any]:
-    """The section `model` of the chosen values."""
+    """Return the section `model` for the chosen values."""
     model: dict[str, Any] = {"encoder_layers": 2}
     for factor, value in choices.items():
         for key, part in FACTORS[factor][value].items():
@@ -139,7 +139,7 @@ def overlaid(choices: Mapping[str, str]) -> dict[str, Any]:
 def goes_together(choices: Mapping[str, str]) -> bool:
     given = [part for factor, value in choices.items() for part in FACTORS[factor][value].items()]
     scores = [key for key, part in given if isinstance(part, dict) and "score" in part]
-    if len(scores) > len(set(scores)):  # a memory has a score of its own
+    if len(scores) > len(set(scores)):  # the span `memory` needs its own score
         return False
     try:
         check(tiny_config(model=overlaid(choices), view=window(2, after=1)))
@@ -154,19 +154,19 @@ def choices() -> Iterator[Choice]:
 
 @cache
 def wanted_pairs() -> frozenset[frozenset[Choice]]:
-    """All pairs of values that go together by themselves."""
+    """Return all pairs of values that are compatible, with defaults for all other factors."""
     pairs = (pair for pair in combinations(choices(), 2) if pair[0][0] != pair[1][0])
     return frozenset(frozenset(pair) for pair in pairs if goes_together(dict(pair)))
 
 
 def cover() -> dict[str, dict[str, Any]]:
-    """Systems of the cover, as overrides of `model`, by what they are made of."""
+    """Return the systems of the cover as overrides of `model`, named by their options."""
     return {_name(chosen): overlaid(chosen) for chosen in json.loads(COVER.read_text(encoding="utf-8"))}
 
 
 @cache
 def each_filling() -> dict[str, dict[str, Any]]:
-    """As few systems of the cover as hold every filling, for what does not hang on how fillings meet."""
+    """Return few systems that contain every option, for tests in which combinations do not matter."""
     systems = {_name(chosen): set(chosen.items()) for chosen in json.loads(COVER.read_text(encoding="utf-8"))}
     found: list[str] = []
     left = set(choices())
@@ -178,7 +178,7 @@ def each_filling() -> dict[str, dict[str, Any]]:
 
 
 def uncovered(chosen: Iterable[Mapping[str, str]]) -> set[frozenset[Choice]]:
-    """Pairs of values that go together and meet in none of the given choices."""
+    """Return the compatible pairs of values that occur in none of the given choices."""
     return set(wanted_pairs()) - {
         frozenset(pair) for each in chosen for pair in combinations(each.items(), 2)
     }
@@ -208,7 +208,7 @@ def _made() -> list[dict[str, str]]:
 
 
 def _name(chosen: Mapping[str, str]) -> str:
-    """The values that are not the defaults."""
+    """Return the values that are not the defaults."""
     told = [
         f"{factor} {chosen[factor]}"
         for factor, values in FACTORS.items()

@@ -3,7 +3,7 @@
     .venv/bin/python -m tests.faults            # all; several minutes
     .venv/bin/python -m tests.faults 3 17-20    # some, by number
 
-Only the test files named beside a fault are run, up to the first failure. They run in a fork of this process,
+Only the test files that the fault names are run, up to the first failure. They run in a fork of this process,
 which has imported the slow libraries.
 """
 
@@ -25,12 +25,12 @@ import yaml
 
 TESTS = Path(__file__).parent
 SOURCE = TESTS.parent / "src"
-SECONDS = 600  # for one fault; a test that hangs has found it
+SECONDS = 600  # for one fault; a test that exceeds this time has found it
 FINDS = pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.INTERRUPTED  # the second if an import fails
 
 
 def plant(fault: dict[str, str], copy: Path) -> None:
-    """Put the fault into a copy of the package. Raise ValueError if its code is not there exactly once."""
+    """Insert the fault into a copy of the package. Raise ValueError unless its code occurs exactly once."""
     path = copy / "cotext" / fault["file"]
     code = path.read_text(encoding="utf-8")
     if code.count(fault["old"]) != 1:

@@ -1,4 +1,4 @@
-"""Commands killed before a chosen file operation: any moment at which a folder changes, without waiting."""
+"""Kill commands before a chosen file operation: at any moment at which a folder changes, without waiting."""
 
 import itertools
 import os
@@ -11,13 +11,13 @@ from pathlib import Path
 from tests.command_line import World, cotext, prepare_arguments, train_arguments
 from tests.tiny_runs import PROCESSES
 
-# Those by which names come and go. What is written into an open file is cut off elsewhere, at any byte.
+# Operations that add or remove names. Other tests truncate written files at any byte.
 OPERATIONS = ("replace", "rename", "unlink", "mkdir", "rmdir")
 
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """Right before the `number`-th of some operations on a path that ends with `path`."""
+    """The moment before the `number`-th of some operations on a path that ends with `path`."""
 
     number: int = 1
     path: str = ""
@@ -25,7 +25,7 @@ class Moment:
 
 
 def writing_commands(world: World, source: Path, out: Path) -> dict[str, list[str | Path]]:
-    """Commands that write a file or a folder, by name; `overwrite` is for a folder that is there."""
+    """Commands that write a file or a folder, by name; `overwrite` writes to an existing folder."""
     test, data = world.folder / "test", world.folder / "data"
     return {
         "prepare": prepare_arguments(world.folder, out),
@@ -39,7 +39,7 @@ def writing_commands(world: World, source: Path, out: Path) -> dict[str, list[st
 
 
 def run_killed(arguments: list[str | Path], moment: Moment) -> bool:
-    """Run a command in a process of its own, which kills itself; False where it came to its end before."""
+    """Run a command in a separate process that kills itself; return False if it ended before."""
     process = PROCESSES.Process(target=_run, args=(arguments, moment), daemon=True)
     process.start()
     process.join(timeout=120)
@@ -48,7 +48,7 @@ def run_killed(arguments: list[str | Path], moment: Moment) -> bool:
 
 
 def killed_when(ready: Callable[[], bool], *arguments: str | Path) -> None:
-    """Run a command in a process of its own, and kill it as soon as `ready` says so."""
+    """Run a command in a separate process, and kill it as soon as `ready` returns True."""
     process = PROCESSES.Process(target=cotext, args=arguments, daemon=True)
     process.start()
     deadline = time.monotonic() + 120
@@ -62,7 +62,7 @@ def killed_when(ready: Callable[[], bool], *arguments: str | Path) -> None:
 
 
 def die_at(moment: Moment) -> None:
-    """Have this process kill itself then."""
+    """Make this process kill itself at this moment."""
     count = itertools.count(1)
     for name in moment.operations:
         _watch(name, moment, count)

@@ -1,4 +1,4 @@
-"""Many cheap cases in one test: `@loop_over` takes arguments as `pytest.mark.parametrize` does.
+"""Many cheap cases in one test: `@loop_over` has the same arguments as `pytest.mark.parametrize`.
 
 A separate test costs more than such a case. The error of a case that fails names the case.
 """

@@ -1,4 +1,4 @@
-"""What a function refuses; `must_refuse` of tests/command_line.py is the same for commands."""
+"""Check that a function raises an error; for commands, see `must_refuse` of tests/command_line.py."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -9,7 +9,7 @@ from cotext.runtime import CotextError
 
 
 def must_raise(message: str, function: Callable[..., object], *arguments: Any, **options: Any) -> str:
-    """Call a function, which has to raise CotextError with a message that matches; return the message.
+    """Call a function that must raise CotextError with a matching message; return the message.
 
     An iterator that it returns is read to its end.
     """

@@ -1,4 +1,4 @@
-"""Who may import whom: read from the source, so that a wrong import fails before it is a habit."""
+"""Which folders may import each other, and limits of size; checked in the source code."""
 
 import ast
 import json
@@ -13,7 +13,7 @@ from cotext.cli.main import COMMANDS
 from tests.loops import loop_over
 
 ROOT = Path(cotext.__file__).parent
-# A room imports rooms of lower floors alone, beside itself.
+# A folder imports only itself and folders on lower floors.
 FLOORS = {
     "runtime": 1,
     "layers": 1,
@@ -31,7 +31,7 @@ FLOORS = {
     "serving": 12,
     "cli": 13,
 }
-# Rooms that the core does not import. They import the core, and of each other what is named here.
+# Folders that the core does not import. They import the core, and of each other only those named here.
 ANNEXES: dict[str, set[str]] = {
     "files": set(),
     "language_models": set(),
@@ -51,13 +51,13 @@ ROOMS = {name: path for name, path in FILES.items() if name.count(".") and name 
 
 @cache
 def tree(path: Path) -> ast.Module:
-    """A file of the package, parsed when the first test asks for it: not by those who only collect tests."""
+    """Return a parsed file of the package; files are parsed only when a test needs them."""
     return ast.parse(path.read_text(encoding="utf-8"))
 
 
 @cache
 def imports(path: Path) -> tuple[str, ...]:
-    """The modules of the package that a file imports, wherever in it."""
+    """Return the modules of the package that a file imports, also inside functions."""
     return tuple(_imports(path))
 
 
@@ -159,13 +159,13 @@ def test_files_are_of_a_size() -> None:
 
 
 def parameters(node: ast.FunctionDef) -> int:
-    """The number of parameters, without `self`, `cls` and the `ctx` of an autograd function."""
+    """Return the number of parameters, without `self`, `cls` and the `ctx` of an autograd function."""
     names = [each.arg for each in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)]
     return len(names) - (names[:1] in (["self"], ["cls"], ["ctx"]))
 
 
 def test_functions_have_eight_parameters_and_sixty_lines_at_most() -> None:
-    """Of a command, whose parameters are its options, the body has no more lines."""
+    """For commands, whose parameters are options, only the lines of the body count."""
     commands = {function.__name__ for panel in COMMANDS.values() for function in panel.values()}
     for name, path in FILES.items():
         for owner, node in methods(tree(path)):
@@ -176,7 +176,7 @@ def test_functions_have_eight_parameters_and_sixty_lines_at_most() -> None:
 
 
 def methods(module: ast.Module) -> Iterator[tuple[str, ast.FunctionDef]]:
-    """Every function with the name of its class and a dot before it, if it has one."""
+    """Yield every function, with the name of its class and a dot, if it has one."""
     owners = {
         id(node): f"{each.name}."
         for each in ast.walk(module)
@@ -195,7 +195,7 @@ def test_no_type_is_given_up() -> None:
 
 
 def test_one_place_asks_what_kind_a_model_is() -> None:
-    """In `models` itself, and of those who use models, the plan of decoding."""
+    """Only `models` itself and the plan of decoding check it."""
     kinds = {"TranslationModel", "NonAutoregressiveModel", "Transformer", "NonAutoregressiveTransformer"}
     for name, path in FILES.items():
         if room(name) == "models" or name == "cotext.translation.plan":
@@ -248,7 +248,7 @@ def test_only_the_builders_know_parts_and_losses_by_name() -> None:
 
 
 def test_rows_are_padded_and_packed_in_one_place() -> None:
-    """Whoever pads rows of tokens fills them with -1 for the sentence; whoever packs them sorts lengths."""
+    """Only `data/batch.py` pads rows of tokens and packs them into batches."""
     for name, path in FILES.items():
         nodes = list(ast.walk(tree(path)))
         called = {ast.unparse(node.func) for node in nodes if isinstance(node, ast.Call)}
@@ -264,7 +264,7 @@ def test_rows_are_padded_and_packed_in_one_place() -> None:
 
 
 def test_files_that_pages_name_exist() -> None:
-    """Pages name files of the package as `room/file.py`, and others from the top of the project."""
+    """Pages name files of the package as `folder/file.py`, and others from the top of the project."""
     top = ROOT.parents[1]
     named = {
         (page.name, name)
@@ -300,7 +300,7 @@ def test_the_site_has_every_page() -> None:
 
 
 def test_the_site_has_every_room() -> None:
-    """Read without mkdocs, which the tests do without."""
+    """The list is read without mkdocs, which tests do not need."""
     reference = (ROOT.parents[1] / "docs" / "reference.py").read_text(encoding="utf-8")
     [rooms] = [
         ast.literal_eval(node.value)
@@ -313,7 +313,7 @@ def test_the_site_has_every_room() -> None:
 
 
 def test_docstrings_name_no_link_of_the_site() -> None:
-    """Two brackets in a row are one in Markdown, whose target the reference would not find."""
+    """Two consecutive pairs of brackets are a link in Markdown, whose target would be missing."""
     wrong = [
         (name, found)
         for name, path in FILES.items()

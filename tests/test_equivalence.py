@@ -1,11 +1,11 @@
-"""What must hold for every system, tested over one table: a new system adds a line to each of the two below.
+"""Properties of all systems; add new components to `tests/cover.py` and, if possible, to `NEUTRAL`.
 
-neutral          with its novelty off, a system equals the baseline Transformer with the same weights
+neutral          with a neutral setting, a system equals the baseline Transformer with the same weights
 incremental      decoding token by token, or in chunks, equals the full forward pass
-single           a row does not depend on the padding around it nor on the other rows
+single           a row does not depend on padding or on other rows
 greedy           a beam of one is greedy search
-re-scored        the log-probability that search reports is that of teacher forcing
-saved            a model that was saved and loaded gives the same output
+re-scored        search reports the log-probability of teacher forcing
+saved            a model gives the same output after saving and loading
 """
 
 import itertools
@@ -40,8 +40,8 @@ from cotext.translation.translator import DocumentTranslator
 from tests.cover import COVER, FACTORS, cover, each_filling, goes_together, uncovered
 from tests.tiny import PlainWordTokenizer, logits, random_model, shake, tiny_config, window
 
-# Every system as overrides of `model`, in the window view of two sentences before and one after.
-# Without a source: these do not translate, and most slots of the cover are not theirs.
+# Systems as overrides of `model`, in windows of two sentences before and one after.
+# Models without a source do not translate, and have few of the slots of the cover.
 LANGUAGE_MODELS: dict[str, dict[str, Any]] = {
     "language model": {"reads_source": False},
     "language model, alibi, shifted": {
@@ -50,7 +50,7 @@ LANGUAGE_MODELS: dict[str, dict[str, Any]] = {
         **{"positions": "shifted", "shift": 5, "segments": "learned", "output_bias": True, "pre_norm": True},
     },
 }
-# Those of the pairwise cover, and those with gates that begin at zero (`model.neutral_start`).
+# The systems of the pairwise cover, and systems whose gates begin at zero (`model.neutral_start`).
 SYSTEMS = (
     cover()
     | LANGUAGE_MODELS
@@ -91,12 +91,12 @@ PARALLEL: dict[str, dict[str, Any]] = {
 
 @dataclass(frozen=True)
 class Neutral:
-    """Overrides that turn a slot off, and the weights that the baseline lacks, which become zero."""
+    """Overrides that make a slot neutral, and weights that the baseline lacks, which are set to zero."""
 
     model: dict[str, Any]
     zeros: tuple[str, ...] = ()
     view: dict[str, Any] = field(default_factory=lambda: window(2, after=1))
-    rounded: bool = False  # the same products, added up in another order
+    rounded: bool = False  # equal except for rounding: the order of summation differs
 
 
 SENTENCE = {"kind": "sentence"}
@@ -153,9 +153,9 @@ NEUTRAL: dict[str, Neutral] = {
     },
 }
 
-# `ids`: long ones too are names, by which a system is found and chosen (`-k hierarchical`).
+# `ids` makes pytest use the complete names, so that `-k hierarchical` selects systems.
 systems = pytest.mark.parametrize("name", SYSTEMS, ids=str)
-# Systems for what depends on their parts, and not on how these meet.
+# Systems for tests of single parts, not of their combinations.
 PARTS = {
     name
     for name in SYSTEMS
@@ -177,13 +177,13 @@ CORPUS = [
 TARGETS = [[[9], [8, 7, 6, 5, 4], [10], [], [11, 12, 4]], [[4, 5, 6, 7, 8, 9]], [[10, 11], [12]]]
 
 
-# Fewer indexed separators than sentences, so that the last one serves several.
+# There are fewer indexed separators than sentences, so several sentences use the last one.
 SEPARATORS: dict[str, dict[str, Any]] = {
     "plain": {"separators": "plain"},
     "indexed": {"separators": "indexed", "indexed_separators": 2},
     "bracket": {"separators": "bracket"},
 }
-# Each part with one kind, in turn.
+# Each part with one kind of separators, in turn.
 parts_with_separators = pytest.mark.parametrize(
     ("name", "kind"), list(zip(sorted(PARTS), itertools.cycle(SEPARATORS), strict=False)), ids=str
 )
@@ -195,12 +195,12 @@ def config_of(name: str, kind: str = "plain") -> Config:
 
 @cache
 def model_of(name: str, kind: str = "plain") -> TranslationModel:
-    """Made once for all tests, which leave it as it is."""
+    """Return a model that is shared by all tests, which must not change it."""
     return random_model(config_of(name, kind), TOKENIZER)
 
 
 def instances(config: Config) -> list[Instance]:
-    """Every window of the corpus, as of a document of its own: some systems let rows of a document meet."""
+    """Return every window as a separate document, because in some systems rows of a document interact."""
     rows: list[Instance] = []
     for source, target in zip(CORPUS, TARGETS, strict=True):
         for w in build_view(config.view).split([len(s) for s in source], [len(t) for t in target]):
@@ -209,7 +209,7 @@ def instances(config: Config) -> list[Instance]:
 
 
 def full(model: TranslationModel, batch: Batch) -> Tensor:
-    """Hidden states of all target places, [B, T, D], by one forward pass."""
+    """Return the hidden states of all target positions, [B, T, D], from one forward pass."""
     with torch.no_grad():
         return model.decode(batch.target_input, batch.input_sentence, model.encode(batch.source))
 
@@ -230,7 +230,7 @@ def test_a_neutral_system_is_the_baseline(name: str, pre_norm: bool) -> None:
     weights = baseline.state_dict()
     system = random_model(off, TOKENIZER, seed=1)
     zeros = {key: torch.zeros_like(system.state_dict()[key]) for key in neutral.zeros}
-    # Document layers and context encoders have weights of their own, which sentences alone do not ask for.
+    # Document layers and context encoders have their own weights, which single sentences do not use.
     apart = {
         key: value for key, value in system.state_dict().items() if "_document." in key or "context_" in key
     }
@@ -268,7 +268,7 @@ def test_windows_of_one_sentence_are_the_sentence_view() -> None:
     ("name", "chunk"), list(zip(SYSTEMS, itertools.cycle((1, 3)), strict=False)), ids=str
 )
 def test_incremental_decoding_is_the_full_forward_pass(name: str, chunk: int) -> None:
-    """Rows begin with prefixes of unequal lengths, and go on together, `chunk` tokens at a time."""
+    """Rows begin with prefixes of unequal lengths, and continue together, `chunk` tokens at a time."""
     model = model_of(name)
     batch = make_batch(instances(config_of(name)), SYMBOLS)
     wanted = full(model, batch)
@@ -291,7 +291,7 @@ def test_incremental_decoding_is_the_full_forward_pass(name: str, chunk: int) ->
             real = at < lengths[:, None]
             if not bool(real.any()):
                 break
-            # Rows that have ended read on, as hypotheses do in a beam, and nobody looks at what comes out.
+            # Rows that have ended get further tokens, as in a beam; their outputs are ignored.
             within = at.clamp(max=lengths[:, None] - 1)
             tokens = batch.target_input.gather(1, within)
             sentence = batch.input_sentence.gather(1, within)
@@ -331,7 +331,7 @@ def test_gradients_reach_every_parameter_with_dropout(name: str) -> None:
     for parameter, value in model.named_parameters():
         assert value.grad is not None, parameter
         assert bool(value.grad.isfinite().all()), parameter
-        # Of a single sentence, none is chosen.
+        # With a single sentence, there is no choice, so the query has no gradient.
         chosen = not (of_one and ".of_sentences.query." in parameter)
         assert (float(value.grad.abs().sum()) > 0) == chosen, parameter
 
@@ -340,7 +340,7 @@ def test_gradients_reach_every_parameter_with_dropout(name: str) -> None:
 
 
 def requests(symbols: SpecialSymbols) -> tuple[list[Instance], list[SearchRequest]]:
-    """Whole windows, windows with a forced prefix, and one whose first sentence is begun already."""
+    """Whole windows, windows with a forced prefix, and one with the beginning of its first sentence."""
     rows = [
         Instance(0, Window(range(0, 3), range(0, 3), range(2, 3)), CORPUS[0][:3], []),
         Instance(1, Window(range(2, 5), range(2, 4), range(3, 4)), CORPUS[0][2:5], []),
@@ -363,7 +363,7 @@ def found(model: TranslationModel, symbols: SpecialSymbols, beam: int) -> list[H
 
 
 def split(labels: list[int], symbols: SpecialSymbols) -> list[list[int]]:
-    """Sentences, the last of which may be empty."""
+    """Split labels into sentences; the last one may be empty."""
     sentences: list[list[int]] = [[]]
     for label in labels:
         if label in symbols.separators:
@@ -374,7 +374,7 @@ def split(labels: list[int], symbols: SpecialSymbols) -> list[list[int]]:
 
 
 def decoder_side(labels: list[int], first: int, symbols: SpecialSymbols) -> tuple[Tensor, Tensor]:
-    """Decoder inputs for the labels and the one that follows, with the sentence of each."""
+    """Return decoder inputs for the labels and for the next label, with the sentence of each."""
     inputs, sentence = [symbols.bos], [first]
     for label in labels:
         closes = label in symbols.separators
@@ -386,9 +386,9 @@ def decoder_side(labels: list[int], first: int, symbols: SpecialSymbols) -> tupl
 def greedy(
     model: TranslationModel, row: Instance, request: SearchRequest, symbols: SpecialSymbols, found: list[int]
 ) -> list[int]:
-    """The most probable allowed token behind each beginning of what was found, up to one that was not.
+    """Return the most probable allowed token after each prefix of `found`, up to the first difference.
 
-    By one full forward pass of the decoder, which does not see what comes later.
+    All are computed by one forward pass of the causal decoder.
     """
     tokens, sentence = decoder_side([*request.prefix, *found], request.first_sentence, symbols)
     with torch.no_grad():
@@ -420,7 +420,7 @@ def test_a_beam_of_one_is_greedy(name: str, kind: str) -> None:
 
 @parts_with_separators
 def test_the_score_that_search_reports_is_that_of_teacher_forcing(name: str, kind: str) -> None:
-    """Sentence for sentence; what the prefix has begun of the first one is scored apart."""
+    """Compare by sentence; the beginning of the first sentence in the prefix is scored separately."""
     model, symbols = model_of(name, kind), special_symbols(TOKENIZER, config_of(name, kind).view)
     rows, asked = requests(symbols)
     for row, request, hypothesis in zip(rows, asked, found(model, symbols, 4), strict=True):
@@ -429,7 +429,7 @@ def test_the_score_that_search_reports_is_that_of_teacher_forcing(name: str, kin
         first = len(sentences) - request.sentences
         written = Window(w.source, w.target, range(w.target.start + first, w.target.stop))
         if written != w and reads_current(SYSTEMS[name]):
-            continue  # it would read another current sentence
+            continue  # the current sentences would differ
         instance = Instance(row.document, written, row.source, sentences)
         [scores] = score_instances(RowsToRead(model, [instance], symbols, 8000, CPU))
         begun = len(split(list(request.prefix), symbols)[-1])
@@ -445,7 +445,7 @@ def test_the_score_that_search_reports_is_that_of_teacher_forcing(name: str, kin
 
 
 def reads_current(model: dict[str, Any]) -> bool:
-    """Whether it makes a difference which sentences of a row are current."""
+    """Whether outputs depend on which sentences of a row are current."""
     spans = [model.get(stack, {}) for stack in ("encoder", "cross")]
     current = any("current" in (each.get("span"), each.get("top", {}).get("span")) for each in spans)
     return (
@@ -459,7 +459,7 @@ def reads_current(model: dict[str, Any]) -> bool:
 def _log_probabilities_of_beginning(
     model: TranslationModel, row: Instance, request: SearchRequest, begun: int, symbols: SpecialSymbols
 ) -> list[float]:
-    """Of the last `begun` labels of the prefix, which belong to the sentence that search finished."""
+    """Score the last `begun` labels of the prefix, which begin the sentence that search finished."""
     tokens, sentence = decoder_side(list(request.prefix), request.first_sentence, symbols)
     with torch.no_grad():
         hidden = model.decode(tokens, sentence, model.encode(source_batch([row], symbols)))[0]
@@ -478,7 +478,7 @@ def pieces() -> SentencePieceTokenizer:
 
 
 def saved_and_loaded(config: Config, pieces: SentencePieceTokenizer, folder: Path) -> tuple[Any, Any]:
-    """A model of random numbers, and the run that it is loaded with."""
+    """Return a model with random weights, and the run loaded from its files."""
     torch.manual_seed(5)
     model = build_model(config, pieces.vocabulary_size).eval()
     shake(model)
@@ -489,7 +489,7 @@ def saved_and_loaded(config: Config, pieces: SentencePieceTokenizer, folder: Pat
     return model, checkpoint.load_run(folder)
 
 
-# What a translation has beside the model's output, tokenizer and settings, is the same for all systems.
+# Translation depends on the output of the model, tokenizer and settings: a third of the systems is enough.
 TRANSLATED = sorted(PARTS - LANGUAGE_MODELS.keys())[::3]
 
 
@@ -520,7 +520,7 @@ def test_a_model_that_was_saved_and_loaded_gives_the_same_output(
 def test_a_parallel_model_that_was_saved_and_loaded_writes_and_scores_the_same(
     name: str, pieces: SentencePieceTokenizer, tmp_path: Path
 ) -> None:
-    """What else holds of models that write all at once is in test_casa, test_glancing and test_parallel."""
+    """Other properties of these models are tested in test_casa, test_glancing and test_parallel."""
     config = tiny_config(
         model={"writes": "non_autoregressive", "encoder_layers": 2, **PARALLEL[name]},
         view={"kind": "document", "separators": "bracket"},
@@ -538,14 +538,14 @@ def test_a_parallel_model_that_was_saved_and_loaded_writes_and_scores_the_same(
 
 
 def test_the_cover_is_complete() -> None:
-    """Any two fillings of slots that go together by themselves meet in one of the systems."""
+    """Any two compatible options of slots occur together in one of the systems."""
     chosen = json.loads(COVER.read_text(encoding="utf-8"))
     assert not uncovered(chosen), "run `.venv/bin/python -m tests.cover`, which takes half a minute"
     assert all(map(goes_together, chosen))
 
 
 def test_the_cover_knows_every_filling() -> None:
-    """A kind of anything that no factor names would go untested."""
+    """Every option must be named by a factor, or it would not be tested."""
     named = {value for _, value in leaves([list(values.values()) for values in FACTORS.values()])}
     for model, key in (
         (AttentionConfig, "span"),

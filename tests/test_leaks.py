@@ -1,4 +1,4 @@
-"""What a system is to predict, it is not shown: over every recipe, and every slot in every view.
+"""No prediction depends on its own label: tested for every recipe, and every slot in every view.
 
 left to right     what is predicted for a label does not move when a target token at or after it in its
                   document changes: in all rows that hold it, as in another document, or in one of them alone
@@ -39,17 +39,17 @@ from cotext.translation.translator import DocumentTranslator
 from tests.tiny import TINY_DECODE, TINY_MODEL, PlainWordTokenizer, pieces, random_model, tiny_config, window
 
 TOKENIZER = PlainWordTokenizer([f"w{i}" for i in range(4, 40)])
-WORDS = 20  # ids from here on are names
-# Target tokens of every sentence of every document.
+WORDS = 20  # ids from here on are names of sentences
+# Number of target tokens of every sentence of every document.
 LENGTHS = [[2, 1, 3, 2, 2, 1], [2], [3, 1, 2], [1, 2, 2, 1]]
 SENTENCES = [(d, k) for d, lengths in enumerate(LENGTHS) for k in range(len(lengths))]
-BUDGET = 9000  # tokens of a batch: all rows that may meet do, so that their order is of no account
+BUDGET = 9000  # tokens of a batch: one batch holds all rows, so that their order does not matter
 SMALL = [
     "view.numbers=100",
     *(f"model.{key}={value}" for key, value in TINY_MODEL.items()),
     *(f"decode.{key}={value}" for key, value in TINY_DECODE.items()),
     "model.encoder_layers=2",
-    "model.attention_dropout=0",  # what is drawn depends on the shapes of batches
+    "model.attention_dropout=0",  # random numbers depend on the shapes of batches
     "model.activation_dropout=0",
     "decode.group_windows=4",
 ]
@@ -61,7 +61,7 @@ VIEWS: dict[str, dict[str, Any]] = {
     "document": pieces(),
     "parts": pieces(parts=2),
     "cumulative": pieces(kind="cumulative"),
-    # Rows of one place, and rows that hold others whole.
+    # Rows with equal current sentences, and rows that contain other rows.
     "mixture": window(2)
     | {
         "mixed_with": [
@@ -118,7 +118,7 @@ SYSTEMS: dict[str, dict[str, Any]] = {
         "decoder": MEMORY,
     },
 }
-# Of models that predict all at once, beside those of recipes.
+# Systems that predict all tokens at once, in addition to those of recipes.
 AT_ONCE: dict[str, dict[str, Any]] = {
     "gated nodes": {"attention": {"span": "sentence", "top": {"layers": 1, "span": "nodes", "mix": "gated"}}},
     "positions in sentences": {"attention": {"span": "sentence", "score": "positions"}},
@@ -144,7 +144,7 @@ def config_of(system: str, view: str, **train: str) -> Config:
 
 
 def recipes_of(paper: str) -> dict[str, Config]:
-    """The recipes of a folder; of those that show the same rows to the same model, one."""
+    """Return the recipes of a folder; only one if several have the same model and rows."""
     found: dict[str, tuple[str, Config]] = {}
     for name in recipe_names():
         if name.startswith(f"{paper}/"):
@@ -170,7 +170,7 @@ def crosses_documents(config: Config) -> bool:
 def model_of(config: Config) -> Model:
     if config.model.writes == "left_to_right":
         return random_model(config, TOKENIZER)
-    # With one code for all words, the codes that training gives away say nothing.
+    # With a single code, the codes that training reveals contain no information.
     nat = config.model.nat.model_copy(update={"codes": 1})
     config = config.model_copy(update={"model": config.model.model_copy(update={"nat": nat})})
     return build_model(config, TOKENIZER.vocabulary_size).double().eval()
@@ -198,7 +198,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> TokenStore:
 def batches(
     config: Config, store: TokenStore, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[tuple[list[Instance], bool]]:
-    """The rows of an epoch of training, in one batch, and those of validation; whether of training."""
+    """Yield the rows of a training epoch, in one batch, then those of validation; True for training."""
     made: list[list[Instance]] = []
 
     def noting(instances: Sequence[Instance], symbols: SpecialSymbols) -> Batch:
@@ -225,19 +225,19 @@ Rows = list[Instance]
 
 
 def places(row: Instance) -> list[Position]:
-    """Of every label of a row."""
+    """Return the position of every label of a row."""
     held = [SENTENCES[int(s[0]) - WORDS] for s in row.source[row.target_offset :]]
     return [(*held[k], t) for k, sentence in enumerate(row.target) for t in range(len(sentence) + 1)]
 
 
 def numbered(place: Position) -> int:
-    """Places of one document in their order."""
+    """Return a number that orders the positions of a document."""
     document, sentence, token = place
     return 10_000 * document + 100 * sentence + token
 
 
 def changed(row: Instance, where: Callable[[Position], bool]) -> Instance:
-    """With other words at some of the places that the row holds."""
+    """Return the row with other words at the chosen positions."""
     at = iter(places(row))
     target = []
     for sentence in row.target:
@@ -248,9 +248,9 @@ def changed(row: Instance, where: Callable[[Position], bool]) -> Instance:
 
 @dataclass(frozen=True)
 class Change:
-    """Other target tokens of a document from a place on, in some rows of a batch.
+    """A change of all target tokens of a document from a position on, in some rows of a batch.
 
-    `shorter`: sentences that go on after that place lose one, too.
+    `shorter`: sentences that continue after this position also lose a token.
     """
 
     first: Position
@@ -276,12 +276,12 @@ class Change:
 
 
 def some(of: Sequence[Any]) -> Sequence[Any]:
-    """Not all of many, but from everywhere."""
+    """Return a few items, evenly spaced."""
     return of[:: max(1, len(of) // 3)]
 
 
 def changes(rows: Rows, meet: bool, shorter: bool = True) -> list[Change]:
-    """In all rows; where rows may `meet`, also in one alone."""
+    """Return changes in all rows; if rows interact (`meet`), also changes in a single row."""
     held = sorted({p for row in rows for p in places(row) if p[1] and p[2] < 2})
     found = [Change(first, range(len(rows)), shorter) for first in some(held)]
     if meet:
@@ -295,22 +295,22 @@ def changes(rows: Rows, meet: bool, shorter: bool = True) -> list[Change]:
 
 @dataclass
 class Moved:
-    """How many labels moved, as they may, and how many of them by a change in another row."""
+    """Number of allowed effects on labels, and of those that come from a change in another row."""
 
     labels: int = 0
     across: int = 0
 
     def check(self, rows: Rows, made: Sequence[Change], found: Sequence[Tensor], apart: bool) -> None:
-        """The law: hidden states [B, T, D] as they were, and after each change.
+        """Check the hidden states [B, T, D] `found` before all changes and after each of them.
 
-        `apart`: what other documents hold moves no label either.
+        `apart`: changes in other documents must not affect a label either.
         """
         longest = found[0].size(1)
         where = torch.tensor(
             [([numbered(p) for p in places(row)] + [-1] * longest)[:longest] for row in rows]
         )
         for change, after in zip(made, found[1:], strict=True):
-            width = min(longest, after.size(1))  # rows may have become shorter, behind what is compared
+            width = min(longest, after.size(1))  # rows may be shorter after the change
             place = where[:, :width]
             document = place.div(10_000, rounding_mode="floor")
             moved = ((after[:, :width] - found[0][:, :width]).abs().amax(dim=2) > 1e-9) & (place >= 0)
@@ -327,7 +327,7 @@ class Moved:
 def by_teacher_forcing(
     model: TranslationModel, symbols: SpecialSymbols, versions: Sequence[Rows], crosses: bool
 ) -> list[Tensor]:
-    """Hidden states of every version of a batch; all at once where documents do not see each other."""
+    """Return the hidden states of every version; in one batch if documents do not attend to each other."""
     together = [list(versions)] if not crosses else [[version] for version in versions]
     found: list[Tensor] = []
     for group in together:
@@ -346,12 +346,12 @@ def by_teacher_forcing(
 def check_rows(
     model: TranslationModel, config: Config, store: TokenStore, monkeypatch: pytest.MonkeyPatch
 ) -> Moved:
-    """The law over the rows of training and, of models whose rows meet, over those of validation."""
+    """Check the rows of training and, if rows of the model interact, those of validation."""
     moved, symbols = Moved(), special_symbols(TOKENIZER, config.view)
     for rows, training in batches(config, store, monkeypatch):
         if training or model.sees_other_rows:
             crosses = training and crosses_documents(config)
-            # The places of words say how long the context before them is, whosesoever it is.
+            # With foreign context, positions of words depend on its length, so lengths must stay the same.
             made = changes(rows, model.sees_other_rows, shorter=config.train.context == "own")
             versions = [rows, *(change.of(rows) for change in made)]
             found = by_teacher_forcing(model.train(training), symbols, versions, crosses)
@@ -364,9 +364,9 @@ def check_rows(
 
 
 def check_at_once(model: NonAutoregressiveModel, rows: Rows, symbols: SpecialSymbols) -> None:
-    """A changed token moves something where it changes what is revealed; there are tokens of either kind.
+    """A changed token has an effect exactly if it changes what is revealed; both cases must occur.
 
-    In validation none moves anything. Lengths, which rows without paths are told, stay the same.
+    In validation, no token has an effect. Lengths stay the same, because models without paths get them.
     """
     seen: list[tuple[Tensor | None, Tensor]] = []
     weights = {name: tensor.clone() for name, tensor in model.state_dict().items()}
@@ -380,7 +380,7 @@ def check_at_once(model: NonAutoregressiveModel, rows: Rows, symbols: SpecialSym
     def written(version: Rows, training: bool) -> tuple[Tensor | None, Tensor]:
         torch.manual_seed(3)
         with torch.no_grad():
-            model.load_state_dict(weights)  # codes move while they are read
+            model.load_state_dict(weights)  # reading codes changes them
             Glancing((0.4, 0.4), 0.0)(model.train(training), make_batch(version, symbols))
         return seen[-1]
 
@@ -427,7 +427,7 @@ def test_every_slot_in_every_view(system: str, store: TokenStore, monkeypatch: p
             try:
                 model = model_of(config)
             except CotextError:
-                assert context == "foreign"  # which the view cannot have
+                assert context == "foreign"  # not possible in this view
                 continue
             assert isinstance(model, TranslationModel)
             moved = check_rows(model, config, store, monkeypatch)
@@ -435,7 +435,7 @@ def test_every_slot_in_every_view(system: str, store: TokenStore, monkeypatch: p
             sees = shows_targets(config) and (view != "document" or "across" in system)
             assert bool(moved.across) == sees, view
             if not model.sees_other_rows:
-                break  # whose the context is makes no difference: either in turn, where the view has both
+                break  # the context has no effect: one kind per view is enough, in turn
 
 
 @pytest.mark.parametrize("slots", AT_ONCE)
@@ -462,12 +462,12 @@ def opened(config: Config, store: TokenStore) -> list[OpenDocument]:
 
 @pytest.mark.parametrize("view", [v for v in VIEWS if v != "mixture"])
 @pytest.mark.parametrize(
-    # Whether documents meet in training makes no difference here: tests/translation/test_window_groups.py.
+    # Interaction of documents in training has no effect here: tests/translation/test_window_groups.py.
     "system",
     [s for s, slots in SYSTEMS.items() if "batch_context" in slots and "across" not in s],
 )
 def test_windows_that_are_translated_in_turn(system: str, view: str, store: TokenStore) -> None:
-    """One of every document, beside extra rows: within a group of four, and in the next one."""
+    """One window of every document, with extra rows: in a group of four windows, and in the next group."""
     config = config_of(system, view)
     model, symbols = model_of(config), special_symbols(TOKENIZER, config.view)
     assert isinstance(model, TranslationModel)
@@ -491,7 +491,7 @@ def test_windows_that_are_translated_in_turn(system: str, view: str, store: Toke
             batch = make_batch([version[i] for i in last], symbols)
             with torch.no_grad():
                 hidden = model.decode(batch.target_input, batch.input_sentence, model.encode(source))
-            # The others are not answered for: nothing of them can move.
+            # Extra rows have no outputs, so nothing in them can change.
             found.append(
                 hidden.new_zeros(len(rows), *hidden.shape[1:]).index_copy(0, torch.tensor(last), hidden)
             )
@@ -505,14 +505,14 @@ def test_windows_that_are_translated_in_turn(system: str, view: str, store: Toke
 
 
 def score_alone_and_together(config: Config) -> None:
-    """The same, however many candidates there are, and beside whatever other one."""
+    """A candidate has the same score alone, and together with any other candidate."""
     translator = DocumentTranslator(model_of(config), config, TOKENIZER, torch.device("cpu"))
 
     def text(*sentences: list[int]) -> tuple[str, ...]:
         return tuple(map(TOKENIZER.decode, sentences))
 
     source = text(*(source_sentence(n, 2) for n in range(4)))
-    # They differ in the second and in the fourth sentence, there in length, too.
+    # They differ in the second and in the fourth sentence; the fourth also in length.
     one, two = (text(*(target_sentence(n + n % 2 * c, 2 - n * c // 3) for n in range(4))) for c in (0, 1))
     choices = [CandidateSet(source, (one, two), (1, 3)), CandidateSet(source[:2], (one[:2], two[:2]), (1,))]
     together = score_candidates(translator, choices)
@@ -529,8 +529,8 @@ def score_alone_and_together(config: Config) -> None:
 
 @papers
 def test_candidates_of_every_recipe(paper: str) -> None:
-    """Those whose rows see each other, or that predict all at once; a row of others is held to be that of
-    teacher forcing, in `test_candidate_scoring.py`."""
+    """Recipes whose rows interact, or that predict all tokens at once; others are in
+    `test_candidate_scoring.py`."""
     for config in recipes_of(paper).values():
         if config.model.batch_context != "none" or config.model.writes != "left_to_right":
             score_alone_and_together(config)

@@ -1,4 +1,4 @@
-"""The worked examples of CONTRIBUTING.md, carried out on a copy of the package."""
+"""The worked examples of CONTRIBUTING.md, run on a copy of the package."""
 
 import json
 import os

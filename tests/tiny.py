@@ -1,4 +1,4 @@
-"""What several tests build on: a tokenizer of words, and models small enough to try everything on."""
+"""Shared by several tests: a tokenizer of words, and very small models."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,12 +22,12 @@ TINY_MODEL = {
     "dropout": 0.0,
     "shift": 5,
 }
-# Short limits: a model that never learned anything seldom stops by itself.
+# Short limits, because an untrained model seldom ends its output.
 TINY_DECODE = {"beam": 2, "max_ratio": 1.0, "max_extra": 4}
 
 
 class WordTokenizer:
-    """One id per word. Id 0 is unknown, 1 shows nothing, 2 and 3 do so only one after the other."""
+    """One id per word. Id 0 is unknown; 1 decodes to nothing, as do 2 and 3 if they follow each other."""
 
     BLANK, FIRST_HALF, SECOND_HALF = 1, 2, 3
     kind, files = "words", ()
@@ -71,7 +71,7 @@ class WordTokenizer:
 
 
 class PlainWordTokenizer(WordTokenizer):
-    """Every id but that of the unknown is a word, so that every output of a search is a text of its own."""
+    """Every id except the unknown one is a word, so different outputs of a search are different texts."""
 
     BLANK = FIRST_HALF = SECOND_HALF = -1
 
@@ -85,13 +85,13 @@ class PlainWordTokenizer(WordTokenizer):
 
 
 def logits(model: TranslationModel, hidden: Tensor) -> Tensor:
-    """The output layer in plain words: [..., D] -> [..., V]."""
+    """The output layer, written out: [..., D] -> [..., V]."""
     products = hidden @ model.output_weight.T
     return products if model.output_bias is None else products + model.output_bias
 
 
 def tiny_config(**sections: dict[str, Any]) -> Config:
-    """A configuration of a tiny system; sections are laid over it."""
+    """Return the configuration of a tiny system, with the given sections as overrides."""
     content: dict[str, Any] = {"model": TINY_MODEL, "decode": TINY_DECODE}
     for name, values in sections.items():
         content[name] = {**content.get(name, {}), **values}

@@ -66,7 +66,7 @@ CASES = {
     "train": [
         (TRAIN.replace("{world}/data", "{bad}/full") + " --out {out}/r", ["full", "no prepared data"]),
         (f"{TRAIN} --out {{bad}}/good.en", ["good.en"]),
-        (f"{TRAIN} --out {{world}}/run decode.beam=3", ["decode.beam: 4 there, 3 asked for"]),
+        (f"{TRAIN} --out {{world}}/run decode.beam=3", ["decode.beam: 4 in the run, 3 requested"]),
     ],
     "translate": [
         ("translate {bad}/full {bad}/good.en --out {out}/o", ["has the run been trained"]),

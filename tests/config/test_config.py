@@ -159,27 +159,27 @@ def test_sizes_are_laid_over_subsections() -> None:
     ("overrides", "message"),
     [
         (["positions=reset"], "model.positions = reset: the positions that every layer adds are absolute"),
-        (["target_positions=shifted"], "shifted takes model.positions = shifted"),
-        (["encoder.span=memory"], "model.encoder.span = memory: the encoder takes one of row, sentence"),
+        (["target_positions=shifted"], "shifted requires model.positions = shifted"),
+        (["encoder.span=memory"], "model.encoder.span = memory: the encoder supports only row, sentence"),
         (["decoder.span=memory"], "with the span memory in the decoder; choose transformer_xl"),
         (["decoder.score=segment_distance"], "model.decoder.score = segment_distance: there is no kernel"),
         (["encoder.top={layers: 7}"], "model.encoder.top.layers = 7, but this stack has 6 layers"),
         (["document_layer=segment_gate", "document.target=true"], "works only in the encoder"),
         (
             ["document_layer=segment_gate", "encoder.top={layers: 1, span: current}"],
-            "leaves only the current ones; choose one of the two",
+            "keeps only the current ones; choose one of the two",
         ),
-        (["attention.score=content", "decoder.span=nodes"], "takes model.writes = non_autoregressive"),
+        (["attention.score=content", "decoder.span=nodes"], "requires model.writes = non_autoregressive"),
         (
             ["attention.score=content", "attention.top={layers: 1, span: nodes}"],
             "model.attention.top.span = nodes: no kernel decodes with it step by step",
         ),
         (
             ["encoder.top={layers: 1, span: current}", "cross.span=sentence"],
-            "model.cross.span = sentence: where cross-attention sees only current sentences",
+            "model.cross.span = sentence: where cross-attention reads only current sentences",
         ),
         (["document_layer=hierarchical", "document.source=false"], "neither model.document.source nor"),
-        (["writes=non_autoregressive"], "takes loss.name = glancing"),
+        (["writes=non_autoregressive"], "requires loss.name = glancing"),
         (
             ["attention.score=content", "positions=none", "position_encoding=learned"],
             "choose absolute, reset or shifted on both sides",
@@ -259,7 +259,7 @@ def test_numbered_sentences_are_built_like_bracketed_ones() -> None:
     [
         (["train.order=documents", "view.mixed_with=[{kind: sentence}]"], "remove view.mixed_with"),
         (["train.context=foreign", "view.mixed_with=[{kind: sentence}]"], "without view.mixed_with"),
-        (["train.context=foreign", "view.kind=document", "view.before=0"], "takes view.kind = window"),
+        (["train.context=foreign", "view.kind=document", "view.before=0"], "requires view.kind = window"),
         (["loss.foreign_weight=1", "train.context=foreign"], "and train.context = own"),
         (["loss.foreign_weight=1", "model.batch_context=flat"], "model.batch_context = none"),
         (["train.order=document"], "should be 'shuffled' or 'documents'"),

@@ -310,7 +310,7 @@ VOCABULARY = vocabulary(spm("source"))
         ({"vocab.json": b'{"</s>": 0, "<unk>": 2}'}, "piece '<unk>' has the number 2"),
         ({"vocab.json": b'{"\\ud800": 0}'}, "lone surrogate"),
         ({"vocab.json": b'{"</s>": 0, "a": 1}'}, "<unk> is missing"),
-        ({"target_vocab.json": b'{"</s>": 0, "a": 1, "<unk>": 2}'}, "unknown piece at different numbers"),
+        ({"target_vocab.json": b'{"</s>": 0, "a": 1, "<unk>": 2}'}, "numbers for the unknown piece"),
     ],
 )
 def test_what_is_no_tokenizer_of_marian_is_refused(change: dict[str, bytes], message: str) -> None:

@@ -198,7 +198,7 @@ def test_only_prepared_folders_are_overwritten(files: dict[str, Path], tmp_path:
     assert listing(precious) == {"thesis.txt"}
     inside = out / "dev.en"
     inside.write_bytes(files["dev_target"].read_bytes())
-    message = "lies inside the folder to be replaced"
+    message = "is inside the folder to be replaced"
     must_raise(message, run, {**files, "dev_source": inside}, out, overwrite=True)
     must_raise("is a file", run, files, files["dev_source"])
 

@@ -64,7 +64,7 @@ def test_excerpts_and_their_edits() -> None:
     found = excerpt(DOCUMENT, range(1, 4), 3)
     must_raise("sentence 3 is not context", without, found, 2)
     must_raise("no sentences of other documents", replaced, found, [], Random(0))
-    must_raise("sentence 6 is not among 2 to 4", excerpt, DOCUMENT, range(1, 4), 5)
+    must_raise("sentence 6 is not among the visible sentences 2 to 4", excerpt, DOCUMENT, range(1, 4), 5)
     assert replaced(alone(found), [], Random(0)) == alone(found)
 
 

@@ -59,7 +59,7 @@ def test_as_many_lines_by_accident_are_told() -> None:
     lines = (REFERENCE[0], *REFERENCE[2:], "Ja!")
     document, report = fitted(lines)
     assert (document.sentences, report.realigned) == (lines, 0)
-    assert "1 documents have as many lines as the reference has sentences, but others" in report.notes[0]
+    assert "1 documents have as many lines as the reference has sentences, but they" in report.notes[0]
     [document], report = realign([Document("a", lines)], [[Document("a", REFERENCE)]], Cutter(), "all")
     assert document.sentences == (REFERENCE[0], "", REFERENCE[2], f"{REFERENCE[3]} Ja!")
     assert not report.notes

@@ -1,4 +1,4 @@
-"""Files of every format, of random structure."""
+"""Random files of every format."""
 
 # ruff: noqa: E501
 

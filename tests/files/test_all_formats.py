@@ -1,4 +1,4 @@
-"""Every format, with structures and translations drawn at random; tests/hostile draws more of them."""
+"""Every format, with random structures and translations; tests/hostile draws more."""
 
 import random
 import sys
@@ -97,7 +97,7 @@ def test_without_its_library_a_format_says_what_to_install(
     [("po", test_po.CATALOGUE), ("xliff", test_xliff.FIRST), ("xliff", test_xliff.SECOND)],
 )
 def test_elements_of_strings_in_any_order(name: str, content: str) -> None:
-    """Whatever a projection may give: every element once, and the file well-formed."""
+    """For any projection, every element occurs once, and the file is well-formed."""
     format = file_formats()[name].for_job(Job(entries="all"))
     draw = random.Random(1)
     opened = format.open(content.encode(), "file")

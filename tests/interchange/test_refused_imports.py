@@ -110,7 +110,7 @@ REFUSED: list[tuple[Change, str]] = [
     (setting(decoder_start_token_id=-7), r"decoder_start_token_id is -7; it must be a row"),
     (setting(vocab_size=60), r"vocab\.json: 68 pieces, but 60 rows"),
     (setting(vocab_size=80), r"shared\.weight is \[68, 16\], which does not fit|has them elsewhere"),
-    (setting(model_type="t5"), r"model_type = 't5': these are read: marian, m2m_100, mbart"),
+    (setting(model_type="t5"), r"model_type = 't5': supported are marian, m2m_100, mbart"),
     # files
     (gone("config.json"), r"has no config\.json of Hugging Face"),
     (gone("source.spm"), r"source\.spm is missing"),
@@ -150,7 +150,7 @@ def test_names_of_files_elsewhere(folders: dict[str, Path], tmp_path: Path) -> N
     (folder / "model.safetensors").rename(tmp_path / "elsewhere.safetensors")
     index = {"weight_map": {"lm_head.weight": "../elsewhere.safetensors"}}
     (folder / "model.safetensors.index.json").write_text(json.dumps(index))
-    must_raise("does not name files beside it", import_model, folder, tmp_path / "run", LanguageChoice())
+    must_raise("must name files in the same folder", import_model, folder, tmp_path / "run", LanguageChoice())
     (tmp_path / "elsewhere.safetensors").rename(folder / "part-1.safetensors")
     names = load_file(folder / "part-1.safetensors")
     listed = {"weight_map": dict.fromkeys(names, "part-1.safetensors")}

@@ -54,7 +54,7 @@ def test_a_file_and_its_report(tmp_path: Path, fake: Fake, source: Path) -> None
             "first": 1,
             "last": 3,
             "problem": "has 2 numbered lines, where 3 were asked for",
-            "remedy": "asked for again",
+            "remedy": "requested again",
         }
     ]
     # Two chunks, one of them twice, and the second document.

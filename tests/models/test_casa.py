@@ -354,7 +354,7 @@ def test_some_right_codes_are_read_and_elsewhere_the_own_input(monkeypatch: pyte
 @pytest.mark.parametrize(
     ("sections", "message"),
     [
-        ({"loss": {"name": "cross_entropy"}}, "takes loss.name = glancing"),
+        ({"loss": {"name": "cross_entropy"}}, "requires loss.name = glancing"),
         ({"train": {"best_by": "undiscounted"}}, "train.best_by = undiscounted: loss.name = glancing"),
         ({"view": {"separators": "plain"}}, "choose bracket"),
         ({"view": {"kind": "window", "before": 1}}, "choose document or sentence"),
@@ -362,7 +362,7 @@ def test_some_right_codes_are_read_and_elsewhere_the_own_input(monkeypatch: pyte
         ({"model": {"batch_context": "flat"}}, "model.batch_context = flat cannot be combined"),
         ({"model": {"decoder": {"span": "memory"}}}, "choose transformer_xl"),
         ({"model": {"attention": {"span": "nodes", "score": "positions"}}}, "choose content or absolute"),
-        ({"model": {"writes": "left_to_right"}}, "takes loss.name = cross_entropy"),
+        ({"model": {"writes": "left_to_right"}}, "requires loss.name = cross_entropy"),
     ],
     ids=str,
 )

@@ -292,7 +292,7 @@ class TestRefusedModels:
         shutil.rmtree(run / "tokenizer")
         must_raise("tokenizer", ckpt.load_run, run)
         shutil.copytree(other / "tokenizer", run / "tokenizer")
-        must_raise("was trained with another tokenizer", ckpt.load_run, run)
+        must_raise("was trained with a different tokenizer", ckpt.load_run, run)
 
     @pytest.mark.parametrize(
         ("change", "message"),
@@ -368,7 +368,7 @@ class TestRunFolders:
             train_here(asked, data, run)
         message = str(caught.value)
         assert "contains a run with another configuration" in message
-        assert message.splitlines()[1:] == ["  model.dropout: 0.2 there, 0.3 asked for"]
+        assert message.splitlines()[1:] == ["  model.dropout: 0.2 in the run, 0.3 requested"]
         assert "choose another --out" in message
 
     @pytest.mark.parametrize("key", ["max_updates", "patience", "log_every", "keep", "average"])

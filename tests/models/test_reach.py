@@ -1,4 +1,4 @@
-"""What systems are said to see is what moves them: every sentence within reach, and none beyond."""
+"""The context range is exact: every sentence within it affects predictions, and no other sentence does."""
 
 from typing import Any
 
@@ -71,7 +71,7 @@ FURTHER: dict[str, dict[str, Any]] = {
 
 
 def moved_by(config: Config) -> dict[str, set[int]]:
-    """By side, the distances from a sentence to those whose words move its probability."""
+    """Return by side the distances of the sentences whose words change the probability of a sentence."""
     model = model_of(config)
     translator = DocumentTranslator(model, config, TOKENIZER, torch.device("cpu"))
     versions = [TEXT]
@@ -101,10 +101,10 @@ def distances(reach: Reach, farthest: int = SENTENCES[-1]) -> set[int]:
 
 
 def check(config: Config, what: object) -> None:
-    """What moves a sentence is what `models/reach.py` says."""
+    """Check that exactly the sentences in the range of `models/reach.py` affect a sentence."""
     found = moved_by(config)
-    wrong = f"{what}: models/reach.py says otherwise than what moves a sentence"
-    # A language model reads no source at all.
+    wrong = f"{what}: models/reach.py is wrong about the sentences that affect a sentence"
+    # A language model does not read the source.
     reads = config.model.reads_source
     assert found["source"] == (distances(source_reach(config)) if reads else set()), wrong
     assert found["target"] == distances(target_reach(config)) - {0}, wrong
@@ -131,7 +131,7 @@ def test_slots(system: str) -> None:
 
 
 def test_of_a_layer_that_is_not_known_nothing_is_said() -> None:
-    """Else it would be taken for one that sees no other sentence."""
+    """Otherwise, its range would be wrong: no other sentence."""
     config = tiny_config()
     model = config.model.model_copy(update={"document_layer": "of a new paper"})
     with pytest.raises(CotextError, match="of a new paper"):

@@ -233,7 +233,7 @@ def test_many_problems_are_counted(tmp_path: Path) -> None:
         ("paper=\udc80", "xdc80"),
         ("\udc80=1", "'\\udc80'"),
         (f"{'a' * 5000}=1", "unknown key 'aaa"),
-        (f"{'.'.join('a' * 5000)}=1", "no key is nested so deep"),
+        (f"{'.'.join('a' * 5000)}=1", "no key is nested that deeply"),
         ("..=1", "unknown key ''"),
     ],
 )

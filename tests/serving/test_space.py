@@ -167,5 +167,5 @@ def test_a_form_without_a_place_for_files_takes_no_file(world: World) -> None:
 
 
 def test_limits_that_contradict_each_other(tmp_path: Path) -> None:
-    with pytest.raises(CotextError, match="give --max-files-bytes 808 at least"):
+    with pytest.raises(CotextError, match="give at least --max-files-bytes 808"):
         ServerSettings(state=tmp_path, max_file_bytes=101, max_jobs_bytes=800)

@@ -309,7 +309,7 @@ def test_what_is_refused_leaves_nothing_behind(world: World, whole: Path, tmp_pa
             "exists; choose another --out:\n  teacher.config.decode.beam: 4 there, 1 now",
         ),
         ([world.run, "--data", data, "--out", note], "exists; choose another --out"),
-        ([world.run, "--data", data, "--out", data / "kd"], "lies inside the data to be distilled"),
+        ([world.run, "--data", data, "--out", data / "kd"], "is inside the data to be distilled"),
         ([world.run, "--data", data, "--out", kd, "--set", "baem=1"], "unknown decoding setting 'baem'"),
         ([world.run, "--data", data, "--out", kd, "--device", "abacus"], "device 'abacus' cannot be used"),
         ([world.run, "--data", data, "--out", kd, "--checkpoint", "1"], "no checkpoint of update 1"),

@@ -1,7 +1,7 @@
-"""No update waits for the device to tell the CPU a number: over every recipe, and every slot.
+"""No update makes the CPU wait for a value from the device: tested for every recipe and slot.
 
-Here the device is torch's `meta`, whose tensors have no values: whatever asks for one fails, and so does a
-product of a tensor there and one on the CPU.
+The device is torch's `meta`, whose tensors have no values: reading a value fails, as does a product of a
+tensor there with one on the CPU.
 """
 
 import itertools
@@ -94,7 +94,7 @@ def test_slots(system: str) -> None:
 
 @pytest.mark.parametrize("system", sorted(SYSTEMS))
 def test_a_batch_laid_out_ahead_has_the_same_loss(system: str) -> None:
-    """Bit for bit: the layouts that the model makes by itself are those that training makes beforehand."""
+    """Bit for bit: the model computes the same layouts as training does in advance."""
     config = config_of(system, "window")
     model, loss, batch = random_model(config, TOKENIZER), build_loss(config.loss), training_batch(config)
     with torch.no_grad():
@@ -105,7 +105,7 @@ def test_a_batch_laid_out_ahead_has_the_same_loss(system: str) -> None:
 
 
 def test_the_training_loop(tmp_path: Path) -> None:
-    """On the CPU, where what asks for a value is counted: none but for the report."""
+    """On the CPU, reads of values are counted: only the report needs them."""
     data = prepare_toy(tmp_path / "data")
     (tmp_path / "run").mkdir()
     trainer = set_up(run_config(), data, tmp_path / "run", "test", "cpu").trainer(tmp_path / "run", silent())

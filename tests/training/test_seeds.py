@@ -124,9 +124,9 @@ def test_what_is_wrong_with_a_later_seed_is_told_before_the_first_is_trained(
         shutil.copytree(alone[3 if kind == "other seed" else 2], folder / "seed-2")
     if kind == "settings":
         asked = configs(1, 2, log_every=2, warmup_updates=5)
-        expected = "train.warmup_updates: 4 there, 5 asked for"
+        expected = "train.warmup_updates: 4 in the run, 5 requested"
     elif kind == "other seed":
-        expected = "train.seed: 3 there, 2 asked for"
+        expected = "train.seed: 3 in the run, 2 requested"
     elif kind == "damaged":
         (folder / "seed-2" / "checkpoints" / "00000008" / "trainer.json").write_text("{}")
         expected = "trainer.json: damaged"
@@ -152,7 +152,7 @@ def test_of_several_processes_the_first_checks_alone(
     trained(data, folder, configs(2, 4))
     assert begun == [2, 4]
     monkeypatch.setenv("RANK", "0")
-    must_raise("seed: 3 there, 2 asked for", trained, data, folder, configs(2, 4))
+    must_raise("seed: 3 in the run, 2 requested", trained, data, folder, configs(2, 4))
 
 
 def test_the_command_says_where_it_is(world: World, tmp_path: Path) -> None:
@@ -193,7 +193,7 @@ def test_seeds_that_are_none(world: World, tmp_path: Path, given: str, more: lis
 
 def test_a_dry_run_of_seeds_writes_nothing(world: World, tmp_path: Path) -> None:
     shown = succeed(*train_arguments(world.folder, tmp_path / "runs"), "--seeds", "1,2", "--dry-run").out
-    assert shown.endswith("the same again for each of 2 seeds\n")
+    assert shown.endswith("these figures hold for each of 2 seeds\n")
     assert not list(tmp_path.iterdir())
 
 
@@ -202,7 +202,7 @@ def test_each_seed_starts_from_its_own(world: World, tmp_path: Path) -> None:
     succeed(*train_arguments(world.folder, tmp_path / "first"), "--seeds", "1,2")
     outcome = cotext(*train_arguments(world.folder, tmp_path / "then"), *given[2:], "--seeds", "2,3")
     assert outcome.code == 2
-    assert "first: has no run of seed 3 to start from, only of 1,2" in outcome.err
+    assert "first: contains no run with seed 3 to start from, only with 1,2" in outcome.err
     assert not (tmp_path / "then").exists()
     outcome = cotext(*train_arguments(world.folder, tmp_path / "then"), *given[2:])
     assert "contains a run for each of the seeds 1,2" in outcome.err

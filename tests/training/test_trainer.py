@@ -275,7 +275,7 @@ class TestReports:
             messages += told_in_training(config, data, tmp_path / str(limit))
         of_an_epoch = [m for m in messages if "first epoch" in m]
         assert len(of_an_epoch) == 1
-        told = re.match(r"in the first epoch, (\d+) instances left out some of their context", of_an_epoch[0])
+        told = re.match(r"in the first epoch, (\d+) instances lost some of their context", of_an_epoch[0])
         assert told
         assert "view.max_tokens = 12" in of_an_epoch[0]
         counts = [e["shed_instances"] for e in journal(tmp_path / "12") if e["kind"] == "train"]

@@ -562,10 +562,10 @@ class TestGoingOn:
         self, data: Path, source: Path, begun: Path, tmp_path: Path
     ) -> None:
         message = must_raise("", train_here, started(source, max_updates=4), data, begun)
-        assert f"  train.init: {tmp_path / 'own'} there, {source} asked for" in message
+        assert f"  train.init: {tmp_path / 'own'} in the run, {source} requested" in message
         fresh = tmp_path / "fresh"
         train_here(run_config(max_updates=2, validate_every=2), data, fresh)
-        training_is_refused(started(source), data, fresh, r"train.init: nothing there, .*source asked for")
+        training_is_refused(started(source), data, fresh, "nothing in the run, .*source requested")
 
     def test_killed_before_its_first_checkpoint(self, data: Path, source: Path, tmp_path: Path) -> None:
         """There is nothing to go on from but the source."""

@@ -307,7 +307,7 @@ def test_a_full_disk_while_translating(world: World, source: Path, tmp_path: Pat
         must_refuse("out.de.partial: cannot be written: File too large", *overwriting)
     assert listing(tmp_path) == before
     with files_of_at_most(heading + 800):
-        must_refuse("the same command resumes from there", *overwriting)
+        must_refuse("run the same command to resume", *overwriting)
     assert out.read_text() == "older\n"
     done = finished_documents(out)
     assert 0 < done < DOCUMENTS

@@ -96,9 +96,9 @@ Sie, depending on the person addressed. A system with the clue in its context wi
 A system without the clue can only guess, so its accuracy should be at chance.
 """
 WORDS = (
-    "sentence translates every sentence by itself. s4to4 reads a window of four sentences, the current one "
+    "sentence translates every sentence alone. s4to4 reads a window of four sentences, the current one "
     "and the three before it, in source and target. s4to4-shift-cd does so too. It shifts the positions of "
-    "every sentence, which tells sentences apart (shift). In its loss the current sentence counts more than "
+    "every sentence, which separates sentences (shift). In its loss the current sentence counts more than "
     "the others (context discounting, CD).",
 )
 

@@ -52,7 +52,7 @@ def train(request: TrainRequest, json: Json = False) -> None:
         if not quiet:
             typer.echo(as_json(outcome.as_dict()) if json else outcome.render())
             if configs and not json:
-                typer.echo(f"the same again for each of {len(configs)} seeds")
+                typer.echo(f"these figures hold for each of {len(configs)} seeds")
         return
     name = recipe.rpartition("/")[2]
     if configs:
@@ -65,7 +65,7 @@ def train(request: TrainRequest, json: Json = False) -> None:
     if not quiet:
         typer.echo(f"{request.out}: {state_of(done)}")
     if not done.finished:
-        # In a script, commands that follow complete training must not run.
+        # A failure, so that a script does not go on with an incomplete model.
         raise typer.Exit(INTERRUPTED)
 
 
@@ -103,7 +103,7 @@ def _start(init: Path | None, seed: int | None) -> list[str]:
     if seed is not None and (there := seeds_in(init)):
         if seed not in there:
             raise CotextError(
-                f"{init}: has no run of seed {seed} to start from, only of {listed_seeds(there)}"
+                f"{init}: contains no run with seed {seed} to start from, only with {listed_seeds(there)}"
             )
         init = seed_folder(init, seed)
     # Quoted, because YAML must read any path as a string.
@@ -176,7 +176,7 @@ def adapt(request: AdaptRequest) -> None:
             f"({estimate.seconds_an_update:.2f} s each), {epochs:.1f} times through the corpus"
         )
     with shown_training(request.out.name, work.config.train.max_updates, quiet=False) as callbacks:
-        # The result is the model itself if nothing is better on the development documents.
+        # If no checkpoint is better on the development documents, the result is the original model.
         done = train_run(work.config, work.data, request.out, callbacks, work.recipe, request.device)
     typer.echo(f"{request.out}: {state_of(done)}")
     if not done.finished:
@@ -256,7 +256,7 @@ def prepare(request: PreparationRequest, json: Json = False) -> None:
 
 
 def _with_pairs(request: PreparationRequest) -> PreparationRequest:
-    """Return the request with the sentence pairs of files that are not a corpus; see `pair_files`."""
+    """Return the request; if its files are not a corpus, with the pairs extracted by `pair_files`."""
     from cotext.data.formats import is_corpus
 
     files = [path for path in (request.source, request.target) if path is not None]

@@ -441,7 +441,7 @@ def read_recipe(recipe: str, children: tuple[str, ...] = ()) -> tuple[dict[str, 
         CotextError: recipes extend each other in a circle; also the errors of `load_config`.
     """
     if recipe in children:
-        raise CotextError(f"recipe {' extends '.join([*children, recipe])}: a circle; remove one `extends`")
+        raise CotextError(f"recipe {' extends '.join([*children, recipe])}: a cycle; remove one `extends`")
     if is_file(recipe):
         where = recipe
         text = read_text(Path(recipe))
@@ -514,7 +514,7 @@ def _apply_override(content: dict[str, Any], override: str) -> None:
         raise CotextError(f"{written} is not an override: write key.path=value, such as train.max_updates=3")
     *sections, last = key.split(".")
     if len(sections) > MAX_SECTIONS:
-        raise CotextError(f"{written}: no key is nested so deep")
+        raise CotextError(f"{written}: no key is nested that deeply")
     target = content
     for section in sections:
         inner = target.get(section)

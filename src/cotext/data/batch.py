@@ -145,8 +145,8 @@ class Batch:
     target_label: Tensor  # [B, T]
     label_sentence: Tensor  # [B, T], -1 on padding
     targets: object | None = None  # computed ahead by the loss, from the labels
-    foreign: "Batch | None" = None  # row by row one current sentence in foreign context
-    examined: Tensor | None = None  # [B, 2], half-open range of that sentence; in `foreign`, too
+    foreign: "Batch | None" = None  # for each row, one of its current sentences in foreign context
+    examined: Tensor | None = None  # [B, 2], half-open range of that sentence; `foreign` has its own
 
     def to(self, device: torch.device) -> "Batch":
         """Return a copy on `device`."""
@@ -203,7 +203,7 @@ def hide_words(batch: Batch, share: float, symbols: SpecialSymbols, unknown: int
     """Apply word dropout: replace each subword of source and decoder input with probability `share`.
 
     They become the unknown token. Labels and special symbols are unchanged, as in the authors' code of
-    G-Transformer (Bao et al. 2021). Rows in foreign context have random words of their own: see
+    G-Transformer (Bao et al. 2021). In rows in foreign context, words are chosen separately: see
     `copy_hidden`. Uses the global random generator of torch.
     """
     dropped = copy(batch)  # a shallow copy, which keeps the cached labels
@@ -431,8 +431,8 @@ def in_both_contexts(
 ) -> Batch:
     """Return the batch of `instances` with a batch in foreign context (`Batch.foreign`).
 
-    The only current sentence of each row of `foreign` is the examined one. The sentences in place of other
-    current sentences of the row count as current, too, so that the rows differ only in context.
+    In each instance of `foreign`, only the examined sentence is current. Other sentences are then marked as
+    current if their counterparts in the row of `instances` are, so that the rows differ only in context.
     """
     batch, other = make_batch(instances, symbols), make_batch(foreign, symbols)
     pairs = zip(instances, foreign, strict=True)
@@ -475,7 +475,7 @@ OPEN_BATCHES = 32
 
 
 def pack(lengths: Iterable[Sequence[int]], max_tokens: int) -> list[list[int]]:
-    """Group consecutive items to batches of at most `max_tokens`; a longer item is a separate batch.
+    """Group consecutive items into batches of at most `max_tokens`; a longer item is a separate batch.
 
     `lengths` has, for every item, the lengths of its rows, which share a batch. Returns the indices of the
     items of every batch.

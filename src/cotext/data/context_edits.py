@@ -49,8 +49,8 @@ def excerpt(document: ParallelDocument, sees: range, number: int, whole: bool = 
     """
     if number not in sees or sees.stop > len(document):
         raise CotextError(
-            f"document {document.id!r}: sentence {number + 1} is not among {sees.start + 1} to {sees.stop} "
-            f"of its {len(document)}"
+            f"document {document.id!r} of {len(document)} sentences: sentence {number + 1} is not among the "
+            f"visible sentences {sees.start + 1} to {sees.stop}"
         )
     kept = range(len(document)) if whole else sees
     pairs = [(document.source[j], document.target[j]) for j in kept]

@@ -218,7 +218,7 @@ class SubtitleContext:
         if _NOT_COMPARED.sub("", sources[line - 1]) != _NOT_COMPARED.sub("", source):
             raise CotextError(
                 f"{where}: line {line} of {film} in {self.folder} is {sources[line - 1][:60]!r}, not "
-                f"{source[:60]!r}; ContraPro is of OpenSubtitles 2018"
+                f"{source[:60]!r}; ContraPro uses OpenSubtitles 2018"
             )
         first = max(0, line - 1 - self.sentences)
         return tuple(sources[first : line - 1]), tuple(targets[first : line - 1])

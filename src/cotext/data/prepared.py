@@ -371,7 +371,7 @@ def prepared(
         raise CotextError(f"{out}: is a file; pass a folder to write to")
     inside = next((path for path in inputs if path.resolve().is_relative_to(out)), None)
     if inside is not None:
-        raise CotextError(f"{inside}: lies inside the folder to be replaced, {out}; choose another folder")
+        raise CotextError(f"{inside}: is inside the folder to be replaced, {out}; choose another folder")
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         with writing(out) as lock:

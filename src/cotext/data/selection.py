@@ -171,7 +171,8 @@ class PairFilter:
 class Cleaner:
     """A filter of documents by rules, in one pass; `cleaned` contains the counts.
 
-    `lengths`: characters of all source and of all target sentences; `ratio` is relative to their ratio.
+    `lengths`: characters of all source and of all target sentences. The rule `ratio` compares the length
+    ratio of a pair with the ratio of these two.
 
     Raises CotextError if the rule `language` is used, but the languages or the package are missing.
     """

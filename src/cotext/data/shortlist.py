@@ -81,7 +81,7 @@ class Shortlist:
             raise CotextError(f"{path}: made for another tokenizer; {again}")
         shortlist = cls(tokenizer.fingerprint, candidates, frequent)
         if not shortlist._fits(tokenizer):
-            raise CotextError(f"{path}: damaged: not of the tokens that the vocabulary has; {again}")
+            raise CotextError(f"{path}: damaged: contains tokens that are not in the vocabulary; {again}")
         return shortlist
 
     def _fits(self, tokenizer: Tokenizer) -> bool:
@@ -139,7 +139,7 @@ def learned_shortlist(store: "TokenStore", tokenizer: Tokenizer) -> Shortlist:
     every = max(1, -(-store.totals.sentences // PAIRS))
     sample = [pair for number, pair in enumerate(_pairs(store)) if number % every == 0]
     if not sample:
-        raise CotextError(f"{store.path}: has no sentence pair; a shortlist is learned from some")
+        raise CotextError(f"{store.path}: has no sentence pair to learn a shortlist from")
     model = _Model1(sample, tokenizer.source_vocabulary_size, tokenizer.pieces)
     for _ in range(_ROUNDS):
         model.improve()

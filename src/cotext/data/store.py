@@ -29,7 +29,7 @@ MAX_BATCH_DOCUMENTS = 256
 MAX_BATCH_TOKENS = 1_000_000
 OPEN_BATCHES = 64
 
-_COLUMNS = ("source_tokens", "source_lengths", "target_tokens", "target_lengths")  # beside the id
+_COLUMNS = ("source_tokens", "source_lengths", "target_tokens", "target_lengths")  # besides the id
 
 Tokens = NDArray[np.int32]
 
@@ -134,7 +134,7 @@ class StoreWriter:
         if sentences != len(target.lengths) or not sentences:
             raise CotextError(
                 f"document {document_id!r}: {sentences} source and {len(target.lengths)} target sentences; a "
-                "stored document needs at least one, and equally many on both sides"
+                "stored document needs at least one, and the same number on both sides"
             )
         self._rows.append((document_id, source.tokens, source.lengths, target.tokens, target.lengths))
         added = Totals(1, sentences, len(source.tokens), len(target.tokens))

@@ -38,7 +38,7 @@ T = TypeVar("T")
 class Window:
     """Ranges of sentences of one document: source, target and current sentences of an instance.
 
-    `current` lies inside both `source` and `target`. `shed` is the number of context sentences of the source
+    `current` is inside both `source` and `target`. `shed` is the number of context sentences of the source
     that were dropped because of the length limit; it is ignored when windows are compared.
     """
 

@@ -9,7 +9,7 @@ translated, and their fuzzy flag is removed. In a message with plural forms, the
 of the singular, and all others are the translation of the plural. A single form is the translation of the
 plural. If there are more than two forms, they cannot all be right: the entry is marked fuzzy, with a message.
 
-The package polib is not used, because it writes files anew, with other line breaks.
+The package polib is not used, because it rewrites files, with other line breaks.
 """
 
 import re

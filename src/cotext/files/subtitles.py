@@ -4,7 +4,7 @@ Only the texts of cues change: numbers, times, positions, styles, comments and b
 sentence in several cues is one block, and its translation is divided among these cues. The number of lines of
 a cue never grows.
 
-The package pysubs2 is not used, because it writes files anew, without positions, styles and comments.
+The package pysubs2 is not used, because it rewrites files, without positions, styles and comments.
 """
 
 import html

@@ -84,7 +84,7 @@ def _shards(index: Path) -> list[str]:
     listed = read_json(index, 1 << 24).get("weight_map")
     names = sorted(set(map(str, listed.values()))) if isinstance(listed, dict) else []
     if not 0 < len(names) <= SHARDS or any(Path(name).name != name or name in (".", "..") for name in names):
-        raise CotextError(f"{index}: damaged: weight_map does not name files beside it")
+        raise CotextError(f"{index}: damaged: weight_map must name files in the same folder")
     return names
 
 
@@ -99,7 +99,7 @@ def open_safetensors(paths: Sequence[Path]) -> Tensors:
                 holding[name] = file
                 shapes[name] = tuple(file.get_slice(name).get_shape())
         except (SafetensorError, OSError) as error:
-            raise CotextError(f"{path}: damaged or truncated, or no safetensors file: {error}") from None
+            raise CotextError(f"{path}: damaged or truncated, or not a safetensors file: {error}") from None
 
     def read(name: str) -> Tensor:
         tensor: Tensor = holding[name].get_tensor(name)
@@ -130,7 +130,7 @@ def open_pickle(path: Path) -> Tensors:
 # --- Settings, parameters and vocabularies.
 
 ABSENT = -100.0  # bias of symbols that a foreign model does not predict: e^-100 is negligible
-NO_ROW = -1  # stands for a row of zeros
+NO_ROW = -1  # denotes a row of zeros
 SLICE = 4096  # rows of a vocabulary that are copied at once
 MAX_BYTES = 1 << 26  # most bytes of a sentencepiece model or a vocabulary; the largest in use have 20 MB
 
@@ -204,7 +204,7 @@ class Settings:
         """Raise CotextError if a setting does not have its only supported value."""
         value = self.content.get(key, default)
         if value != wanted:
-            raise CotextError(f"{self.where}: {key} = {shown(value)}: {why}; models with {wanted!r} are read")
+            raise CotextError(f"{self.where}: {key} = {shown(value)}: {why}; only {wanted!r} is supported")
 
     def choice(self, key: str, meanings: Mapping[str, str], default: str | None = None) -> str:
         """Return the meaning of a value; raise CotextError for an unknown value."""

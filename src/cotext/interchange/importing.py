@@ -178,7 +178,7 @@ def _require_sinusoids(tensors: Tensors) -> None:
         if len(shape := tensors.shapes.get(name, ())) != 2:
             continue
         if shape[0] > MOST_POSITIONS:
-            raise CotextError(f"{tensors.where}: {name} has {shape[0]:,} rows, more than positions can be")
+            raise CotextError(f"{tensors.where}: {name} has {shape[0]:,} rows, too many positions")
         difference = (tensors.read(name).float() - sinusoidal(torch.arange(shape[0]), shape[1], "half")).abs()
         if not bool((difference < TABLE_TOLERANCE).all()):
             raise CotextError(
@@ -456,7 +456,7 @@ def open_foreign(folder: Path, languages: LanguageChoice) -> ForeignModel:
         raise CotextError(f"{folder}: has no config.json of Hugging Face; pass the folder of a model")
     kind = Settings.read(config).content.get("model_type")
     if not isinstance(kind, str) or kind not in OPENERS:
-        raise CotextError(f"{config}: model_type = {shown(kind)}: these are read: {', '.join(OPENERS)}")
+        raise CotextError(f"{config}: model_type = {shown(kind)}: supported are {', '.join(OPENERS)}")
     return OPENERS[kind](folder, languages)
 
 

@@ -4,7 +4,7 @@ If an answer is unusable, the request is repeated with a description of the prob
 requested in two halves, and so on down to single sentences; then with Cotext's prompt, if another is set. The
 rest stays in the source language. Each of these steps is a repair, which is reported.
 
-A translation that must be wrong (empty, far too long, or the source) is requested again by itself. One that
+A translation that must be wrong (empty, far too long, or the source) is requested again alone. One that
 may be right (the source again, or lengths as if sentences were merged and divided) is kept if repeated.
 """
 
@@ -102,11 +102,11 @@ def _folded(text: str) -> str:
 
 
 # Remedies.
-AGAIN: Final = "asked for again"
-HALVED: Final = "asked for in halves"
-OWN_PROMPT: Final = "asked for with Cotext's own prompt"
-LEFT_OUT: Final = "left out of the answer"
-KEPT: Final = "kept, as the model insists"
+AGAIN: Final = "requested again"
+HALVED: Final = "requested in halves"
+OWN_PROMPT: Final = "requested with Cotext's own prompt"
+LEFT_OUT: Final = "removed from the answer"
+KEPT: Final = "kept, because the model repeated it"
 UNTRANSLATED: Final = "untranslated: the source stands there"
 
 # Words in error messages for a request that is too long; few APIs have a code for it.

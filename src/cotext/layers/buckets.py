@@ -33,7 +33,7 @@ BUCKET_RATIO = 1.5  # longest to shortest sentence of a bucket
 def sentence_spans(sentence: Tensor) -> Tensor:
     """Return start and end of the sentences 0, 1 ... of every row: [B, S] -> [B, most sentences, 2].
 
-    An index beyond the last sentence of a row stands for the last sentence.
+    An index beyond the last sentence of a row denotes the last sentence.
     """
     last = sentence.max(dim=1, keepdim=True).values
     length = sentence.new_zeros(sentence.size(0), int(last.max()) + 1)
@@ -305,7 +305,7 @@ class Nodes:
         return [self._nodes_of(bucket) for bucket in self._buckets]
 
     def _nodes_of(self, bucket: Bucket) -> ExtraTokens:
-        # The first token tells the row and the index of its sentence.
+        # The first token gives the row and the index of its sentence.
         opening_G = bucket.token_indices().query[:, 0]
         row_G, k_G = opening_G // self._queries.size(1), self._queries.flatten()[opening_G]
         others = self.real[row_G] & (self.of != k_G[:, None])

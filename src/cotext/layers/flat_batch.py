@@ -9,8 +9,8 @@ each other:
     row 2    document 9, sentence 5    x x x c c
 
 On the target side, a token attends to its own row up to itself, and to the rows that end before its own row
-begins. If views are mixed or windows are drawn twice, rows share current sentences. Then a row must not
-attend to another row that contains its labels.
+begins. Rows share current sentences if `view.mixed_with` is used, or a window is drawn twice. Such a row must
+not attend to the other one, which contains its labels.
 
 Shapes: B entries, N current tokens of all rows, M tokens of other rows, G sequences, L tokens of the longest,
 T tokens, D model, H heads, K dimensions per head.
@@ -30,7 +30,7 @@ from cotext.layers.multi_head import AttentionSize, merge_heads, projection, spl
 from cotext.layers.start import ZeroGate
 from cotext.layers.state import KeyValueCache
 
-# In sentences. It keeps the ranges of documents apart where all documents are put in one order.
+# Offset between documents, in sentences, if all documents are put into one order.
 LONGEST_DOCUMENT = 2**32
 
 GateKind = Literal["continuous", "discrete", "identity"]
@@ -347,7 +347,7 @@ class ActiveGroups:
         entries = torch.arange(count, device=group.device)
         self.entry = members.numbers(entries, 0).flatten()
         self.in_order = torch.equal(self.entry, entries)
-        # Places without an entry begin before and end after everything, so no mask is True for them.
+        # Empty places get the smallest begin and the largest end, so that no mask is True for them.
         never = torch.iinfo(group.dtype).max
         begin_Gm1 = members.numbers(rows.begin, -1)[:, :, None]
         self.before_Gmm = members.numbers(rows.end, never)[:, None] <= begin_Gm1
@@ -372,9 +372,10 @@ class ActiveGroups:
         # A stable sort moves the needed slots to the front, in their order.
         origin = (~relevant).byte().argsort(dim=1, stable=True)[:, :most]
         own_BQL = own_BQP.take_along_dim(origin[:, None], dim=2)
-        first_BL = own_BQL[:, tokens - 1]  # all of the first beam: the slots of its last token
+        # The whole past of the first beam: the slots that its last token attends to.
+        first_BL = own_BQL[:, tokens - 1]
         groups, members = self.shape
-        # Other entries are visible as a whole, on their first beam.
+        # Of other entries, all tokens of the first beam are visible.
         mask = self.before_Gmm[:, :, None, :, None] & self._gathered(first_BL)[:, None, None]
         mask = mask.repeat(1, 1, beams * tokens, 1, 1)
         # An entry attends to its own past by its own mask, beam by beam.

@@ -58,7 +58,7 @@ def apart_from_source(source: SourceSide, sentence_BT: Tensor) -> Apart | None:
     at = torch.arange(source.tokens, device=sentence_BT.device)
     own = ((at >= start[:, :, None]) & (at < stop[:, :, None]))[:, None]
     others = ~own if source.mask is None else ~own & source.mask
-    last = source.sentence.amax(dim=1, keepdim=True)  # stands for all sentences beyond it
+    last = source.sentence.amax(dim=1, keepdim=True)  # used for all sentences beyond it
     return Apart.of(own, others, sentence_BT.minimum(last), source.sentence)
 
 

@@ -51,7 +51,7 @@ class KeyValueCache:
         self._stop, self._views = 0, dict[int, tuple[Tensor, ...]]()
 
     def _between(self, first: int, stop: int) -> tuple[Tensor, ...]:
-        """Return the slots first .. stop of all attentions, needed one after another in a step of search."""
+        """Return the slots first .. stop of all attentions; kept, because all layers of a step read them."""
         if stop != self._stop:
             self._stop, self._views = stop, {}
         if first not in self._views:
@@ -131,7 +131,7 @@ class SourceSide:
     def span_of(self, sentence: Tensor) -> tuple[Tensor, Tensor]:
         """Return start and end of the sentences with the given indices, [B, T] each.
 
-        An index beyond the last sentence stands for the last sentence.
+        An index beyond the last sentence denotes the last sentence.
         """
         k = sentence.clamp(0, self.spans.size(1) - 1)
         start, stop = self.spans.take_along_dim(k[:, :, None], dim=1).unbind(dim=2)

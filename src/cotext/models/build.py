@@ -216,7 +216,7 @@ def _decoder(model: ModelConfig, size: Size) -> Stack:
 
 
 def _spans(model: ModelConfig, side: StackName, size: Size, layer: int) -> Iterator[RowSpan]:
-    """Yield the spans of a layer. A second span is behind a gate, and needs none for other sentences."""
+    """Yield the spans of a layer. A second span is gated, so it needs no gate for other sentences."""
     config = model.stack(side)
     first, *second = model.layer_spans(side, layer)
     yield SPANS[first](config, size.attention)
@@ -234,7 +234,7 @@ def _attention(
     size: Size,
     layer: int,
 ) -> nn.Module:
-    """Return an attention, or two behind a gate if the layer has two spans."""
+    """Return an attention, or two that are mixed by a gate if the layer has two spans."""
     name = model.stack(side).score
     score = CROSS_SCORES.get(name, name) if side == "cross" else name
     make_score = own_part(score, Score) if is_own(score) else SCORES[score]

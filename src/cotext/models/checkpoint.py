@@ -1,7 +1,7 @@
 """Models on disk: safetensors and YAML, never pickle, never half-written.
 
 `run_folder` describes run folders. Every model file contains its configuration and a checksum, so it can be
-identified and verified by itself. The same training writes the same bytes.
+identified and verified without other files. The same training writes the same bytes.
 """
 
 import copy
@@ -66,7 +66,7 @@ def save_model(
     with replacing(path, SafetensorError) as temporary:
         save_file({name: tensor.contiguous() for name, tensor in weights.items()}, temporary, metadata)
         _sort_metadata(temporary)
-        # save_file makes the file private; a run is readable for whoever may read its folder.
+        # save_file makes the file private; everyone who may read the folder may read the run.
         temporary.chmod(path.parent.stat().st_mode & 0o666)
 
 
@@ -196,7 +196,7 @@ def load_run(run: Path, update: int | None = None) -> LoadedModel:
     described = describe_file(path)
     tokenizer = load_tokenizer(run / "tokenizer")
     if tokenizer.fingerprint != described.fingerprint:
-        raise CotextError(f"{path}: was trained with another tokenizer than the one in {run / 'tokenizer'}")
+        raise CotextError(f"{path}: was trained with a different tokenizer than {run / 'tokenizer'}")
     # Untrusted configurations may have any size: compare it with the file before memory is allocated.
     sizes = tokenizer.vocabulary_size, tokenizer.source_vocabulary_size
     most = BYTES_PER_NUMBER * parameters_at_most(described.config, max(sizes))

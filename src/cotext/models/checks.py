@@ -49,7 +49,7 @@ def check(config: Config) -> None:
     if (model.writes == "non_autoregressive") != (config.loss.name == "glancing"):
         needed = "glancing" if model.writes == "non_autoregressive" else "cross_entropy"
         raise CotextError(
-            f"loss.name = {config.loss.name}: model.writes = {model.writes} takes loss.name = {needed}"
+            f"loss.name = {config.loss.name}: model.writes = {model.writes} requires loss.name = {needed}"
         )
     if model.writes == "non_autoregressive":
         _check_non_autoregressive(config)
@@ -74,13 +74,13 @@ def _check_training(config: Config) -> None:
     needs = config.loss.name, config.model.batch_context, train.context
     if config.loss.foreign_weight and needs != ("cross_entropy", "none", "own"):
         raise CotextError(
-            f"loss.foreign_weight = {config.loss.foreign_weight} replaces context inside a row: it takes "
+            f"loss.foreign_weight = {config.loss.foreign_weight} replaces context inside a row: it requires "
             "loss.name = cross_entropy, model.batch_context = none and train.context = own"
         )
     # In other views, the context is translated itself, or there is none.
     if train.context == "foreign" and (view.kind != "window" or view.mixed_with):
         raise CotextError(
-            "train.context = foreign replaces the sentences around the current one: it takes view.kind = "
+            "train.context = foreign replaces the sentences around the current one: it requires view.kind = "
             "window, without view.mixed_with"
         )
 
@@ -120,7 +120,7 @@ def _check_attention(model: ModelConfig) -> None:
         if config.top.layers > depth:
             raise CotextError(
                 f"{_key(model, side, 'top')}.layers = {config.top.layers}, but this stack has "
-                f"{depth} layers; ask for fewer"
+                f"{depth} layers; choose fewer"
             )
         _check_kernel(model, side, "span", config.span, config.score)
         if config.top.layers:
@@ -130,7 +130,7 @@ def _check_attention(model: ModelConfig) -> None:
     inside = crosses.spans - {"row", "current"}
     if inside and keeps_current(model):
         raise CotextError(
-            f"{_key(model, 'cross', 'span')} = {inside.pop()}: where cross-attention sees only current "
+            f"{_key(model, 'cross', 'span')} = {inside.pop()}: where cross-attention reads only current "
             "sentences (current, or model.context_encoder), target sentences of the context have no source; "
             "choose row"
         )
@@ -150,7 +150,7 @@ def _check_kernel(model: ModelConfig, side: Side, key: str, span: str, score: st
     where = {"encoder": "the encoder", "decoder": "the decoder", "cross": "cross-attention"}[side]
     if scores is None:
         spans = ", ".join(KERNELS[side])
-        raise CotextError(f"{_key(model, side, key)} = {span}: {where} takes one of {spans}")
+        raise CotextError(f"{_key(model, side, key)} = {span}: {where} supports only {spans}")
     if score not in scores:
         raise CotextError(
             f"{_key(model, side, 'score')} = {score}: there is no kernel for it with the span "
@@ -159,7 +159,7 @@ def _check_kernel(model: ModelConfig, side: Side, key: str, span: str, score: st
     # Nodes are also those of later target sentences.
     if span == "nodes" and side != "encoder" and model.writes == "left_to_right":
         raise CotextError(
-            f"{_key(model, side, key)} = {span}: no kernel decodes with it step by step; it takes "
+            f"{_key(model, side, key)} = {span}: no kernel decodes with it step by step; it requires "
             "model.writes = non_autoregressive"
         )
 
@@ -177,7 +177,7 @@ def _check_positions(model: ModelConfig) -> None:
             "absolute, shifted or none, or another score of model.attention"
         )
     if (model.target_positions or model.positions) == "shifted" and model.positions != "shifted":
-        raise CotextError("model.target_positions = shifted takes model.positions = shifted")
+        raise CotextError("model.target_positions = shifted requires model.positions = shifted")
     if model.position_encoding == "learned":
         _check_learned_positions(model)
 
@@ -250,8 +250,8 @@ def _check_parts(model: ModelConfig) -> None:
         )
     if model.document_layer != "none" and "current" in model.stack("encoder").spans:
         raise CotextError(
-            f"model.document_layer = {model.document_layer} sees the sentences of a row, of which "
-            "model.encoder.top.span = current leaves only the current ones; choose one of the two"
+            f"model.document_layer = {model.document_layer} reads all sentences of a row, but "
+            "model.encoder.top.span = current keeps only the current ones; choose one of the two"
         )
 
 
@@ -272,8 +272,8 @@ def _check_non_autoregressive(config: Config) -> None:
     view, model = config.view, config.model
     if view.separators != "bracket":
         raise CotextError(
-            f"view.separators = {view.separators}: a non-autoregressive model knows sentences by their first "
-            "and last tokens; choose bracket"
+            f"view.separators = {view.separators}: a non-autoregressive model recognises sentences by their "
+            "first and last tokens; choose bracket"
         )
     if unfit := {cut.kind for cut in (view, *view.mixed_with)} - {"sentence", "document"}:
         raise CotextError(
@@ -283,8 +283,8 @@ def _check_non_autoregressive(config: Config) -> None:
     inside = any(model.stack(side).spans != {"row"} for side in SIDES)
     if model.nat.path == "length" and (inside or model.nat.soft_copy == "sentences"):
         raise CotextError(
-            "model.nat.path = length: which position belongs to which sentence is not known; it takes spans "
-            "of whole rows (model.attention.span = row) and model.nat.soft_copy = row"
+            "model.nat.path = length: which position belongs to which sentence is not known; it requires "
+            "spans of whole rows (model.attention.span = row) and model.nat.soft_copy = row"
         )
 
 

@@ -192,7 +192,7 @@ class Draft:
     """Rows before non-autoregressive decoding: their positions, and the encoded source.
 
     Every position belongs to a sentence. With CTC paths (`NonAutoregressiveModel.path`), there are more
-    positions than tokens, and positions may be blank. Else there is one position per token.
+    positions than tokens, and positions may be blank. Otherwise, there is one position per token.
     """
 
     sentence: Tensor  # [B, T], -1 on padding
@@ -219,8 +219,8 @@ class NonAutoregressiveModel(System):
 
     A row is `bos y1 eos bos y2 eos ...`, brackets included. `path` defines how tokens are aligned with
     positions. `sentences`: one CTC path per sentence, from `bos` to `eos`. `row`: one path for all. `length`:
-    one position per token; the model predicts the number of positions. `blank` is the symbol of a path that
-    stands for no token.
+    one position per token; the model predicts the number of positions. `blank` is the symbol of a path for
+    "no token".
     """
 
     path: PathKind

@@ -3,7 +3,7 @@
 A run folder:
 
     config.yaml            the resolved configuration
-    code/                  files with parts of its model, if the user wrote some
+    code/                  Python files of the user with parts of the model, if any
     tokenizer/             a copy, so that a run needs no other files
     model.safetensors      used by `translate`: the best model so far, at the end the average
     metrics.jsonl          one line per report and validation
@@ -49,7 +49,7 @@ IMPORT = "import.json"
 SCHEMA_LINE = "# yaml-language-server: $schema=recipe.schema.json"  # first line of config.yaml, for editors
 ENGINE = "cotext.json"  # in an engine folder: see above
 INT8_SCALE = ".int8_scale"  # suffix of the name of a matrix in int8, for the scales of its rows
-_MOST_NAMED = 5  # runs of several seeds in a message
+_MOST_NAMED = 5  # maximum number of runs that a message lists
 FORMAT = "1"  # increased whenever older model files can no longer be read
 
 
@@ -243,7 +243,7 @@ def read_shapes(path: Path) -> dict[str, list[int]]:
 
 
 def is_int8(path: Path) -> bool:
-    """Whether a model file is in int8; False if there is none. Raise CotextError as `read_metadata`."""
+    """Whether a model file is in int8; False if there is none. Raises the errors of `read_metadata`."""
     if not path.exists():
         return False
     read_metadata(path)

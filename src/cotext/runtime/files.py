@@ -326,7 +326,7 @@ class Lock:
             raise CotextError(
                 f"{self.what}: cannot be written: {error.strerror or error} (its lock, {self.path})"
             ) from None
-        raise CotextError(f"{self.what}: several processes take turns to write it; try again")
+        raise CotextError(f"{self.what}: several processes write it alternately; try again")
 
     def require(self) -> None:
         """Raise CotextError if another process has taken the lock over."""

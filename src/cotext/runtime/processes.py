@@ -123,7 +123,7 @@ def _require_success(child: _Child) -> None:
     lines = job.log.read_text(encoding="utf-8", errors="replace").splitlines()
     tail = "\n".join(f"  {line}" for line in lines[-TAIL_LINES:])
     raise CotextError(
-        f"{job.name}: {how}; the end of {job.log}:\n{tail}\nWhen this is put right, the same command resumes."
+        f"{job.name}: {how}; the end of {job.log}:\n{tail}\nWhen this is corrected, the same command resumes."
     )
 
 

@@ -58,9 +58,7 @@ def parse(content: bytes, where: str) -> "etree._ElementTree[etree._Element]":
     """
     library = lxml_etree()
     if len(content) > MAX_BYTES or content.count(b"<") > MAX_MARKS:
-        raise CotextError(
-            f"{where}: {len(content):,} bytes of XML are beyond the limits; divide the document"
-        )
+        raise CotextError(f"{where}: {len(content):,} bytes of XML exceed the limits; divide the document")
     _root_start(content, where)
     parser = library.XMLParser(
         resolve_entities=False,

@@ -52,7 +52,7 @@ def length_divisor(length: int, exponent: float, form: LengthPenaltyForm) -> flo
     return divisor
 
 
-# --- Sampling: every token is drawn from the distribution of the model, with random numbers of its own row.
+# --- Sampling: every token is drawn from the distribution of the model, with random numbers of its row.
 #
 # A row has one random number per token, made from the seed of its request. What is drawn depends neither on
 # the batch nor on other rows. Shapes here: R = B.

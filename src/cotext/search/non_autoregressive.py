@@ -89,7 +89,7 @@ def search_frames(
 
 
 class _FrameSearch:
-    """A search over frames, with the symbols that no frame, or no sentence by itself, may contain."""
+    """A search over frames, with the symbols that no frame may contain, or no sentence alone."""
 
     def __init__(self, model: NonAutoregressiveModel, symbols: SearchSymbols, options: SearchOptions) -> None:
         special = symbols.special
@@ -97,7 +97,7 @@ class _FrameSearch:
         self.never = {symbols.unk, *special.numbers, *symbols.unused}
         if model.path == "length":
             self.never.add(model.blank)
-        # Symbols that stand for no token of a sentence.
+        # Symbols that are not tokens of a sentence.
         self.non_content = {model.blank, special.bos}
         self.without_content = {*self.never, *self.non_content, special.eos, *symbols.blank}
 
@@ -213,7 +213,7 @@ class _FrameSearch:
         # The frame at which a content token costs least compared with the best symbol.
         at = int((log_p - before).argmax())
         if not bool(log_p[at].isfinite()):
-            raise CotextError("the vocabulary holds no token but blanks; there is nothing to write")
+            raise CotextError("the vocabulary contains only blanks; there is nothing to write")
         others = float(before.sum() - before[at])
         return _Text([int(word[at])], [float(log_p[at])], others)
 

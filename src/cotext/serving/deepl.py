@@ -118,7 +118,7 @@ async def glossary_entries(
     if not ids:
         return ()
     if len(ids) > MAX_GLOSSARIES:
-        raise RequestError(400, f"Parameter 'glossary_ids' may contain {MAX_GLOSSARIES} ids at most")
+        raise RequestError(400, f"Parameter 'glossary_ids' may contain at most {MAX_GLOSSARIES} ids")
     fields.needed("source_lang")
     store, languages = service_of(request).glossaries, system.languages
     entries: dict[str, str] = {}

@@ -278,7 +278,7 @@ class Jobs:
         size = file.tell()
         file.seek(0)
         if size > self._settings.max_file_bytes:
-            raise RequestError(413, f"a file may have {self._settings.max_file_bytes:,} bytes at most")
+            raise RequestError(413, f"a file may have at most {self._settings.max_file_bytes:,} bytes")
         self._check_waiting(client)
         ticket = JobTicket(secrets.token_hex(16).upper(), secrets.token_hex(32).upper())
         name, languages = clean_name(file_name), system.languages

@@ -82,8 +82,8 @@ class ServerSettings(Request):
         if self.max_file_bytes * SHARES > self.max_jobs_bytes:
             raise CotextError(
                 f"--max-file-bytes {self.max_file_bytes} is too large: a client, and thus a file, may use an "
-                f"eighth of --max-files-bytes {self.max_jobs_bytes}; give --max-files-bytes "
-                f"{self.max_file_bytes * SHARES} at least"
+                f"eighth of --max-files-bytes {self.max_jobs_bytes}; give at least --max-files-bytes "
+                f"{self.max_file_bytes * SHARES}"
             )
 
     @property

@@ -186,7 +186,7 @@ def distinct(entries: Entries) -> Entries:
         source, target = source.strip(), target.strip()
         for term in (source, target):
             if not is_line(term):
-                text = f"{shown(term)} is not a valid term: one line, {MAX_TERM:,} characters at most"
+                text = f"{shown(term)} is not a valid term: one line, at most {MAX_TERM:,} characters"
                 raise RequestError(400, f"glossary entry {number}: {text}")
         if source in numbers:
             message = f"entry {number} has the same source term as entry {numbers[source]}"
@@ -253,7 +253,7 @@ class GlossaryStore:
                 used its share of MAX_BYTES. 503, all clients together have used MAX_BYTES.
         """
         if not is_line(name):
-            raise RequestError(400, f"the name of a glossary is one line of {MAX_TERM:,} characters at most")
+            raise RequestError(400, f"the name of a glossary is one line of at most {MAX_TERM:,} characters")
         if not (entries := sorted(distinct(entries))):
             raise RequestError(400, "a glossary needs an entry; there is no entry")
         created = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

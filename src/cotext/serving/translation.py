@@ -61,7 +61,7 @@ class SessionPlace:
 
 
 class _Replay:
-    """A log of the windows of a document: known windows, and new windows."""
+    """A log that passes known windows of a document to the search, and collects the new windows."""
 
     def __init__(self, sentences: Sequence[Spoken]) -> None:
         self._found = [FoundWindow(i, (spoken.hypothesis,), True) for i, spoken in enumerate(sentences)]
@@ -153,12 +153,12 @@ class _InSession:
         before, system = context.sentences, self._request.system
         plan = system.opened.translator.plan
         whole = system.opened.config.view.kind == "document" and plan.searched_view is plan.view
-        # True if no translation depends on following sentences, and all known windows are those of a search.
+        # True if no translation depends on following sentences, and the search produced all known windows.
         exact = plan.group_windows == 1 and not whole and all(spoken.exact for spoken in before)
         [blocks] = self._request.documents
         log = _Replay(before if exact else ())
-        # With a first pass, its translations are the context, not the known windows. Confirmed translations
-        # are therefore `given`, to be context.
+        # With a first pass, its translations are the context, not those of known windows. Confirmed
+        # translations are therefore passed as `given`, so that they are context.
         over_first_pass = system.opened.first_pass is not None
         given = {
             i: spoken.hypothesis.text
@@ -173,7 +173,7 @@ class _InSession:
             for pair in answer.pairs
             if pair.block >= first
         ]
-        # Windows are numbered without sentences that have no token. If there are any, numbers differ.
+        # Sentences without tokens have no window. If there are any, windows and pairs have different numbers.
         counted = len(log.found(0)) + len(log.noted) == len(answer.pairs)
         spoken = [_spoken(pair, log.noted.get(size + pair.number) if counted else None) for pair in pairs]
         return TextAnswer([answer.documents[0][first:]], pairs), spoken
@@ -493,7 +493,7 @@ async def translate_texts(request: Request, client: str, wanted: TranslationRequ
     size = check_size(service.settings, (*wanted.texts, wanted.context))
     confirmed = () if wanted.place is None else wanted.place.confirmed
     if wanted.tags is not None and any(text is not None for text in confirmed):
-        # It may lack the tags.
+        # A confirmed translation may lack the tags.
         raise RequestError(400, "confirmed: has to be plain text; send it without tag_handling")
     # Texts that take long are read and written in a thread: a text may have a hundred thousand blocks.
     in_loop = size <= IN_LOOP_BYTES and not wanted.detects and len(wanted.systems) == 1

@@ -180,11 +180,11 @@ class DistilledCorpus:
 def outcome_of(folder: Path) -> Outcome:
     """Read the result of a finished distillation; raises CotextError if it is unfinished or damaged."""
     report = read_report(folder)
-    require_whole(folder, report.get("files", {}), "delete the folder to start anew")
+    require_whole(folder, report.get("files", {}), "delete the folder to start again")
     try:
         return TypeAdapter(Outcome).validate_python(report["distillation"])
     except (KeyError, ValidationError):
-        raise CotextError(f"{folder / REPORT}: missing or damaged; delete the folder to start anew") from None
+        raise CotextError(f"{folder / REPORT}: missing or damaged; delete the folder to repeat it") from None
 
 
 class DistillationJob(Job[Outcome]):
@@ -193,7 +193,7 @@ class DistillationJob(Job[Outcome]):
     `placed` replaces the translator of the teacher, for example by one on a cluster. `on_stage` is called
     while the corpus is written, with the arguments of `Meter.next_task`. Raises CotextError if the teacher or
     the data do not exist, or have different languages. Also if settings are unknown or differ from those of a
-    finished folder `out`, or if `out` is not empty or lies in the data.
+    finished folder `out`, or if `out` is not empty or is in the data.
     """
 
     command, unit = "distill", "documents"
@@ -210,7 +210,7 @@ class DistillationJob(Job[Outcome]):
         if not self.finished:
             require_new(request.out)
         if request.out.resolve().is_relative_to(request.data.resolve()):
-            raise CotextError(f"{request.out}: lies inside the data to be distilled; choose another --out")
+            raise CotextError(f"{request.out}: is inside the data to be distilled; choose another --out")
         data = open_data(request.data)
         opened = placed(open_run(request.teacher, request.device, dict(request.decode), request.checkpoint))
         self._translator = opened.translator

@@ -109,7 +109,7 @@ def _require_memory(config: Config, vocabulary: int, source_vocabulary: int) -> 
     weights = 4 * parameters_asked(config, vocabulary, source_vocabulary)
     if weights > memory:
         raise CotextError(
-            f"the model asked for has {weights // 4:,} parameters, {weights / 2**30:,.0f} GiB, and this "
+            f"the requested model has {weights // 4:,} parameters, {weights / 2**30:,.0f} GiB, and this "
             f"machine has {memory / 2**30:,.0f} GiB of memory; use fewer layers or a smaller "
             "model.dimension"
         )
@@ -126,7 +126,7 @@ def _require_tokenizer(config: Config, data: PreparedData) -> None:
         )
     if data.tokenizer.separate_vocabularies and not config.model.separate_embeddings:
         raise CotextError(
-            f"model.separate_embeddings = false: the tokenizer of {data.folder} has a vocabulary for either "
+            f"model.separate_embeddings = false: the tokenizer of {data.folder} has a vocabulary for each "
             "side; choose true"
         )
 
@@ -227,13 +227,13 @@ def require_own(run: Path, config: Config) -> None:
     if path.exists():
         if is_int8(run / "model.safetensors"):
             raise CotextError(
-                f"{run}: is a run in int8, which translates and scores, and is not trained; choose another "
-                "--out, or go on with the run that it was exported from"
+                f"{run}: is a run in int8, which cannot be trained; choose another --out, or continue its "
+                "original run"
             )
         changed = [e for e in differences(written_config(path), config) if e[0] not in MAY_CHANGE]
         if changed:
             lines = (
-                f"  {key}: {'nothing' if there == '' else there} there, {here} asked for"
+                f"  {key}: {'nothing' if there == '' else there} in the run, {here} requested"
                 for key, there, here in changed
             )
             raise CotextError(

@@ -449,9 +449,8 @@ class Trainer:
         if self.accelerator.is_main_process and shed + skipped:
             most = self.corpus.max_row_tokens
             self.callbacks.on_message(
-                f"in the first epoch, {shed:,.0f} instances left out some of their context and "
-                f"{skipped:,.0f} were left out themselves, to fit into view.max_tokens = {most}: "
-                "raise it to keep them whole"
+                f"in the first epoch, {shed:,.0f} instances lost some of their context and {skipped:,.0f} "
+                f"were skipped, because of view.max_tokens = {most}: raise it to keep them whole"
             )
 
     def validate(self, updates: Sequence[int]) -> dict[str, float]:

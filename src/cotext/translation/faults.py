@@ -56,7 +56,7 @@ _STRICT: Final = re.compile(r"[{}$%_]|</|<.*[=/]>?$")
 _SMALL: Final = re.compile(r"(?<![\w.,:/%$-])\d{1,2}(?![\w%]|[.,:/-]\w)")
 _DOUBLE: Final = re.compile('["“”„«»「」『』]')
 _SEPARATORS: Final = re.compile("[|\t│┃║｜]")
-_NAMES: Final = {"CJK": "Chinese characters"}  # of scripts, where Unicode's is no word
+_NAMES: Final = {"CJK": "Chinese characters"}  # of scripts whose Unicode name is not a word
 
 
 @dataclass(frozen=True, slots=True)

@@ -110,7 +110,7 @@ class DecodingPlan:
         config = _with_context(config)
         decode, kind = config.decode, kind_of(model)
         view, symbols = build_view(config.view), special_symbols(tokenizer, config.view)
-        # Without attention between rows, every window is a group by itself.
+        # Without attention between rows, every window is a separate group.
         group_windows = decode.group_windows if model.sees_other_rows else 1
         check_align(decode.align, symbols.bracket)
         _check(config, model, kind, symbols)

@@ -344,7 +344,7 @@ class DocumentScorer:
 #
 # The source is encoded and the prefix decoded once. Then the state is widened as for a beam, and all
 # continuations are decoded in one call. Nothing is decoded after the last sentence to score. The scores equal
-# those of rows that are scored one by one.
+# those of rows that are scored separately.
 #
 # Shapes: B groups, W distinct rows of a group, R rows (R = B * W), P tokens of a prefix, T tokens of a
 # continuation, N labels, M hidden states (B * P + R * T), D model.

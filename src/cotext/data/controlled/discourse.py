@@ -8,7 +8,7 @@ choice may change the interpretation:
     it        the gender of the thing mentioned last or, if there is     the sentence with this thing
               none, of the thing in the next sentence
     did too   the verb of the last event                                 the sentence with this event
-    you       the person addressed in the document                       the only statement who speaks to whom
+    you       the person addressed in the document                       the sentence that says who this is
     hero      the earlier translation of the name of this person,        the first mention of this person
               which has two German forms
 """
@@ -154,7 +154,7 @@ _YOU_COUNTS: Final = (1, 1, 1, 2, 2, 3)
 class Planner:
     """The state of one document of 4 to 12 sentences while it is planned.
 
-    `mentions` is the number of mentions of its hero, if they fit.
+    `mentions`: number of sentences that mention the hero, or fewer if not enough are free.
     """
 
     def __init__(self, draw: Draw, mentions: int | None = None):

@@ -462,8 +462,8 @@ def _write(
                 raise CotextError(f"document {document_id!r} is empty and cannot be written; leave it out")
             if row.neighbours_need_different_ids and document_id == previous:
                 raise CotextError(
-                    f"two documents in a row have the id {document_id!r}, and the format {row.name} could "
-                    "not tell them apart; rename one or write jsonl instead"
+                    f"two documents in a row have the id {document_id!r}, which the format {row.name} "
+                    "cannot distinguish; rename one or write jsonl instead"
                 )
             for sink, record in zip(sinks, records, strict=False):
                 opening = row.header if previous is None else row.between

@@ -347,7 +347,7 @@ class Gathered(list[str]):
         if self._bytes > MAX_DOCUMENT_BYTES:
             raise CotextError(
                 f"{self._path}: a document of more than {len(self):,} sentences and {MAX_DOCUMENT_BYTES:,} "
-                "bytes, more than memory is taken for; mark where documents end, or split the file"
+                "bytes, which is the limit; mark where documents end, or split the file"
             )
         super().append(sentence)
 

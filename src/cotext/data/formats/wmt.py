@@ -41,7 +41,7 @@ _OPENING: Final = re.compile(
 _PARAGRAPH_TAG: Final = re.compile(r"</?p(?:\s[^<>]*)?>", re.IGNORECASE)
 _STRING: Final = re.compile(
     r'("[^"\\]*+(?:\\.[^"\\]*+)*+")(\s*:)?'
-)  # of valid JSON; a key has a colon behind it
+)  # of valid JSON; a key is followed by a colon
 # Matches from a character to the last one before an empty line.
 _TEXT_PARAGRAPH: Final = re.compile(r"[^ \t\r\n](?:[^\n]*\n[ \t\r]*(?=[^ \t\r\n]))*[^\n]*")
 

@@ -176,7 +176,7 @@ HEADER: Final = (
     'datatype="plaintext"/>\n<body>\n'
 )
 FOOTER: Final = "</body>\n</tmx>\n"
-# Types of properties with the document of a unit, in lower case.
+# Types of properties that name the document of a unit, in lower case.
 DOCUMENT_PROPERTIES: Final = (
     *(DOCUMENT, "document", "x-document-id", "x-docid", "x-doc-id", "docid"),
     *("file", "x-file", "filename", "x-filename", "txt::doc. no."),

@@ -102,7 +102,7 @@ def load_tokenizer(folder: Path) -> Tokenizer:
         )
     if not isinstance(kind, str) or kind not in {*KINDS, *IMPORTED}:
         raise CotextError(
-            f"{description_path}: unknown tokenizer {shown(kind)}; this version knows "
+            f"{description_path}: unknown tokenizer {shown(kind)}; this version supports "
             f"{', '.join((*KINDS, *IMPORTED))}"
         )
     chosen: LanguageChoice | None = None
@@ -168,6 +168,6 @@ def require_languages(tokenizer: Tokenizer, options: str) -> None:
     """Raise CotextError if a multilingual tokenizer needs a choice of languages by `options`."""
     if isinstance(tokenizer, ImportedTokenizer) and (lacking := tokenizer.lacking()):
         raise CotextError(
-            f"the tokenizer is of many languages, and no {' and no '.join(lacking)} language is chosen; give "
+            f"the tokenizer has many languages, but no {' and no '.join(lacking)} language is chosen; give "
             f"{options} one of: {', '.join(tokenizer.languages)}"
         )

@@ -174,7 +174,7 @@ class ImportedTokenizer(Tokenizer):
         self.separate_vocabularies = source.table is not target.table
         self.unwritten = tuple(sorted(target.table.symbols))
         if source.table.unk != self.unk:
-            raise CotextError("the two vocabularies have the unknown piece at different numbers")
+            raise CotextError("the two vocabularies have different numbers for the unknown piece")
         self.source_prefix, self.target_prefix = self._prefixes()
 
     def _prefixes(self) -> tuple[tuple[int, ...], tuple[int, ...]]:

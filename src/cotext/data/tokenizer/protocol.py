@@ -50,7 +50,7 @@ class TokenizerSettings:
     used, or the largest possible number. `byte_fallback`: whether unknown characters are encoded as bytes, so
     that outputs have no unknown tokens. If it is None, it is on unless fewer than 4,000 subwords are
     requested. `character_coverage`: if it is None, 0.9995 with byte fallback, otherwise 1. `num_threads`
-    changes the result slightly (order of summation), so it does not depend on the machine.
+    changes the result slightly (order of summation). Its default is therefore the same on all machines.
     `sample_sentences`: number of training sentences of both languages. If it is None, all sentences are used,
     in memory. `language`: language of the Moses rules for both sides. Outputs are detokenised with these
     rules, so choose the target language. `truecase` and `jieba` (Chinese words) are for `moses-bpe`.
@@ -314,7 +314,7 @@ def _training_problem(error: str, requested: int) -> str:
 # for Chinese, truecasing.
 #
 # Truecasing (Koehn et al. 2007, `truecase.perl`) writes the first word of a sentence in its most frequent
-# form inside of sentences; other known words are unchanged. Both languages share one model. A sentence with
+# form inside sentences; other known words are unchanged. Both languages share one model. A sentence with
 # Chinese characters is split by Jieba, any other by Moses.
 
 _CHINESE = re.compile(r"[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]")
@@ -325,8 +325,8 @@ class WordSplitter:
     """A splitter of sentences into words, which also joins words to sentences.
 
     `language`: language of the Moses rules. `chinese`: version of Jieba for Chinese, or empty for Moses only.
-    `truecase`: a truecasing model. `best` has the most frequent form of a word inside of sentences, by its
-    lower case; `known` has all forms.
+    `truecase`: a truecasing model. `best` maps a lower-case word to its most frequent form inside
+    sentences; `known` has all forms.
 
     Raises CotextError if a required package is not installed or has another version.
     """
@@ -383,8 +383,8 @@ def _jieba(version: str) -> Any:
     jieba.setLogLevel(logging.WARNING)  # suppresses messages about its dictionary
     if version and jieba.__version__ != version:
         raise CotextError(
-            f"the tokenizer was made with jieba {version}, whose dictionary defines the words, and here "
-            f"is {jieba.__version__}: pip install jieba=={version}"
+            f"the tokenizer was made with jieba {version}, whose dictionary defines the words, but jieba "
+            f"{jieba.__version__} is installed: pip install jieba=={version}"
         )
     return jieba
 
@@ -459,7 +459,7 @@ class MosesBPETokenizer(Tokenizer):
         if settings.vocabulary is not None and merges < settings.vocabulary:
             raise CotextError(
                 f"the text supports {merges} merges, fewer than the requested {settings.vocabulary}: request "
-                "at most that, or for no size to get the largest possible"
+                f"at most {merges}, or omit the size to get the largest possible"
             )
         segmenter = _package("subword_nmt.apply_bpe").BPE(io.StringIO(codes))
         frequencies: Counter[str] = Counter()

@@ -103,7 +103,7 @@ def piece_sizes(
     """Divide documents into pseudo-documents; return the number of sentences in each piece of each document.
 
     A piece has at most `max_tokens` tokens of the reference, counted by the tokenizer of `protocol`. A longer
-    sentence is a piece by itself. Hypotheses are divided at the same sentences.
+    sentence is a separate piece. Hypotheses are divided at the same sentences.
     """
     metric = build_metric(protocol or PROTOCOLS["d-bleu-512"], target_language)
     assert isinstance(metric, BLEU)

@@ -449,12 +449,12 @@ def realign(
         documents.append(lines)
         fits.append(fit)
     notes = []
-    # Lines that match the number of sentences, it seems by accident.
+    # Documents whose number of lines is probably right by accident.
     kept = (fit for fit in fits if not fit.realigned)
     if doubtful := [fit.id for fit in kept if fit.shared_words < LEAST_SHARED * fit.most_shared]:
         notes.append(
-            f"{len(doubtful)} documents have as many lines as the reference has sentences, but others "
-            f"seem to belong together ({listed(doubtful[:_SHOWN])}); --realign-all cuts them anew, too"
+            f"{len(doubtful)} documents have as many lines as the reference has sentences, but they "
+            f"seem misaligned ({listed(doubtful[:_SHOWN])}); --realign-all realigns them, too"
         )
     return documents, AlignmentReport(tuple(fits), cutter.name, tuple(notes))
 

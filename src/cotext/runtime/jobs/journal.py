@@ -116,8 +116,8 @@ class Header:
         except DAMAGE:
             pass
         raise CotextError(
-            f"{path}: is in the way: it is not the journal of a job of this version of Cotext, or its first "
-            "line is damaged; move it away, or choose another --out"
+            f"{path}: is in the way: not a journal of this version of Cotext, or its first line is damaged; "
+            "move it away, or choose another --out"
         )
 
 
@@ -326,8 +326,8 @@ def storage(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise CotextError(
-            f"{error.filename or path}: cannot be written: {error.strerror or error}; put that right, and "
-            "the same command resumes from there"
+            f"{error.filename or path}: cannot be written: {error.strerror or error}; correct this, and "
+            "run the same command to resume"
         ) from None
 
 

@@ -114,7 +114,7 @@ def unexplained(system: System) -> str:
     """Return why a system cannot explain words; an empty string if it can."""
     plan = system.opened.translator.plan
     if plan.config.view.kind == "sentence":
-        return f"{system.name} translates each sentence by itself, so no context decides its words"
+        return f"{system.name} translates each sentence alone, so no context affects its words"
     try:
         plan.require_token_probabilities()
     except CotextError as error:

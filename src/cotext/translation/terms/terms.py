@@ -227,8 +227,8 @@ Phrases = tuple[str, ...]  # alternatives of a term
 class Defects(NamedTuple):
     """The constraints that a translation does not meet.
 
-    `missing`: alternatives of a phrase, and its span in the source. `surplus`: copied texts, once for every
-    occurrence that is one too many. `forbidden`: phrases and their offsets.
+    `missing`: alternatives of a phrase, and its span in the source. `surplus`: copied texts, one entry
+    for each additional occurrence. `forbidden`: phrases and their offsets.
     """
 
     missing: list[tuple[Phrases, tuple[int, int]]]
@@ -263,7 +263,7 @@ class SentenceConstraints:
     places: tuple[tuple[int, int], ...] = field(default=(), compare=False)
 
     def spelled(self, spell: Callable[[str], str]) -> "SentenceConstraints":
-        """Return the constraints in another spelling, without the phrases for which it is empty."""
+        """Return the constraints with respelled phrases; phrases whose new spelling is empty are left out."""
         spelled = [tuple(filter(None, map(spell, phrases))) for phrases, _ in self.wanted]
         kept = [i for i, phrases in enumerate(spelled) if phrases]
         return SentenceConstraints(

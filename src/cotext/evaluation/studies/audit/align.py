@@ -123,7 +123,7 @@ class _Judge:
         return beads
 
     def _joined(self, source: Side, output: Side, path: Path) -> tuple[Path, list[float], list[float]]:
-        """Join unaligned sentences to a bead beside them if they are more probably a part of it.
+        """Join unaligned sentences to an adjacent bead if they are more probably a part of it.
 
         Returns beads, their scores and probabilities.
         """

@@ -404,7 +404,7 @@ def _system(
 def _faults(
     beads: Sequence[Bead], texts: Sequence[Pair], languages: tuple[str, str], glossary: Glossary | None
 ) -> list[list[Fault]]:
-    """Return the faults of beads. Of a text that is no translation, only this is reported."""
+    """Return the faults of beads. If the text is not a translation, only this is reported."""
     both = [n for n, bead in enumerate(beads) if bead.source and bead.output]
     pairs = [texts[n] for n in both]
     checks = Checks([pair[1:] for pair in pairs], ("", languages[1]), [beads[n].score for n in both])

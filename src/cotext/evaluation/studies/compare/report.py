@@ -45,7 +45,7 @@ MAX_SENTENCES = 12  # number of sentences shown of the example document
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A part of a comparison: tables, lines below them, and for a page a paragraph and plots (HTML)."""
+    """A part of a comparison: tables, lines below them and, for the page, a paragraph and plots (HTML)."""
 
     title: str
     tables: Sequence[Table] = ()
@@ -132,7 +132,7 @@ def _systems(result: RunComparison) -> Section:
         )
         for run in result.runs
     ]
-    caption = "Context window: the sentences around the one that is translated which the system may read."
+    caption = "Context window: the sentences around the translated sentence that the system may read."
     return Section("The systems", [Table(header, rows, caption, left=3)], [FIRST_LOSS] * started)
 
 
