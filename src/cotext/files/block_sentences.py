@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate, chain, pairwise
+from itertools import accumulate, chain, islice, pairwise
 from unicodedata import category
 
 from cotext.data.splitting import join_sentences
@@ -210,6 +210,9 @@ def _seam(
     return tuple(piece for piece in between if not isinstance(piece, str))
 
 
+MOST_RARE = 200  # rare subwords tried as substitutes: a sentence with more copied texts is no sentence
+
+
 # --- Placeholders: parts of a text that are copied by rule, and the text that the model reads instead.
 
 
@@ -250,10 +253,11 @@ def _copied_spans(text: str, tokenizer: Tokenizer, phrases: str) -> Iterator[Spa
 
 
 def _unknown_spans(text: str, tokenizer: Tokenizer) -> list[Span]:
-    """Return the spans of words and symbols with unknown characters, such as emoji; adjacent ones as one.
+    """Return the spans of words and symbols with unknown characters, such as emoji.
 
-    Adjacent letters of a script without spaces are one word, unknown if all of them are. Punctuation is not
-    copied, because languages have different quotation marks.
+    Those with nothing or a space between them are one. Adjacent letters of a script without spaces are a
+    word, which is unknown if all of them are. Punctuation is not copied, because languages have different
+    quotation marks.
     """
     words: list[Span] = []
     for unit in word_units(text):
@@ -265,8 +269,9 @@ def _unknown_spans(text: str, tokenizer: Tokenizer) -> list[Span]:
         word = text[start:stop].translate(HYPHENS)
         parts = list(word) if is_unspaced(word[0]) else [word]
         unknown = category(word[0])[0] != "P" and all(is_unknown(part, tokenizer) for part in parts)
-        adjoins = bool(spans) and spans[-1][1] == start
-        if unknown or (adjoins and not tokenizer.encode(word)):
+        gap = start - spans[-1][1] if spans else 2
+        if unknown or (not gap and not tokenizer.encode(word)):
+            adjoins = not gap or (gap == 1 and text[start - 1] == " ")
             spans.append((spans.pop()[0] if adjoins else start, stop))
     return spans
 
@@ -288,11 +293,13 @@ def shown(pieces: Sequence[Piece], tokenizer: Tokenizer) -> dict[int, str]:
     substitutes: dict[str, str] = {}
     candidates = _candidates(tokenizer)  # each is tried once
     for piece in pieces:
-        if isinstance(piece, Copied) and piece.text not in substitutes:
-            taken = (text, *substitutes.values())
-            usable = (c for c in candidates if not any(c in t for t in taken) and gives_back(tokenizer, c))
-            is_written = gives_back(tokenizer, piece.text) and not is_unknown(piece.text, tokenizer)
-            substitutes[piece.text] = piece.text if is_written else next(usable, "")
+        if not isinstance(piece, Copied) or piece.text in substitutes:
+            continue
+        if not is_unknown(piece.text, tokenizer) and gives_back(tokenizer, piece.text):
+            substitutes[piece.text] = piece.text
+            continue
+        new = (c for c in candidates if c not in text and not any(c in used for used in substitutes.values()))
+        substitutes[piece.text] = next((c for c in new if gives_back(tokenizer, c)), "")
     return {piece.key: substitutes[piece.text] for piece in pieces if isinstance(piece, Copied)}
 
 
@@ -317,5 +324,5 @@ def _candidates(tokenizer: Tokenizer) -> Iterator[str]:
     """Yield possible substitutes, the best first."""
     numbered = (form.format(n) for form in ("{{{}}}", "[{}]", "#{}", "X{}", "XX{}") for n in range(1, 10))
     letters = (chr(code) * 2 for code in range(ord("X"), ord("A"), -1))
-    rare = (tokenizer.decode([i]) for i in range(tokenizer.pieces - 1, 0, -1))
+    rare = (tokenizer.decode([i]) for i in islice(range(tokenizer.pieces - 1, 0, -1), MOST_RARE))
     return chain(numbered, letters, (text for text in rare if len(text) > 1))

@@ -269,15 +269,20 @@ class SentencePieceTokenizer(Tokenizer):
 
         Other bytes are often learned, such as those of a rare letter with an accent.
         """
-        found = self.encode(text)
-        if not any(map(self._processor.is_byte, found)):
-            return self.unk in found
-        return any(
-            any(map(self._processor.is_byte, self.encode(character)))
-            for character in set(clean(text))
-            if (kind := unicodedata.category(character)[0]) in "SNC"
-            or (kind == "L" and _script(character) not in self._scripts)
-        )
+        return any(map(self._lacks_character, set(clean(text))))
+
+    def _lacks_character(self, character: str) -> bool:
+        if character not in self._lacking:
+            found, kind = self.encode(character), unicodedata.category(character)[0]
+            as_bytes = any(map(self._processor.is_byte, found))
+            no_letter = kind in "SNC" or (kind == "L" and _script(character) not in self._scripts)
+            self._lacking[character] = self.unk in found or (as_bytes and no_letter)
+        return self._lacking[character]
+
+    @cached_property
+    def _lacking(self) -> dict[str, bool]:
+        """Whether characters are unknown; filled when they are asked for."""
+        return {}
 
     @cached_property
     def _scripts(self) -> frozenset[str]:
