@@ -5,7 +5,7 @@ from pathlib import Path
 from cotext.data.documents import Languages, ParallelDocument
 from cotext.data.formats import read_parallel, write_parallel
 from cotext.data.formats.xml_formats import languages_of_tmx
-from cotext.files.parallel import pair_files
+from cotext.files.parallel import cut_corpus, pair_files
 from cotext.files.po import translated_files as translated_in_po
 from cotext.files.xliff import translated_files as translated_in_xliff
 from tests.command_line import succeed
@@ -124,3 +124,16 @@ def test_two_documents_are_aligned_and_cut_into_sections(tmp_path: Path) -> None
     assert [len(each) for each in sections] == [22, 22, 22, 23]
     found = [pair for each in sections for pair in zip(each.source, each.target, strict=True)]
     assert found == [pair for n, pair in enumerate(pairs) if n != 40]
+
+
+def test_a_corpus_of_few_documents_is_cut_into_sections(tmp_path: Path) -> None:
+    document = ParallelDocument("a", *([f"{side}{n}" for n in range(50)] for side in "st"))
+    write_parallel(tmp_path / "a.tmx", None, [document], "tmx", ("en", "de"))
+    out = tmp_path / "out.tmx"
+    cut = cut_corpus(tmp_path / "a.tmx", None, None, out, Languages(), 2)
+    assert cut is not None
+    assert str(cut.languages) == "en-de"
+    sections = [*read_parallel(out, None)]
+    assert [len(section) for section in sections] == [25, 25]
+    assert [text for section in sections for text in section.source] == [*document.source]
+    assert cut_corpus(out, None, "tmx", tmp_path / "again.tmx", Languages(), 2) is None

@@ -3,7 +3,7 @@
 Documents are set aside, the rest is prepared with the model's tokenizer, and training starts from the model
 (`model.neutral_start`). Everything except the run is in the folder OUT.adapt:
 
-    pairs.tmx                     sentence pairs, if the corpus is bilingual files or documents
+    pairs.tmx                     sentence pairs, if the corpus is bilingual files or documents, or was cut
     data/                         the corpus, divided by whole documents, and prepared
     before.jsonl, after.jsonl     the test documents, translated by the model and by the run
     report.json, report.html      scores of both, tests, and the sentences that changed most
@@ -31,7 +31,7 @@ from cotext.evaluation.statistics.significance import SIGNIFICANT
 from cotext.evaluation.studies.context.context_use import translated
 from cotext.evaluation.studies.evaluate.evaluate_files import Evaluation, evaluate_files
 from cotext.evaluation.studies.tables import Cell, Table, interval
-from cotext.files.parallel import PAIRS, pair_files
+from cotext.files.parallel import PAIRS, cut_corpus, pair_files
 from cotext.interchange.model_names import name_of
 from cotext.models.run_folder import config_of, model_file
 from cotext.runtime.devices import choose_threads
@@ -46,7 +46,7 @@ FEWEST_UPDATES: Final = 20
 # Without a request, every fifth document is for development, and every fifth for the test, 20 at most.
 SHARE: Final = 5
 MOST_HELD_OUT: Final = 20
-FEWEST_DOCUMENTS: Final = 10  # of aligned files; fewer ones are cut into sections
+FEWEST_DOCUMENTS: Final = 10  # fewer ones are cut into sections
 # Settings that the run takes from the model.
 OF_SEARCH: Final = ("beam", "length_penalty", "length_penalty_form", "max_ratio", "max_extra")
 BEFORE: Final = "before.jsonl"
@@ -102,12 +102,15 @@ class Adaptation:
         source, *others = request.corpus
         self._files: tuple[Path, Path | None] = (source, others[0] if others else None)
         self.notes: tuple[str, ...] = ()
+        self._format, pairs = request.format, self.folder / PAIRS
         paired = None
         if request.format is None:
-            paired = pair_files(*self._files, self.folder / PAIRS, languages, FEWEST_DOCUMENTS)
+            paired = pair_files(*self._files, pairs, languages, FEWEST_DOCUMENTS)
+        if paired is None:
+            paired = cut_corpus(*self._files, request.format, pairs, languages, FEWEST_DOCUMENTS)
         if paired is not None:
-            self._files, self.notes = (paired.path, None), paired.notes
-        stated = languages_of_files(*self._files, request.format)
+            self._files, self.notes, self._format = (paired.path, None), paired.notes, None
+        stated = languages_of_files(*self._files, self._format)
         check_pair(languages, stated, f"the corpus {self._files[0]}", f"{name_of(request.model)} translates")
         self._languages = languages if str(languages) else stated
 
@@ -124,7 +127,7 @@ class Adaptation:
         pair = Languages() if of_many else self._languages
         source, target = self._files
         self.folder.mkdir(parents=True, exist_ok=True)
-        share = sum(1 for _ in read_parallel(source, target, self.request.format)) // SHARE
+        share = sum(1 for _ in read_parallel(source, target, self._format)) // SHARE
         dev, test = (
             min(MOST_HELD_OUT, max(least, share)) if given is None else given
             for given, least in ((self.request.dev_documents, 1), (self.request.test_documents, 2))
@@ -132,7 +135,7 @@ class Adaptation:
         return PreparationRequest(
             source=source,
             target=target,
-            format=self.request.format,
+            format=self._format,
             dev_documents=dev,
             test_documents=test,
             seed=self.request.seed,

@@ -7,7 +7,7 @@ sentence (`cotext.data.aligned_corpus`). `prepare` and `adapt` accept both and w
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby, pairwise
+from itertools import groupby, islice, pairwise
 from pathlib import Path
 from typing import Final
 
@@ -82,10 +82,33 @@ def pair_files(
         notes = [f"{source} and {target}: aligned by sentence", *corpus.render().splitlines()]
     if not documents:
         raise CotextError("\n".join([f"{source}: contains no sentence pairs", *notes[1:]]))
+    languages = Languages(known.source or stated.source, known.target or stated.target)
+    return _written(documents, out, languages, needed, notes)
+
+
+def cut_corpus(
+    source: Path, target: Path | None, format: str | None, out: Path, known: Languages, needed: int
+) -> PairedFiles | None:
+    """Cut a corpus with fewer than `needed` documents into sections, written to the TMX file `out`.
+
+    So a translation memory without document boundaries can be used. Its order is taken as that of the text.
+    Return None if the corpus has enough documents. Raises the errors of `read_parallel`.
+    """
+    documents = list(islice(read_parallel(source, target, format), needed))
+    if len(documents) >= needed or not documents:
+        return None
+    stated = languages_of_files(source, target, format)
+    languages = Languages(known.source or stated.source, known.target or stated.target)
+    return _written(documents, out, languages, needed, [])
+
+
+def _written(
+    documents: list[ParallelDocument], out: Path, languages: Languages, needed: int, notes: list[str]
+) -> PairedFiles:
+    """Write documents as TMX, cut into sections if there are fewer than `needed`."""
     if len(documents) < needed:
         notes.append(f"fewer than {needed} documents: cut into sections of about {SECTION} sentences")
         documents = [section for document in documents for section in _sections(document)]
-    languages = Languages(known.source or stated.source, known.target or stated.target)
     codes = (languages.source, languages.target) if str(languages) else None
     out.parent.mkdir(parents=True, exist_ok=True)
     write_parallel(out, None, documents, "tmx", codes)
