@@ -247,8 +247,3 @@ class FeedForward(nn.Module):
         wide = dropout(ACTIVATIONS[self.activation](self.widen(x)), self.dropout, self.training)
         narrow: Tensor = self.narrow(wide)
         return narrow
-
-
-# --- Encoder and decoder blocks, and their attention to context sentences that were encoded apart.
-#
-#     post-norm   x = norm(x + f(x))         pre-norm   x = x + f(norm(x)), one more norm at the top

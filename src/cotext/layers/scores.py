@@ -131,30 +131,3 @@ class SegmentDistanceScore(Score):
         # Several sentences may have the same clipped distance: add up their weights.
         by_distance = mass.new_zeros(*mass.shape[:3], 2 * CLIP + 1).scatter_add(3, distance, mass)
         return mixed + by_distance @ of_values
-
-
-# --- Attention to a token's own sentence and a memory of earlier sentences, with relative positions.
-#
-# This is Transformer-XL (Dai et al. 2019, section 3) with sentences as segments (Zheng et al. 2020, section
-# 4.2). In every layer, sentence k also attends to the inputs of that layer for sentences k - m ... k - 1,
-# without gradients. With teacher forcing, one pass over all sentences computes these inputs, so that all
-# sentences are processed in parallel: each fetches the keys and values of its memory.
-#
-#     score of query i and key j     ((q_i + u) . k_j + (q_i + w) . r[i - j]) / sqrt(K)
-#
-# r[d] is the sinusoid of distance d, projected by a matrix of the layer; u and w are also parameters of the
-# layer. Distances count across sentences, as if memory and sentence were one text.
-
-
-# --- Position-aware attention (P-Transformer; Li et al. 2022): positions in every layer.
-#
-# In a plain Transformer, positions are added once, to the embeddings. In long rows, such as documents, they
-# are lost in the upper encoder layers, and cross-attention can no longer use them. Here every layer makes
-# queries and keys from X + P and values from X, and self-attention adds relative positions:
-#
-#     self     softmax(((X + P) Wq ((X + P) Wk)^T + (X + P) Wq R^T) / sqrt(K)) X Wv          equations 10, 11
-#     cross    softmax((Xt + Pt) Wq ((Xs + Ps) Wk)^T / sqrt(K)) Xs Wv                       equation 7
-#
-# X: hidden states (H in the paper) of the layer; t: target; s: source. P: sinusoidal position embeddings,
-# without parameters. R: a table of relative positions, shared by all heads, layers and both stacks. The paper
-# divides by sqrt(D); Cotext divides by sqrt(K), because every head has size K.

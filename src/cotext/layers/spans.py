@@ -409,23 +409,3 @@ class ProjectedOthersSpan(nn.Module, RowSpan, StartsFromOthers):
         with show_together(one, one):  # recorded as one attention, the mean of the two
             long, short = attend(keys), attend(replace(keys, mask=apart.own, causal=False))
         return torch.cat((long, short), dim=1)
-
-
-# --- Gated global attention (G-Transformer; Bao et al. 2021) in addition to attention inside sentences.
-#
-# A Transformer that reads whole documents spreads its attention over too many tokens and does not learn. In
-# G-Transformer, every attention (encoder, decoder, cross-attention) is restricted to the sentence of its
-# query: target sentence k attends to source sentence k. In the top layers, a second, global attention with
-# separate weights covers the whole row (on the target, all earlier tokens). A gate mixes the two, per
-# dimension:
-#
-#     g = sigmoid(W [local; global] + b)          out = g * local + (1 - g) * global
-#
-# Both are taken after their output projections. Positions are absolute over the row. Each sentence is
-# enclosed in brackets (a begin and an end symbol). While decoding, each sentence end moves on to the next
-# source sentence.
-#
-# If training starts from a sentence model, local attention continues from its attention. Global attention
-# starts as a copy of local attention, and only gates are new. (The authors' runs start global attention at
-# random: `train.init_copies: false`.) Positions then restart in every sentence. So global attention has a
-# bias by the distance of other sentences, if `model.attention.others` is `gated`.

@@ -319,21 +319,3 @@ class EngineRules:
     most: int
     least: int = 0
     never: tuple[int, ...] = ()
-
-
-# --- A sentence model and a language model of target documents (Sugiyama and Yoshinaga 2021).
-#
-#     score(y)  =  log p(y | x)  +  log p_LM(y | c)  -  log p_LM(y)
-#
-# x: the source sentence; c: target sentences before y. The difference is the pointwise mutual information of
-# context and sentence. It is added token by token, so it takes part in beam search:
-#
-#     rows of the language model      bos c1 sep c2 sep y1 y2       one row with context
-#                                     bos y1 y2                     one without
-#     row of the sentence model       bos y1 y2                     and the source of this sentence alone
-#
-# All rows are cut from windows whose current sentence is the last. Scores of tokens do not sum to a
-# probability and may be above 0.
-#
-# Shapes: B entries, R rows, S source tokens, T target tokens, P tokens of the current sentence, D sum of the
-# dimensions of the three rows.
