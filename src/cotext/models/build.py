@@ -33,7 +33,7 @@ from cotext.models.g_transformer import GatedAttention
 from cotext.models.interface import DocumentLayer, Model
 from cotext.models.mbe import BatchMean
 from cotext.models.nat import LatentCodes, NonAutoregressiveTransformer
-from cotext.models.p_transformer import PositionScore, relative_table
+from cotext.models.p_transformer import AbsoluteScore, PositionScore, RelativeScore, relative_table
 from cotext.models.slots import BatchContext, BatchSides, ContextEncoder
 from cotext.models.transformer import Parts, Transformer
 from cotext.models.voita_2018 import SharedContext
@@ -51,11 +51,11 @@ SPANS: dict[str, Callable[[AttentionConfig, AttentionSize], RowSpan]] = {
     "nodes": lambda config, size: NodeSpan(size.dropout),
     "current": lambda config, size: CurrentSpan(),
 }
-SCORES: dict[str, Callable[[AttentionSize], Score]] = {
+SCORES: dict[str, type[Score]] = {
     "content": Score,
-    "absolute": lambda size: PositionScore(size, absolute=True, relative=False),
-    "relative": lambda size: PositionScore(size, absolute=False, relative=True),
-    "positions": lambda size: PositionScore(size, absolute=True, relative=True),
+    "absolute": AbsoluteScore,
+    "relative": RelativeScore,
+    "positions": PositionScore,
     "transformer_xl": TransformerXLScore,
     "segment_distance": SegmentDistanceScore,
     "rotary": RotaryScore,
