@@ -85,15 +85,6 @@ def remove_lists(out: Path) -> None:
     lists_beside(out).unlink(missing_ok=True)
 
 
-def require_no_lists(opened: OpenedRun, what: str) -> None:
-    """Raise CotextError if a run writes n-best lists; `what`: name of an input that cannot have lists."""
-    if (nbest := opened.config.decode.nbest) > 1:
-        raise CotextError(
-            f"{what}: decode.nbest = {nbest}: n-best lists can be written only for corpora with one sentence "
-            "per line, and not with --on; add --set nbest=1"
-        )
-
-
 def write_lists(
     out: Path,
     pairs: Iterable[ParallelDocument],

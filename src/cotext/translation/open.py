@@ -148,6 +148,14 @@ class OpenedRun:
         """Return this run with nbest = beam; raise CotextError if its model or search has no n-best lists."""
         return self._with_search_settings({"nbest": self.config.decode.beam})
 
+    def require_no_lists(self, what: str) -> None:
+        """Raise CotextError if it writes n-best lists; `what`: name of an input that cannot have lists."""
+        if (nbest := self.config.decode.nbest) > 1:
+            raise CotextError(
+                f"{what}: decode.nbest = {nbest}: n-best lists can be written only for corpora with one "
+                "sentence per line, and not with --on; add --set nbest=1"
+            )
+
     def with_engine(self, engine: Engine | None) -> "OpenedRun":
         """Return the same run, whose translations are searched by an engine; None: by PyTorch."""
         return self._with_search_settings({}, engine)

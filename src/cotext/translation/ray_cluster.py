@@ -16,7 +16,6 @@ from typing import Any, Final
 
 from cotext.data.documents import Document
 from cotext.runtime import CotextError
-from cotext.translation.corpus_files import require_no_lists
 from cotext.translation.document_state import WindowLog
 from cotext.translation.open import OpenedRun, open_run, systems_of
 from cotext.translation.requests import ClusterOptions
@@ -78,7 +77,7 @@ def placed(opened: OpenedRun, request: ClusterOptions, decode: Mapping[str, Any]
     """
     if request.on is None:
         return opened
-    require_no_lists(opened, f"--on {request.on}")
+    opened.require_no_lists(f"--on {request.on}")
     ray = _connect(request.on)
     workers, device = workers_of(request, ray.cluster_resources())
     # Further runs are under the same path on every machine; workers search with the settings chosen here.

@@ -19,7 +19,6 @@ from torch import Tensor
 from cotext.data.batch import (
     Batch,
     Instance,
-    Source,
     SpecialSymbols,
     TargetRow,
     make_batch,
@@ -30,13 +29,10 @@ from cotext.data.batch import (
 )
 from cotext.data.documents import Document, ParallelDocument
 from cotext.data.tokenizer import Side, Tokenizer, clean
-from cotext.data.views import Window
+from cotext.data.views import Encoded, Window, cut_document, group_of
 from cotext.models.interface import Engine, Model, TranslationModel
 from cotext.runtime import CotextError
-from cotext.search.beam_search import Hypothesis
-from cotext.search.constraints import SearchSymbols
 from cotext.search.likelihood import negative_log_likelihood, sentence_of_label
-from cotext.translation.document_state import Encoded, Row, cut_document, group_of, source_of
 from cotext.translation.plan import DecodingPlan, kind_of
 
 # Upper bound of the mean over a sentence. Longer texts are rejected before they are tokenised, which would
@@ -258,31 +254,6 @@ class DocumentScorer:
         """Return rows with their groups, to read with this system."""
         budget = self.config.decode.max_tokens
         return RowsToRead(self.model, instances, self.plan.symbols, budget, self.device, groups)
-
-    def source(self, rows: Sequence[Row]) -> Source:
-        """Return the source of rows to search, with their groups if rows attend to each other."""
-        symbols = self.plan.symbols
-        if not self.plan.sees_other_rows:
-            return source_batch([row.instance for row in rows], symbols)
-        return source_of([(row.document, row.number) for row in rows], self.plan.group_windows, symbols)
-
-    def search(self, rows: Sequence[Row], symbols: SearchSymbols) -> list[Hypothesis]:
-        """Search rows of windows that were searched before, in batches of `decode.max_tokens`."""
-        plan = self.plan
-        costs = [plan.options.beam * row.tokens for row in rows]
-        order = sorted(range(len(rows)), key=costs.__getitem__)
-        # If rows attend to each other, rows of one window must not share a batch.
-        batches = [[n] for n in range(len(rows))]
-        if not plan.sees_other_rows:
-            batches = pack([[costs[n]] for n in order], plan.decode.max_tokens)
-        found: dict[int, Hypothesis] = {}
-        for batch in reversed(batches):
-            members = [order[n] for n in batch]
-            source = self.source([rows[n] for n in members]).to(self.device)
-            requests = [rows[n].request for n in members]
-            hypotheses = plan.kind.search(self.model, source, requests, symbols, plan.options)
-            found |= zip(members, hypotheses, strict=True)
-        return [found[n] for n in range(len(rows))]
 
     def rows(
         self, documents: Sequence[tuple[ParallelDocument, Sequence[int]]]

@@ -22,7 +22,14 @@ from cotext.search.beam_search import Hypothesis
 from cotext.search.constraints import SearchRequest, SearchSymbols, listening, part_of_search
 from cotext.search.engine import has_room, search_engine
 from cotext.search.nbest_beam import Alternative
-from cotext.translation.document_state import OpenDocument, Row, SentenceHypothesis, found_sentences
+from cotext.translation.document_state import (
+    OpenDocument,
+    Row,
+    SentenceHypothesis,
+    found_sentences,
+    rows_source,
+    search_rows,
+)
 from cotext.translation.scorer import DocumentScorer
 from cotext.translation.substitution import Draft, Substitution
 from cotext.translation.terms.terms import TermGuide
@@ -64,7 +71,7 @@ class SentenceLists:
                 else:
                     separate.append((window, j, k, self._request(window, k)))
         rows = [replace(window.row, request=request) for window, *_, request in separate]
-        hypotheses = self._scorer.search(rows, self._scorer.plan.search_symbols)
+        hypotheses = search_rows(self._scorer, rows, self._scorer.plan.search_symbols)
         for (window, j, k, _), hypothesis in zip(separate, hypotheses, strict=True):
             best = Alternative(tuple(hypothesis.tokens), hypothesis.log_probability, hypothesis.score)
             self._note(window, j, k, (best, *chain.from_iterable(hypothesis.others)))
@@ -307,7 +314,7 @@ class WindowSearch:
         for chosen in sorted(set(by_engine)):
             members = [n for n in range(len(batch)) if by_engine[n] == chosen]
             rows = [batch[n] for n in members]
-            requests, source = [row.request for row in rows], scorer.source(rows)
+            requests, source = [row.request for row in rows], rows_source(rows, plan)
             with part_of_search(members):
                 if chosen:
                     assert engine is not None
