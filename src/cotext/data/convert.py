@@ -187,8 +187,7 @@ def convert(
         )
     pairs, known = read_parallel(source, target, format), languages_of_files(source, target, format)
     counted = tally.count(pairs if detokenise is None else detokenise.documents(pairs))
-    named = str(known) and known.source != known.target
-    write_parallel(out, out_target, counted, to, (known.source, known.target) if named else None)
+    write_parallel(out, out_target, counted, to, (known.source, known.target) if str(known) else None)
     return tally
 
 
