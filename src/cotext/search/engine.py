@@ -23,7 +23,6 @@ from cotext.runtime import CotextError
 from cotext.runtime.devices import choose_threads
 from cotext.search.beam_search import Hypothesis, SearchOptions, length_divisor
 from cotext.search.constraints import SearchRequest, SearchSymbols, Steps, check_requests, truncated
-from cotext.search.likelihood import sentence_sums
 from cotext.search.nbest_beam import Alternative
 
 MODEL: Final = "model.bin"  # the engine's file with the weights
@@ -212,11 +211,6 @@ def engine_label_nll(model: Engine, batch: Batch) -> Tensor:
     for row, log_probabilities in zip(nll, model.score(sources, [row[1:] for row in inputs]), strict=True):
         row[: len(log_probabilities)] = -torch.tensor(log_probabilities)
     return nll[batch.is_current.cpu()]
-
-
-def engine_nll(model: Engine, batch: Batch) -> Tensor:
-    """Return negative log-likelihoods of the current sentences, row after row, in float64."""
-    return sentence_sums(batch, engine_label_nll(model, batch))
 
 
 def _rows(tokens: Tensor, sentence: Tensor) -> list[list[int]]:

@@ -84,11 +84,6 @@ def label_nll(model: TranslationModel, batch: Batch) -> Tensor:
     return negative_log_likelihood(model, hidden_BTD[batch.is_current], label_N)
 
 
-def autoregressive_nll(model: TranslationModel, batch: Batch) -> Tensor:
-    """Return negative log-likelihoods of the current sentences, row after row, in float64."""
-    return sentence_sums(batch, label_nll(model, batch))
-
-
 def sentence_sums(batch: Batch, nll_N: Tensor) -> Tensor:
     """Sum the values of current labels by sentence, in float64."""
     counts = batch.source.current[:, 1] - batch.source.current[:, 0]
@@ -195,11 +190,6 @@ class OutputLayer:
     def may_rise(self) -> bool:
         """Whether values of tokens may be above 0, so a hypothesis may become better as it grows."""
         return bool(self._terms)
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether every token has a column, with the number of its id."""
-        return self._tokens is None
 
     def columns(self, tokens: Tensor) -> Tensor:
         """Return the columns of tokens, without those that have none."""
