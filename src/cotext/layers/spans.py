@@ -302,7 +302,8 @@ class BiasedOthersSpan(nn.Module, RowSpan, StartsFromOthers):
         return {"bias": 0.0}
 
     def rates(self) -> Mapping[str, float]:
-        return {"bias": self.rate}
+        """Return a higher learning rate: while a gate is closed, gated keys and biases have no gradient."""
+        return dict.fromkeys(self.neutral_start(), self.rate)
 
 
 class GatedOthersSpan(BiasedOthersSpan):
@@ -335,10 +336,6 @@ class GatedOthersSpan(BiasedOthersSpan):
 
     def neutral_start(self) -> Mapping[str, float]:
         return {"gate": 0.0, "bias": 0.0}
-
-    def rates(self) -> Mapping[str, float]:
-        """Return a higher learning rate: while a gate is closed, gated keys and biases have no gradient."""
-        return {"gate": self.rate, "bias": self.rate}
 
 
 class ProjectedOthersSpan(nn.Module, RowSpan, StartsFromOthers):

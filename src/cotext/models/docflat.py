@@ -24,7 +24,6 @@ from cotext.data.batch import Source
 from cotext.layers.flat_batch import (
     ActiveGroups,
     ExtraKeys,
-    FlatBatchAttention,
     FlatContext,
     FlatLayout,
     PrefixedCache,
@@ -43,13 +42,9 @@ class FlatBatch(BatchContext):
 
     def __init__(self, size: AttentionSize, config: BatchConfig) -> None:
         super().__init__(config)
-
-        def context() -> FlatContext:
-            attention, neutral = FlatBatchAttention(size), size.neutral_start
-            return FlatContext(attention, size.dimension, config.gate, config.threshold, neutral)
-
-        self.source_context = context() if config.source else None
-        self.target_context = context() if config.target else None
+        gate = config.gate, config.threshold
+        self.source_context = FlatContext(size, *gate) if config.source else None
+        self.target_context = FlatContext(size, *gate) if config.target else None
 
     def source_layout(self, source: Source, training: bool) -> ContextLayout:
         return self._layout(source, source.sentence, training, self.source_context, causal=False)

@@ -282,10 +282,6 @@ class Times:
         """Return the time of an alternative divided by the time of another alternative, for each round."""
         return [a / b for a, b in zip(self.seconds[name], self.seconds[to], strict=True)]
 
-    def ratio(self, name: str, to: str, form: str = "{:.2f}") -> str:
-        """Format `ratios`; above 1, `name` is slower than `to`."""
-        return spread(self.ratios(name, to), form)
-
 
 def in_turn(
     ways: Mapping[str, Way] | Callable[[int], Mapping[str, Way]],

@@ -40,7 +40,6 @@ from cotext.translation.corpus_files import (
     checksums_of,
     lists_beside,
     paired,
-    remove_lists,
     reported,
     require_column,
     write_lists,
@@ -220,7 +219,7 @@ def _write_corpus(
         write_lists(out, both, translations(), facts["nbest"], signature)
     else:
         # Lists of an earlier translation would not belong to the new output.
-        remove_lists(out)
+        lists_beside(out).unlink(missing_ok=True)
     source, target = facts["languages"]
     pair = (source, target) if source and target else None
     pairs = reported(documents(), translations(), report, (source, target))
