@@ -385,7 +385,7 @@ def load_config(recipe: str, size: str | None = None, overrides: Iterable[str] =
         _lay_over(content, size_settings(parse_config(content, where).model_dump(), size))
     for override in overrides:
         _apply_override(content, override)
-    return parse_config(_pinned(content, Path()), where)
+    return parse_config(pinned(content, Path()), where)
 
 
 def parse_config(content: Any, where: str) -> Config:
@@ -460,7 +460,7 @@ def read_recipe(recipe: str, children: tuple[str, ...] = ()) -> tuple[dict[str, 
         raise CotextError(f"{where}: expected a mapping of keys to values")
     parents = content.pop("extends", [])
     if is_file(recipe):
-        content = _pinned(content, Path(recipe).parent)
+        content = pinned(content, Path(recipe).parent)  # its parts are files relative to it
     if not isinstance(parents, list) or not all(isinstance(parent, str) for parent in parents):
         raise CotextError(f"{where}: extends must be a list of recipes, such as extends: [p-transformer/ctx]")
     if len(children) >= MAX_SECTIONS:
@@ -473,11 +473,6 @@ def read_recipe(recipe: str, children: tuple[str, ...] = ()) -> tuple[dict[str, 
         _merge_parent(merged, inherited, parent, origin, where)
     _lay_over(merged, content)
     return merged, where
-
-
-def _pinned(content: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """Add the checksums of users' components, which are Python files relative to a folder."""
-    return content | ({"model": pinned(content["model"], folder)} if "model" in content else {})
 
 
 def _merge_parent(

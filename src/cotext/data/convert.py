@@ -238,10 +238,7 @@ def _stored(folder: Path, split: str) -> Iterator[ParallelDocument]:
         raise CotextError(f"{path}: does not exist; was {folder} made by `cotext prepare`, with this split?")
     store, tokenizer = TokenStore(path), load_tokenizer(folder / "tokenizer")
     store.require_tokenizer(tokenizer)
-    for document in store:
-        source = tuple(tokenizer.decode(s.tolist(), side="source") for s in document.source)
-        target = tuple(tokenizer.decode(t.tolist(), side="target") for t in document.target)
-        yield ParallelDocument(document.id, source, target)
+    return (document.decoded(tokenizer) for document in store)
 
 
 def render_beginning(

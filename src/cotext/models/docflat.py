@@ -19,7 +19,6 @@ rows, D model.
 import torch
 from torch import Tensor
 
-from cotext.config.model import BatchConfig
 from cotext.data.batch import Source
 from cotext.layers.flat_batch import (
     ActiveGroups,
@@ -34,17 +33,17 @@ from cotext.layers.layout import ContextLayout
 from cotext.layers.multi_head import AttentionSize
 from cotext.layers.positions import causal, is_current
 from cotext.layers.state import DecoderState
-from cotext.models.slots import BatchContext, RowEmbedder, RowsTarget
+from cotext.models.slots import BatchContext, BatchSettings, RowEmbedder, RowsTarget
 
 
 class FlatBatch(BatchContext):
     """Flat-batch attention on either side; its gates are "C", "D" and "I" in the paper."""
 
-    def __init__(self, size: AttentionSize, config: BatchConfig) -> None:
-        super().__init__(config)
-        gate = config.gate, config.threshold
-        self.source_context = FlatContext(size, *gate) if config.source else None
-        self.target_context = FlatContext(size, *gate) if config.target else None
+    def __init__(self, size: AttentionSize, settings: BatchSettings) -> None:
+        super().__init__(settings)
+        gate = settings.gate, settings.threshold
+        self.source_context = FlatContext(size, *gate) if settings.source else None
+        self.target_context = FlatContext(size, *gate) if settings.target else None
 
     def source_layout(self, source: Source, training: bool) -> ContextLayout:
         return self._layout(source, source.sentence, training, self.source_context, causal=False)

@@ -16,6 +16,7 @@ from cotext.config.model import DocumentConfig
 from cotext.config.recipe import Precision
 from cotext.data.batch import Source
 from cotext.layers.blocks import Size
+from cotext.layers.embedding import SentenceEmbedding
 from cotext.layers.layout import AnyLayout, Layouts
 from cotext.layers.linear import Int8Linear
 from cotext.layers.spans import GatedOthersSpan
@@ -37,6 +38,7 @@ class System(nn.Module, ABC):
     spares_parameters: bool = False
     recomputes: bool = False
     precision: Precision = "float32"
+    embedding: SentenceEmbedding
 
     def __init__(self) -> None:
         super().__init__()
@@ -45,9 +47,9 @@ class System(nn.Module, ABC):
         self.new_symbols = nn.ModuleList()
 
     @property
-    @abstractmethod
     def output_weight(self) -> Tensor:
-        """The output layer, [V, D]: logits are hidden @ output_weight.T + output_bias."""
+        """The output layer, [V, D], is the embedding: logits are hidden @ output_weight.T + output_bias."""
+        return self.embedding.weight
 
     @property
     def loss_bias(self) -> Tensor | None:

@@ -134,16 +134,19 @@ class RowEmbedder:
 # --- The slot `model.batch_context`: attention between the rows of a batch, before the first block.
 
 
+BatchSettings = BatchConfig  # as parts call it
+
+
 class BatchContext(nn.Module, ABC):
     """Attention between the rows of a document before the first block."""
 
-    def __init__(self, config: BatchConfig) -> None:
+    def __init__(self, settings: BatchSettings) -> None:
         super().__init__()
-        self.config = config
+        self.settings = settings
 
     def order_of(self, source: Source, training: bool) -> RowOrder:
         """Return the order of the rows of a source, and their groups."""
-        crosses = self.config.cross_document and training
+        crosses = self.settings.cross_document and training
         return RowOrder.of(source.document, source.first_sentence, source.current, crosses)
 
     def left_out(self) -> bool:

@@ -266,9 +266,7 @@ def digests(folder: Path, paths: Iterable[Path]) -> dict[str, str]:
 
 
 def is_occupied(out: Path) -> bool:
-    """Return whether the output folder exists and is not empty; raise CotextError if it is a file."""
-    if out.exists() and not out.is_dir():
-        raise CotextError(f"{out}: exists; choose another --out")
+    """Return whether the output folder exists and is not empty."""
     return out.is_dir() and any(out.iterdir())
 
 

@@ -254,7 +254,7 @@ def search(
     """
     if not requests or len(requests) != len(source.tokens):
         raise CotextError(f"{len(requests)} requests for {len(source.tokens)} source rows; give one per row")
-    check_requests(requests, symbols, options.align)
+    check_requests(requests, symbols)
     with torch.inference_mode():
         results, steps = dict[int, Hypothesis](), Steps()
         state = model.encode(source)

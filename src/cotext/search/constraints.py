@@ -23,7 +23,6 @@ import torch
 from torch import Tensor
 
 from cotext.data.batch import Ids, SpecialSymbols, headed
-from cotext.data.build import check_align
 from cotext.runtime import CotextError
 from cotext.search.likelihood import OutputLayer
 
@@ -96,9 +95,8 @@ class SearchRequest:
         return False
 
 
-def check_requests(requests: Sequence[SearchRequest], symbols: SearchSymbols, align: Align) -> None:
+def check_requests(requests: Sequence[SearchRequest], symbols: SearchSymbols) -> None:
     """Raise CotextError for a request without sentences, or with a limit that is too low for one."""
-    check_align(align, symbols.special.bracket)
     for i, request in enumerate(requests):
         if request.sentences < 1:
             raise CotextError(f"request {i} has 0 sentences; at least 1 is required")

@@ -186,7 +186,7 @@ def search_engine(
     Raises:
         CotextError: an error of `beam_search.search`, or a row has more tokens than the engine has positions.
     """
-    check_requests(requests, symbols, options.align)
+    check_requests(requests, symbols)
     sources = _rows(source.tokens, source.sentence)
     _require_room(model, sources)
     rows = [
@@ -325,7 +325,11 @@ class _EngineSearch:
                 elif not self._can_be(row, row.closed, best.tokens[: row.limit - 1]):
                     rejected.append(row)
                 elif all(h.ended and len(h.tokens) < row.limit for h in hypotheses):
-                    self._list(row, ((h.tokens, h.log_probability) for h in hypotheses[1:]))
+                    row.others = [
+                        Alternative(h.tokens, h.log_probability, self._rank(h))
+                        for h in hypotheses[1:]
+                        if self._can_be(row, row.closed, h.tokens)
+                    ]
                     self._close(row, end, best.tokens, best.log_probability)
                 elif self.options.beam == 1:
                     self._close(row, end, best.tokens[: row.limit - 1], None)
@@ -347,14 +351,9 @@ class _EngineSearch:
         """Return a closing symbol as labels for scoring, which adds `eos` itself."""
         return [] if end == self.symbols.special.eos else [end]
 
-    def _list(self, row: _Row, alternatives: Iterable[tuple[tuple[int, ...], float]]) -> None:
-        """Record alternatives of a row for one sentence, best first, with their log-probabilities."""
-        divisor = self.options.divisor
-        row.others = [
-            Alternative(tokens, log_probability, log_probability / divisor(len(tokens) + 1))
-            for tokens, log_probability in alternatives
-            if self._can_be(row, row.closed, tokens)
-        ]
+    def _rank(self, hypothesis: EngineHypothesis) -> float:
+        """Return the score of `SearchOptions`."""
+        return hypothesis.log_probability / self.options.divisor(len(hypothesis.tokens) + 1)
 
     def _search(
         self,
@@ -374,11 +373,11 @@ class _EngineSearch:
         prefixes = [row.prefix for row in rows]
         # The limit of an engine includes the prefix.
         most = max(len(row.prefix) + limit(row) for row in rows) - 1
-        beam, penalty, divisor = self.options.beam, self.options.length_penalty, self.options.divisor
+        beam, penalty = self.options.beam, self.options.length_penalty
         rules = EngineRules(end, most, least, never)
         results = self.model.search([row.source for row in rows], prefixes, rules, beam, penalty)
         for row, hypotheses in zip(rows, results, strict=True):
-            yield row, sorted(hypotheses, key=lambda h: -h.log_probability / divisor(len(h.tokens) + 1))
+            yield row, sorted(hypotheses, key=self._rank, reverse=True)
 
     def _force(self, rows: Sequence[_Row], end: int) -> None:
         """Write a sentence of every row with all forbidden symbols suppressed."""

@@ -55,40 +55,6 @@ class SearchedWindow:
     sentences: Sequence[SentenceHypothesis]
 
 
-class SentenceLists:
-    """The n-best lists of a system with `decode.nbest` above 1."""
-
-    def __init__(self, scorer: DocumentScorer) -> None:
-        self._scorer = scorer
-
-    def find(self, windows: Sequence[SearchedWindow]) -> None:
-        """Record the lists of the current sentences of windows in their documents."""
-        separate: list[tuple[SearchedWindow, int, int, SearchRequest]] = []
-        for window in windows:
-            for j, k in window.row.current:
-                if window.hypothesis.others:
-                    self._note(window, j, k, window.hypothesis.others[k])
-                else:
-                    separate.append((window, j, k, self._request(window, k)))
-        rows = [replace(window.row, request=request) for window, *_, request in separate]
-        hypotheses = search_rows(self._scorer, rows, self._scorer.plan.search_symbols)
-        for (window, j, k, _), hypothesis in zip(separate, hypotheses, strict=True):
-            best = Alternative(tuple(hypothesis.tokens), hypothesis.log_probability, hypothesis.score)
-            self._note(window, j, k, (best, *chain.from_iterable(hypothesis.others)))
-
-    def _note(self, window: SearchedWindow, j: int, k: int, others: Iterable[Alternative]) -> None:
-        most = self._scorer.plan.options.nbest - 1
-        text = window.sentences[k].text
-        window.row.document.others[j] = further(text, others, self._scorer.tokenizer, most)
-
-    def _request(self, window: SearchedWindow, k: int) -> SearchRequest:
-        """Return the request for one sentence after the best translations of those before it."""
-        request, before = window.row.request, (sentence.tokens for sentence in window.sentences[:k])
-        prefix = request.closed(before, self._scorer.plan.search_symbols)
-        goes_on = k + 1 < request.sentences or request.goes_on
-        return replace(request, prefix=prefix, max_tokens=(request.max_tokens[k],), goes_on=goes_on)
-
-
 def further(first: str, others: Iterable[Alternative], tokenizer: Tokenizer, most: int) -> Candidates:
     """Return up to `most` translations that differ from the first one and from each other as texts.
 
@@ -133,7 +99,6 @@ class WindowSearch:
         self._scorer = scorer
         self._shortlist = shortlist
         self._engine = engine
-        self._lists = SentenceLists(scorer) if scorer.plan.options.nbest > 1 else None
 
     @cached_property
     def _substitution(self) -> Substitution:
@@ -260,8 +225,35 @@ class WindowSearch:
             if plan.searches_groups and not opened.has_written(row.number, sentences):
                 replaced.add(group)
         self._finish(drafts)
-        if self._lists is not None:
-            self._lists.find(searched)
+        if plan.options.nbest > 1:
+            self._find_lists(searched)
+
+    def _find_lists(self, windows: Sequence[SearchedWindow]) -> None:
+        """Record the n-best lists of the current sentences of windows in their documents."""
+        separate: list[tuple[SearchedWindow, int, int, SearchRequest]] = []
+        for window in windows:
+            for j, k in window.row.current:
+                if window.hypothesis.others:
+                    self._note(window, j, k, window.hypothesis.others[k])
+                else:
+                    separate.append((window, j, k, self._request_of_one(window, k)))
+        rows = [replace(window.row, request=request) for window, *_, request in separate]
+        hypotheses = search_rows(self._scorer, rows, self._scorer.plan.search_symbols)
+        for (window, j, k, _), hypothesis in zip(separate, hypotheses, strict=True):
+            best = Alternative(tuple(hypothesis.tokens), hypothesis.log_probability, hypothesis.score)
+            self._note(window, j, k, (best, *chain.from_iterable(hypothesis.others)))
+
+    def _note(self, window: SearchedWindow, j: int, k: int, others: Iterable[Alternative]) -> None:
+        most = self._scorer.plan.options.nbest - 1
+        text = window.sentences[k].text
+        window.row.document.others[j] = further(text, others, self._scorer.tokenizer, most)
+
+    def _request_of_one(self, window: SearchedWindow, k: int) -> SearchRequest:
+        """Return the request for one sentence after the best translations of those before it."""
+        request, before = window.row.request, (sentence.tokens for sentence in window.sentences[:k])
+        prefix = request.closed(before, self._scorer.plan.search_symbols)
+        goes_on = k + 1 < request.sentences or request.goes_on
+        return replace(request, prefix=prefix, max_tokens=(request.max_tokens[k],), goes_on=goes_on)
 
     def _finish(self, drafts: Sequence[tuple[Draft, bool]]) -> None:
         """Correct windows whose documents have constraints, and finish them."""
