@@ -376,9 +376,8 @@ def _shipped() -> tuple[str, ...]:
 def load_config(recipe: str, size: str | None = None, overrides: Iterable[str] = ()) -> Config:
     """Read a shipped recipe by name or a YAML file by path; apply a size, then overrides.
 
-    Raises:
-        CotextError: missing recipe or invalid YAML; unknown key or size; invalid value; parents (`extends`)
-            that contradict each other.
+    Raises CotextError: missing recipe or invalid YAML; unknown key or size; invalid value; parents
+    (`extends`) that contradict each other.
     """
     content, where = read_recipe(recipe)
     if size is not None:
@@ -391,8 +390,7 @@ def load_config(recipe: str, size: str | None = None, overrides: Iterable[str] =
 def parse_config(content: Any, where: str) -> Config:
     """Return the configuration of a nested mapping; `where` names it in messages.
 
-    Raises:
-        CotextError: unknown keys or invalid values.
+    Raises CotextError: unknown keys or invalid values.
     """
     if not isinstance(content, dict):
         raise CotextError(f"{where}: expected a mapping of keys to values")
@@ -437,8 +435,7 @@ def is_file(recipe: str) -> bool:
 def read_recipe(recipe: str, children: tuple[str, ...] = ()) -> tuple[dict[str, Any], str]:
     """Return the content of a recipe, merged with the recipes that it extends, and its name for messages.
 
-    Raises:
-        CotextError: recipes extend each other in a circle; also the errors of `load_config`.
+    Raises CotextError: recipes extend each other in a circle; also the errors of `load_config`.
     """
     if recipe in children:
         raise CotextError(f"recipe {' extends '.join([*children, recipe])}: a circle; remove one `extends`")

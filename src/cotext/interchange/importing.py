@@ -256,8 +256,7 @@ def mbart_parts() -> dict[str, Part]:
 def open_fairseq(folder: Path, languages: LanguageChoice, learned: bool) -> ForeignModel:
     """Open an mBART-50 model, which has `learned` positions, or an M2M-100 or NLLB-200 model.
 
-    Raises:
-        CotextError: the model is not supported.
+    Raises CotextError: the model is not supported.
     """
     settings = Settings.read(folder / CONFIG)
     kind = f"{'MBart' if learned else 'M2M100'}ForConditionalGeneration"

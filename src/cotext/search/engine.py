@@ -183,8 +183,8 @@ def search_engine(
 ) -> list[Hypothesis]:
     """Return the best hypothesis for every row of the source, like `beam_search.search`.
 
-    Raises:
-        CotextError: an error of `beam_search.search`, or a row has more tokens than the engine has positions.
+    Raises CotextError: an error of `beam_search.search`, or a row has more tokens than the engine has
+    positions.
     """
     check_requests(requests, symbols)
     sources = _rows(source.tokens, source.sentence)

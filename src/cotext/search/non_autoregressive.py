@@ -70,8 +70,7 @@ def search_frames(
 ) -> list[Hypothesis]:
     """Return the hypothesis for every row of the source; the model must be in eval mode.
 
-    Raises:
-        CotextError: a beam, a request that cannot be met, model output that is NaN.
+    Raises CotextError: a beam, a request that cannot be met, model output that is NaN.
     """
     check_requests(requests, symbols)
     if options.beam > 1:

@@ -198,8 +198,7 @@ class RowTokens:
         Tokens are in order. Supported: whole rows, with or without one additional vector before them;
         their current sentences; the current sentences of all rows as one row.
 
-        Raises:
-            CotextError: an attention that is not supported.
+        Raises CotextError: an attention that is not supported.
         """
         real = self.sentence >= 0
         place = torch.arange(real.numel(), device=real.device).view_as(real)

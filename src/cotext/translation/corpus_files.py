@@ -205,10 +205,9 @@ def score_file(
     The text is split into subwords by the tokenizer, even if the system that wrote it used other subwords
     (for their scores, see `translate_file(scores=...)`). `columns`: document ids must fit into a table.
 
-    Raises:
-        CotextError: file names that show swapped sides, files of unequal length, a sentence over the limit on
-            either side, an id that does not fit. Raised before any work, or, for a pipe, when the document is
-            reached.
+    Raises CotextError: file names that show swapped sides, files of unequal length, a sentence over the limit
+    on either side, an id that does not fit. Raised before any work, or, for a pipe, when the document is
+    reached.
     """
     translator = opened.translator
     check_sides(opened.languages, source, target, f"{opened.folder} translates")

@@ -187,9 +187,8 @@ def open_run(
     `train.threads`, or chosen for the model size. `converts`: the caller handles `decode.engine`; otherwise
     runs are searched by PyTorch, whose results all reports of figures use.
 
-    Raises:
-        CotextError: the run or device does not exist, or a decoding key is unknown; `decode` has engine =
-            ctranslate2, without `converts`.
+    Raises CotextError: the run or device does not exist, or a decoding key is unknown; `decode` has engine =
+    ctranslate2, without `converts`.
     """
     if not converts and (decode or {}).get("engine") == "ctranslate2" and not is_engine(run):
         raise CotextError(
@@ -286,8 +285,7 @@ def _open_language_model(run: Path, config: Config, device: torch.device) -> Ope
 def _combined(loaded: LoadedModel, config: Config, other: OpenedRun) -> tuple[WithLanguageModel, Config]:
     """Return a sentence model with a language model, and its configuration with the language model's view.
 
-    Raises:
-        CotextError: the runs or the decoding settings do not fit together.
+    Raises CotextError: the runs or the decoding settings do not fit together.
     """
     key, decode, view = f"decode.language_model = {other.folder}", config.decode, other.config.view
     model = loaded.left_to_right(key)

@@ -71,9 +71,8 @@ def placed(opened: OpenedRun, request: ClusterOptions, decode: Mapping[str, Any]
     Scoring and checks stay in this process. The connection remains until the process ends or `ray.shutdown()`
     is called.
 
-    Raises:
-        CotextError: Ray is not installed, the cluster does not exist, or it has too few resources. Also for
-            n-best lists, which are not available on clusters.
+    Raises CotextError: Ray is not installed, the cluster does not exist, or it has too few resources. Also
+    for n-best lists, which are not available on clusters.
     """
     if request.on is None:
         return opened
@@ -116,8 +115,7 @@ class _OnRay(DocumentTranslator):
     ) -> Iterator[tuple[int, Translation]]:
         """Translate like `DocumentTranslator.translate`; read all documents first, and do not use `log`.
 
-        Raises:
-            CotextError: constraints or given translations; an error of a worker; workers lost too often.
+        Raises CotextError: constraints or given translations; an error of a worker; workers lost too often.
         """
         if guide is not None or taken:
             raise CotextError(

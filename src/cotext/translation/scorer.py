@@ -171,9 +171,8 @@ class DocumentScorer:
     def check_pairs(self, documents: Iterable[ParallelDocument]) -> None:
         """Check that documents can be scored, before any is.
 
-        Raises:
-            CotextError: a source sentence longer than `decode.max_source_tokens`, or a target sentence longer
-                than the length limit of any output.
+        Raises CotextError: a source sentence longer than `decode.max_source_tokens`, or a target sentence
+        longer than the length limit of any output.
         """
         for document in documents:
             self.encoded(document.id, document.source)
@@ -201,8 +200,7 @@ class DocumentScorer:
 
         Empty for a sentence that is empty on both sides, or that has no valid CTC alignment.
 
-        Raises:
-            CotextError: the system has no token probabilities; or an error of `check_pairs`.
+        Raises CotextError: the system has no token probabilities; or an error of `check_pairs`.
         """
         self.plan.require_token_probabilities()
         scores = self.read(documents, score_labels)

@@ -80,8 +80,7 @@ class CorpusJob(Job[FileReport]):
     The file is read twice: for its checksum, and for its documents, which stay in memory. `format`: name of
     its format; None: detected. `sentences` and `characters` count the translated text.
 
-    Raises:
-        CotextError: an error of `translate_file` that can be found in advance.
+    Raises CotextError: an error of `translate_file` that can be found in advance.
     """
 
     command, unit = "translate", "documents"
@@ -183,9 +182,8 @@ class CorpusJob(Job[FileReport]):
 def join_translations(out: Path, parts: Joined, overwrite: bool = False) -> FileReport:
     """Write the translation of a corpus from its shards, as one process does.
 
-    Raises:
-        CotextError: the source was moved or has changed; scores or lists exist, without `overwrite`; a write
-            fails.
+    Raises CotextError: the source was moved or has changed; scores or lists exist, without `overwrite`; a
+    write fails.
     """
     facts = parts.header.facts
     if facts["scores"] and Path(facts["scores"]).exists() and not overwrite:
@@ -243,10 +241,9 @@ def translate_file(
     `overwrite`: discard the progress of an interrupted job with other settings. `on_start` is called with the
     number of sentences, `on_sentences` with the number of newly finished sentences.
 
-    Raises:
-        CotextError: unreadable input, a sentence over the limit, an output that cannot be written or that
-            another process writes, progress of another job. All that can be known in advance is checked
-            before any work is done.
+    Raises CotextError: unreadable input, a sentence over the limit, an output that cannot be written or that
+    another process writes, progress of another job. All that can be known in advance is checked before any
+    work is done.
     """
     options = options or FileOptions()
     check_outputs(out, options.scores, [source])
@@ -391,8 +388,7 @@ def best_candidates(
     Scores are divided by the length penalty, as in search. Of equal scores, the first wins. Sentences after
     the scored one have their first translation.
 
-    Raises:
-        CotextError: a sentence over the length limits, or scores that are not finite numbers.
+    Raises CotextError: a sentence over the length limits, or scores that are not finite numbers.
     """
     known: KnownTokens = {}
     for text, tokens in zip(document.sentences, scorer.encoded(document.id, document.sentences), strict=True):
@@ -416,8 +412,7 @@ def best_candidates(
 class RerankJob(Job[RerankReport]):
     """The re-ranking of a file of n-best lists.
 
-    Raises:
-        CotextError: the lists do not belong to the source, a file cannot be read, or `out` exists.
+    Raises CotextError: the lists do not belong to the source, a file cannot be read, or `out` exists.
     """
 
     command, unit = "rerank", "documents"

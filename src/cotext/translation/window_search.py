@@ -126,8 +126,7 @@ class WindowSearch:
 
         `first_pass`: its translation by another system. `taken`: given translations of some sentences.
 
-        Raises:
-            CotextError: a sentence longer than `decode.max_source_tokens`.
+        Raises CotextError: a sentence longer than `decode.max_source_tokens`.
         """
         scorer, plan = self._scorer, self._scorer.plan
         source = scorer.encoded(document.id, document.sentences)

@@ -62,8 +62,8 @@ class Glossary:
         notes. Alternatives are separated by |. Lines that begin with # are comments; a first line "source,
         target" is a header. Columns are separated by tabs, in .csv files by commas.
 
-        Raises:
-            CotextError: the file is unreadable, a line has no translation, or TBX lacks terms in a language.
+        Raises CotextError: the file is unreadable, a line has no translation, or TBX lacks terms in a
+        language.
         """
         content = read_bytes(path, MAX_BYTES)
         if content[:1024].lstrip(b"\xef\xbb\xbf \r\n\t").startswith(b"<"):
