@@ -13,12 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from cotext.data.contrastive_suites import write_suite
-from cotext.data.controlled import (
-    VERSION,
-    contrastive_suites,
-    held_out_documents,
-    training_documents,
-)
+from cotext.data.controlled import VERSION, contrastive_suites, held_out_documents, training_documents
 from cotext.data.documents import Languages, ParallelDocument, check_sides
 from cotext.data.formats import detect_format, languages_of_files, read_parallel, write_parallel
 from cotext.data.formats.line_formats import find_side_file

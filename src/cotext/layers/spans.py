@@ -48,14 +48,7 @@ import torch
 from torch import Tensor, nn
 
 from cotext.layers.buckets import Bucket, ExtraTokens, Nodes, between_nodes
-from cotext.layers.kernels.gated_others import (
-    FAR,
-    Mixed,
-    attend_apart,
-    joined,
-    mix_apart,
-    with_gradients,
-)
+from cotext.layers.kernels.gated_others import FAR, Mixed, attend_apart, joined, mix_apart, with_gradients
 from cotext.layers.kernels.sdpa import TokenIndices, show_together, watched
 from cotext.layers.layout import AnyLayout, Keys, Layout, Step
 from cotext.layers.multi_head import CrossAttention, RowSpan, Score, SelfAttention, merge_heads, split_heads

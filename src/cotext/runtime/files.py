@@ -106,9 +106,7 @@ ABANDONED_SECONDS: Final = 7 * 24 * 3600.0
 
 @contextmanager
 def replacing(
-    path: Path,
-    refusals: type[Exception] = OSError,
-    put: Callable[[Path, Path], object] | None = None,
+    path: Path, refusals: type[Exception] = OSError, put: Callable[[Path, Path], object] | None = None
 ) -> Iterator[Path]:
     """Yield a temporary name next to `path`. The file or folder written there then replaces `path`.
 

@@ -274,10 +274,6 @@ class Times:
     def __getitem__(self, name: str) -> Sequence[float]:
         return self.seconds[name]
 
-    def rate(self, name: str, form: str = "{:.2f}") -> str:
-        """Format the number of items per second."""
-        return spread([1.0 / seconds for seconds in self.seconds[name]], form)
-
     def ratios(self, name: str, to: str) -> list[float]:
         """Return the time of an alternative divided by the time of another alternative, for each round."""
         return [a / b for a, b in zip(self.seconds[name], self.seconds[to], strict=True)]

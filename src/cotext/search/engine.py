@@ -65,12 +65,7 @@ class CTranslate2Engine(Engine):
     patience = 2.0
 
     def __init__(
-        self,
-        folder: Path,
-        described: EngineDescription,
-        device: torch.device,
-        threads: int,
-        vocabulary: int,
+        self, folder: Path, described: EngineDescription, device: torch.device, threads: int, vocabulary: int
     ) -> None:
         if described.engine != CTRANSLATE2:
             raise CotextError(f"{folder}: this version does not support the engine {described.engine}")
@@ -85,10 +80,7 @@ class CTranslate2Engine(Engine):
         self.name = f"engine:ctranslate2-{ctranslate2.__version__}|quantization:{described.quantization}"
         try:
             self.translator: Any = ctranslate2.Translator(
-                str(folder),
-                device=device.type,
-                device_index=device.index or 0,
-                intra_threads=threads,
+                str(folder), device=device.type, device_index=device.index or 0, intra_threads=threads
             )
         except (RuntimeError, ValueError) as error:
             raise CotextError(f"{folder}: CTranslate2 cannot load it: {error}") from None

@@ -243,9 +243,7 @@ LAYERS: Final = (0, 1)
 
 
 def align(
-    scorer: DocumentScorer,
-    pairs: Sequence[ParallelDocument],
-    chosen: Sequence[Sequence[int]] | None = None,
+    scorer: DocumentScorer, pairs: Sequence[ParallelDocument], chosen: Sequence[Sequence[int]] | None = None
 ) -> list[list[SentenceAlignment]]:
     """Return the alignments of the chosen sentences of every document, in the given order; None: of all.
 

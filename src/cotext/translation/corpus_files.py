@@ -193,12 +193,7 @@ def reported(
 
 
 def score_file(
-    opened: OpenedRun,
-    source: Path,
-    target: Path | None,
-    *,
-    format: str | None = None,
-    columns: bool = True,
+    opened: OpenedRun, source: Path, target: Path | None, *, format: str | None = None, columns: bool = True
 ) -> tuple[Iterator[ScoredDocument], str]:
     """Score a translation: yield documents with the scores of their sentences; also return the signature.
 

@@ -409,10 +409,7 @@ def _encode(tokenizer: Tokenizer, known: KnownTokens, side: Side, documents: Ite
 
 
 def _groups(
-    scorer: DocumentScorer,
-    number: int,
-    candidate_set: CandidateSet,
-    known: KnownTokens,
+    scorer: DocumentScorer, number: int, candidate_set: CandidateSet, known: KnownTokens
 ) -> Iterator[_Group]:
     """Yield the windows with compared sentences."""
     source = [known["source", s] for s in candidate_set.source]

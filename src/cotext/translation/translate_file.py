@@ -86,12 +86,7 @@ class CorpusJob(Job[FileReport]):
     command, unit = "translate", "documents"
 
     def __init__(
-        self,
-        opened: OpenedRun,
-        source: Path,
-        out: Path,
-        format: str | None,
-        options: FileOptions,
+        self, opened: OpenedRun, source: Path, out: Path, format: str | None, options: FileOptions
     ) -> None:
         scores, shard = options.scores, options.shard
         self.source, self.out, self.shard, self.tell = source, out, shard, options.on_message

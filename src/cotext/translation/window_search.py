@@ -134,14 +134,7 @@ class WindowSearch:
         # Decoding starts from the target sentences before the current ones, unless it regenerates them.
         forces_prefix = plan.decode.target_context == "prefix" or plan.searched_view is not plan.view
         opened = OpenDocument(
-            index,
-            document,
-            source,
-            plan.searched_view,
-            forces_prefix,
-            before,
-            plan.sequential_windows,
-            guide,
+            index, document, source, plan.searched_view, forces_prefix, before, plan.sequential_windows, guide
         )
         if taken:
             # Constraints, and rows that attend to others, need all sentences of a chunk.
