@@ -198,7 +198,7 @@ class Stacks:
         return Packed(
             by_sentence=_by_sentence(own, above),
             # Both sides must agree: dropped context has no keys for cross-attention.
-            current_only=any(a.span.current_only for a in (*own, *crosses)),
+            current_only=any(span.current_only for span in [a.span for a in own] + [a.span for a in crosses]),
             answers=_answers(own, above),
         )
 

@@ -184,9 +184,10 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 _NUMBERS: Final[dict[str, Any]] = {"parse_int": _whole, "parse_float": _finite, "parse_constant": _finite}
+_ZEROS: Final[dict[str, Any]] = dict.fromkeys(_NUMBERS, lambda number: 0)
 _JSON = json.JSONDecoder(**_NUMBERS)
 _JSON_UNIQUE = json.JSONDecoder(**_NUMBERS, object_pairs_hook=_unique)
-_JSON_WITHOUT_NUMBERS = json.JSONDecoder(**dict.fromkeys(_NUMBERS, lambda number: 0))
+_JSON_WITHOUT_NUMBERS = json.JSONDecoder(**_ZEROS)
 
 
 def substituted(pattern: re.Pattern[str], replacement: str, text: str) -> str:
