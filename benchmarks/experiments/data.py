@@ -7,8 +7,7 @@ from pathlib import Path
 
 from benchmarks.experiments.plan_data import Controlled, Data, Settings, Value
 from cotext.data.contrastive_suites import write_suite
-from cotext.data.controlled import SIZES, contrastive_suites, development_documents, training_documents
-from cotext.data.controlled import test_documents as held_out_documents
+from cotext.data.controlled import SIZES, contrastive_suites, held_out_documents, training_documents
 from cotext.data.documents import ParallelDocument
 from cotext.data.formats import write_parallel
 from cotext.data.prepare import prepare, prepare_controlled
@@ -97,8 +96,8 @@ def make_controlled(controlled: Controlled, out: Path) -> None:
     seed, order = controlled.seed, controlled.word_order
     splits = {
         "train": training_documents(documents, seed, order, controlled.mentions),
-        "dev": development_documents(seed, order),
-        "test": held_out_documents(seed, order),
+        "dev": held_out_documents("development", seed, order),
+        "test": held_out_documents("test", seed, order),
     }
     texts = texts_of(out)
     texts.mkdir(parents=True, exist_ok=True)

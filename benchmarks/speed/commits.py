@@ -167,7 +167,8 @@ class Bench:
                 }
                 times, same = compare(self.checkouts, given, self.rounds)
             took = (spread(times[side], "{:.3f}") for side in SIDES)
-            yield recipe, task, *took, times.ratio("new", "old", "{:.3f}"), "yes" if same else "no"
+            ratio = spread(times.ratios("new", "old"), "{:.3f}")
+            yield recipe, task, *took, ratio, "yes" if same else "no"
 
     def _train(self, side: str, recipe: str, run: Path) -> None:
         if (run / "model.safetensors").is_file():

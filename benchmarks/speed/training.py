@@ -116,7 +116,7 @@ def rows(
     return [
         (
             title,
-            times.rate(title, "{:,.0f}"),
+            spread([1.0 / seconds for seconds in times[title]], "{:,.0f}"),
             spread(times.ratios(base, title)),
             spread([least[title] / seconds for seconds in times[title]], "{:.0%}"),
             gigabytes.get(title, "-"),

@@ -76,7 +76,8 @@ def rows(
 
     times = timed({name: once(translate) for name, translate in ways.items()}, rounds, clock)
     first = next(iter(ways))
-    return [(name, times.rate(name), spread(times.ratios(first, name))) for name in ways]
+    rates = {name: [1.0 / seconds for seconds in times[name]] for name in ways}
+    return [(name, spread(rates[name]), spread(times.ratios(first, name))) for name in ways]
 
 
 def main() -> None:

@@ -22,8 +22,7 @@ def test_ways_take_turns_and_the_warm_up_does_not_count() -> None:
     assert calls == ["one", "two"] * 3
     assert times["one"] == [2.0, 3.0]
     assert times.ratios("two", "one") == [2.0, 3.0]
-    assert times.ratio("two", "one") == "2.50 (2.00-3.00)"
-    assert times.rate("one", "{:.3f}") == "0.417 (0.333-0.500)"
+    assert spread(times.ratios("two", "one")) == "2.50 (2.00-3.00)"
 
 
 def test_rounds_and_numbers_of_things() -> None:

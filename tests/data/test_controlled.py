@@ -224,8 +224,8 @@ def test_the_text_of_a_seed_is_fixed():
 
 
 def test_no_source_document_can_be_in_two_splits(training, suites):
-    development = list(controlled.development_documents(0))
-    test = list(controlled.test_documents(0))
+    development = list(controlled.held_out_documents("development", 0))
+    test = list(controlled.held_out_documents("test", 0))
     assert (len(development), len(test)) == (200, 400)
     examples = [example for suite in suites for example in suite.examples]
     splits = {"training": training, "development": development, "test": test, "contrastive": examples}

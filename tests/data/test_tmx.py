@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cotext.data.documents import ParallelDocument
-from cotext.data.formats import read_parallel
+from cotext.data.formats import read_parallel, write_parallel
 from cotext.data.formats.xml_formats import encode_memory, pairs
 from tests.loops import loop_over
 from tests.refusals import must_raise
@@ -56,7 +56,11 @@ def test_documents_languages_and_encodings(tmp_path: Path) -> None:
     assert list(read_parallel(path, None)) == [ParallelDocument("d", ("A.",), ("a.",))]
     path = written(tmp_path, memory(unit("a.", "A.", "d", ("de", "en")), "srclang='*all*'"))
     assert list(read_parallel(path, None)) == [ParallelDocument("d", ("a.",), ("A.",))]
-    path = tmp_path / "memory.tmx"
+    path = written(tmp_path, memory(unit("A.", "a.") + unit("B.", "b.", languages=("eng", "deu"))))
+    assert list(read_parallel(path, None)) == [ParallelDocument("1", ("A.", "B."), ("a.", "b."))]
+    repaired = ParallelDocument("d", ("Er kam.",), ("Sie kam.",))
+    write_parallel(path, None, [repaired], "tmx", ("de", "de"))  # such as a text and its repair
+    assert list(read_parallel(path, None)) == [repaired]
     path.write_bytes(memory(unit("Ä.", "ö.")).encode("utf-16"))
     assert list(read_parallel(path, None, "tmx")) == [ParallelDocument("1", ("Ä.",), ("ö.",))]
 

@@ -14,7 +14,6 @@ from cotext.data.batch import Batch, ExtraRows, Instance, make_batch
 from cotext.data.build import build_view, special_symbols
 from cotext.layers.flat_batch import (
     ExtraKeys,
-    FlatBatchAttention,
     FlatContext,
     FlatLayout,
     NeuralContextGate,
@@ -122,7 +121,7 @@ SEES = {
 
 def flat_context(gate: Any = "continuous") -> FlatContext:
     torch.manual_seed(0)
-    context = FlatContext(FlatBatchAttention(AttentionSize(8, 2, 0.0)), 8, gate, 0.5)
+    context = FlatContext(AttentionSize(8, 2, 0.0), gate, 0.5)
     for parameter in context.parameters():
         nn.init.normal_(parameter)
     return context.double()

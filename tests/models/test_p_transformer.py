@@ -12,7 +12,7 @@ from cotext.data.views import Window
 from cotext.layers.multi_head import AttentionSize, CrossAttention, RowSpan, SelfAttention
 from cotext.layers.positions import sinusoidal
 from cotext.models.build import build_model, initialise
-from cotext.models.p_transformer import PositionScore
+from cotext.models.p_transformer import AbsoluteScore, PositionScore
 from cotext.models.transformer import Transformer
 from cotext.training.warm_start import at_span
 from tests.layers.layouts import doubles, layout, source_side
@@ -67,7 +67,7 @@ def test_parameters_over_the_baseline_are_those_of_table_v() -> None:
 def test_self_attention_is_equations_10_and_11() -> None:
     """Queries and keys from H + P, values from H, one relative table for both heads, scaled by sqrt(K)."""
     size = AttentionSize(6, 2, 0.0)
-    attention = SelfAttention(size, RowSpan(), PositionScore(size, absolute=True, relative=True)).double()
+    attention = SelfAttention(size, RowSpan(), PositionScore(size)).double()
     initialise(attention, "xavier")
     h, table = doubles(2, 5, 6), doubles(2 * SPAN + 1, 3, seed=1)
     p = sinusoidal(torch.arange(5), 6).double().expand(2, -1, -1)
@@ -100,7 +100,7 @@ def test_distances_beyond_the_span_share_its_ends() -> None:
 
 def test_cross_attention_is_equation_7() -> None:
     size = AttentionSize(6, 1, 0.0)
-    attention = CrossAttention(size, RowSpan(), PositionScore(size, absolute=True, relative=False)).double()
+    attention = CrossAttention(size, RowSpan(), AbsoluteScore(size)).double()
     initialise(attention, "xavier")
     h_s, h_t = doubles(2, 5, 6), doubles(2, 3, 6, seed=1)
     p_s, p_t = (sinusoidal(torch.arange(n), 6).double().expand(2, -1, -1) for n in (5, 3))

@@ -11,10 +11,10 @@ from torch import Tensor
 from cotext.config.recipe import Config, parse_config
 from cotext.data.batch import Batch, Instance, Source, make_batch
 from cotext.data.documents import Document, ParallelDocument
+from cotext.data.views import group_of
 from cotext.search.beam_search import Hypothesis, search
 from cotext.search.constraints import SearchRequest
 from cotext.translation import plan as plan_module
-from cotext.translation.document_state import group_of
 from cotext.translation.open import scoring_entries
 from cotext.translation.translator import DocumentPool, DocumentTranslator, Translation
 from cotext.translation.window_search import WindowSearch

@@ -147,7 +147,7 @@ def mbr(request: MbrRequest, json: Json = False) -> None:
     from cotext.data.formats import find_format, write_documents
     from cotext.evaluation.studies.evaluate.mbr_files import choose_translations
     from cotext.runtime.progress import meter
-    from cotext.translation.corpus_files import lists_beside, remove_lists
+    from cotext.translation.corpus_files import lists_beside
     from cotext.translation.translate_file import check_output
 
     out = request.out
@@ -161,7 +161,7 @@ def mbr(request: MbrRequest, json: Json = False) -> None:
         on_comet = partial(progress.next_task, "choosing")
         chosen, report = choose_translations(request, progress.restart, progress.advance, on_comet)
         write_documents(out, chosen, request.to)
-        remove_lists(out)
+        lists_beside(out).unlink(missing_ok=True)
     if json:
         typer.echo(as_json({**report.as_dict(), "out": str(out)}))
         return

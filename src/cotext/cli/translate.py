@@ -227,7 +227,6 @@ def _translate_standard_input(request: TranslationRequest) -> None:
     from cotext.files.translate_blocks import StreamTranslation
     from cotext.interchange.engine_cache import open_to_translate
     from cotext.runtime.progress import say
-    from cotext.translation.corpus_files import require_no_lists
     from cotext.translation.open import read_terminology
 
     def write(text: str) -> None:
@@ -236,7 +235,7 @@ def _translate_standard_input(request: TranslationRequest) -> None:
 
     settings = dict(request.settings)
     opened = open_to_translate(request.run, request.device, settings, request.checkpoint)
-    require_no_lists(opened, "standard input")
+    opened.require_no_lists("standard input")
     splitter = None if request.no_split else request.splitting().splitter(opened.languages.source)
     stream = StreamTranslation(opened, splitter, read_terminology(opened.languages, request))
     stream.run(numbered_lines(STANDARD_INPUT, whole=True), write)

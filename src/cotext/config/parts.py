@@ -161,8 +161,7 @@ def is_own(name: str) -> bool:
 def pinned(content: Any, folder: Path) -> Any:
     """Read the files of users' parts in a nested mapping, and add their checksums to the names.
 
-    Raises:
-        CotextError: no such file, or its checksum differs.
+    Raises CotextError: no such file, or its checksum differs.
     """
     if isinstance(content, dict):
         return {key: pinned(value, folder) for key, value in content.items()}

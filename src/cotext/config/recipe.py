@@ -376,23 +376,21 @@ def _shipped() -> tuple[str, ...]:
 def load_config(recipe: str, size: str | None = None, overrides: Iterable[str] = ()) -> Config:
     """Read a shipped recipe by name or a YAML file by path; apply a size, then overrides.
 
-    Raises:
-        CotextError: missing recipe or invalid YAML; unknown key or size; invalid value; parents (`extends`)
-            that contradict each other.
+    Raises CotextError: missing recipe or invalid YAML; unknown key or size; invalid value; parents
+    (`extends`) that contradict each other.
     """
     content, where = read_recipe(recipe)
     if size is not None:
         _lay_over(content, size_settings(parse_config(content, where).model_dump(), size))
     for override in overrides:
         _apply_override(content, override)
-    return parse_config(_pinned(content, Path()), where)
+    return parse_config(pinned(content, Path()), where)
 
 
 def parse_config(content: Any, where: str) -> Config:
     """Return the configuration of a nested mapping; `where` names it in messages.
 
-    Raises:
-        CotextError: unknown keys or invalid values.
+    Raises CotextError: unknown keys or invalid values.
     """
     if not isinstance(content, dict):
         raise CotextError(f"{where}: expected a mapping of keys to values")
@@ -437,8 +435,7 @@ def is_file(recipe: str) -> bool:
 def read_recipe(recipe: str, children: tuple[str, ...] = ()) -> tuple[dict[str, Any], str]:
     """Return the content of a recipe, merged with the recipes that it extends, and its name for messages.
 
-    Raises:
-        CotextError: recipes extend each other in a circle; also the errors of `load_config`.
+    Raises CotextError: recipes extend each other in a circle; also the errors of `load_config`.
     """
     if recipe in children:
         raise CotextError(f"recipe {' extends '.join([*children, recipe])}: a cycle; remove one `extends`")
@@ -460,7 +457,7 @@ def read_recipe(recipe: str, children: tuple[str, ...] = ()) -> tuple[dict[str, 
         raise CotextError(f"{where}: expected a mapping of keys to values")
     parents = content.pop("extends", [])
     if is_file(recipe):
-        content = _pinned(content, Path(recipe).parent)
+        content = pinned(content, Path(recipe).parent)  # its parts are files relative to it
     if not isinstance(parents, list) or not all(isinstance(parent, str) for parent in parents):
         raise CotextError(f"{where}: extends must be a list of recipes, such as extends: [p-transformer/ctx]")
     if len(children) >= MAX_SECTIONS:
@@ -473,11 +470,6 @@ def read_recipe(recipe: str, children: tuple[str, ...] = ()) -> tuple[dict[str, 
         _merge_parent(merged, inherited, parent, origin, where)
     _lay_over(merged, content)
     return merged, where
-
-
-def _pinned(content: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """Add the checksums of users' components, which are Python files relative to a folder."""
-    return content | ({"model": pinned(content["model"], folder)} if "model" in content else {})
 
 
 def _merge_parent(

@@ -82,8 +82,7 @@ BASE_RATE = 7e-4  # from scratch at base size: the peak of Vaswani et al. 2017, 
 def size_settings(recipe: Mapping[str, Any], size: str) -> dict[str, Any]:
     """Return the settings of a size that replace those of a recipe (`recipe`, including defaults).
 
-    Raises:
-        CotextError: unknown size.
+    Raises CotextError: unknown size.
     """
     if size not in SIZES:
         raise CotextError(f"unknown size '{size}': choose one of {', '.join(SIZES)}")

@@ -83,10 +83,7 @@ class AlignedCorpus:
             ("short stretches without counterpart, dropped", dropped),
             ("stretches where the document was cut", cut),
             ("documents left out", left_out),
-            (
-                "documents too short for a lexicon, aligned only by lengths: check them",
-                self.by_lengths,
-            ),
+            ("documents too short for a lexicon, aligned only by lengths: check them", self.by_lengths),
         ):
             if places:
                 lines.append(f"{what}: {len(places):,}")

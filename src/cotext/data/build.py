@@ -26,11 +26,6 @@ def has_multi_sentence_targets(view: ViewConfig) -> bool:
     )
 
 
-def opens_source(view: ViewConfig) -> bool:
-    """Return whether source sentences have begin symbols, too."""
-    return view.bracketed and view.open_source is not False
-
-
 def further_symbols(view: ViewConfig) -> int:
     """Return the number of symbols that a recipe appends to the vocabulary.
 
@@ -95,7 +90,8 @@ def _build_cut(cut: CutConfig, config: ViewConfig) -> View:
     kinds = {part.kind for part in (config, *config.mixed_with)}
     if config.max_sentences and kinds.isdisjoint({"document", "cumulative"}):
         raise CotextError(f"view.kind = {cut.kind} does not support view.max_sentences")
-    limit = Limit(config.max_tokens, 2 if opens_source(config) else 1)
+    opens_source = config.bracketed and config.open_source is not False
+    limit = Limit(config.max_tokens, 1 + opens_source)
     if cut.kind == "sentence":
         return WindowView(0)
     if cut.kind == "window":

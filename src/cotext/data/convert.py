@@ -187,8 +187,7 @@ def convert(
         )
     pairs, known = read_parallel(source, target, format), languages_of_files(source, target, format)
     counted = tally.count(pairs if detokenise is None else detokenise.documents(pairs))
-    named = str(known) and known.source != known.target
-    write_parallel(out, out_target, counted, to, (known.source, known.target) if named else None)
+    write_parallel(out, out_target, counted, to, (known.source, known.target) if str(known) else None)
     return tally
 
 
@@ -239,10 +238,7 @@ def _stored(folder: Path, split: str) -> Iterator[ParallelDocument]:
         raise CotextError(f"{path}: does not exist; was {folder} made by `cotext prepare`, with this split?")
     store, tokenizer = TokenStore(path), load_tokenizer(folder / "tokenizer")
     store.require_tokenizer(tokenizer)
-    for document in store:
-        source = tuple(tokenizer.decode(s.tolist(), side="source") for s in document.source)
-        target = tuple(tokenizer.decode(t.tolist(), side="target") for t in document.target)
-        yield ParallelDocument(document.id, source, target)
+    return (document.decoded(tokenizer) for document in store)
 
 
 def render_beginning(

@@ -69,13 +69,14 @@ def write_documents(sink: TextSink, documents: Iterable[ListedDocument], nbest: 
                     "sentence": number,
                     "rank": rank,
                     "text": candidate.text,
-                    "log_probability": _number(candidate.log_probability),
-                    "score": _number(candidate.score),
+                    "log_probability": finite(candidate.log_probability),
+                    "score": finite(candidate.score),
                 }
                 sink.write(f"{json.dumps(line, ensure_ascii=False)}\n")
 
 
-def _number(value: float) -> float | None:
+def finite(value: float) -> float | None:
+    """Return a number for JSON, which has no infinity."""
     return value if math.isfinite(value) else None
 
 

@@ -13,13 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from cotext.data.contrastive_suites import write_suite
-from cotext.data.controlled import (
-    VERSION,
-    contrastive_suites,
-    development_documents,
-    test_documents,
-    training_documents,
-)
+from cotext.data.controlled import VERSION, contrastive_suites, held_out_documents, training_documents
 from cotext.data.documents import Languages, ParallelDocument, check_sides
 from cotext.data.formats import detect_format, languages_of_files, read_parallel, write_parallel
 from cotext.data.formats.line_formats import find_side_file
@@ -407,8 +401,8 @@ def prepare_controlled(
     corpora = [
         CorpusSplit("train", partial(training_documents, documents, seed, order, request.mentions)),
         # A few hundred documents, which are read several times.
-        CorpusSplit("dev", tuple(development_documents(seed, order)).__iter__),
-        CorpusSplit("test", tuple(test_documents(seed, order)).__iter__),
+        CorpusSplit("dev", tuple(held_out_documents("development", seed, order)).__iter__),
+        CorpusSplit("test", tuple(held_out_documents("test", seed, order)).__iter__),
     ]
     command = {
         "controlled": VERSION,

@@ -367,7 +367,7 @@ def prepared(
     an input. Also if another process works on it, or files cannot be written.
     """
     out = out.resolve()
-    if out.is_file():
+    if out.exists() and not out.is_dir():
         raise CotextError(f"{out}: is a file; pass a folder to write to")
     inside = next((path for path in inputs if path.resolve().is_relative_to(out)), None)
     if inside is not None:

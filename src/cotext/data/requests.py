@@ -28,8 +28,7 @@ class SentenceSplitting(Request):
     """How text is split into sentences."""
 
     abbreviations: Path | None = option(
-        "File of additional abbreviations, one per line. Their full stops do not end sentences.",
-        default=None,
+        "File of additional abbreviations, one per line. Their full stops do not end sentences.", default=None
     )
 
     def require_split(self, used: bool, remedy: str) -> None:

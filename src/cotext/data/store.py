@@ -20,6 +20,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from cotext.data.documents import ParallelDocument
 from cotext.data.tokenizer import Tokenizer
 from cotext.runtime import CotextError, parse_json
 from cotext.runtime.files import replacing
@@ -81,6 +82,12 @@ class TokenDocument:
             return self
         source, target = ([side[j] for j in kept] for side in (self.source, self.target))
         return replace(self, source=source, target=target)
+
+    def decoded(self, tokenizer: Tokenizer) -> ParallelDocument:
+        """Return the document as text."""
+        source = tuple(tokenizer.decode(tokens.tolist(), "source") for tokens in self.source)
+        target = tuple(tokenizer.decode(tokens.tolist(), "target") for tokens in self.target)
+        return ParallelDocument(self.id, source, target)
 
 
 @contextmanager

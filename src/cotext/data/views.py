@@ -85,6 +85,27 @@ def join(windows: Sequence[Window], hypotheses: Sequence[Sequence[T]]) -> list[T
     return [sentences[j] for j in range(len(sentences))]
 
 
+Encoded = Sequence[Sequence[int]]  # the tokens of the sentences of a document
+
+
+def cut_document(
+    view: View, source: Encoded, target: Encoded | None = None
+) -> tuple[list[int], list[Window]]:
+    """Return the indices of the non-empty sentences of a document, and its windows, which count only these.
+
+    Empty means without tokens on both sides. As in translation, the cut depends only on the source, so scores
+    of an output equal its scores in search.
+    """
+    kept = [j for j, tokens in enumerate(source) if tokens or (target is not None and target[j])]
+    return kept, view.split([len(source[j]) for j in kept], [])
+
+
+def group_of(number: int, windows: int, group_windows: int) -> range:
+    """Return the group of a window, itself included."""
+    first = number - number % group_windows
+    return range(first, min(first + group_windows, windows))
+
+
 @dataclass(frozen=True, slots=True)
 class Limit:
     """Limits for each side of a window: tokens, including separators and brackets, and sentences."""

@@ -25,7 +25,7 @@ from cotext.runtime import CotextError, naming
 from cotext.runtime.files import replacing
 from cotext.runtime.jobs.engine import Job, forget, journal_of, run
 from cotext.runtime.jobs.journal import Journal, Results
-from cotext.translation.corpus_files import FileReport, lists_beside, remove_lists, require_no_lists
+from cotext.translation.corpus_files import FileReport, lists_beside
 from cotext.translation.faults import Fault, add_faults
 from cotext.translation.open import OpenedRun, read_terminology
 from cotext.translation.ray_cluster import placed
@@ -121,7 +121,7 @@ class BlocksJob(Job[FileReport]):
 
     def write(self, results: Results) -> FileReport:
         self._translations = {unit: translation_of(entry) for unit, entry in results.items()}
-        remove_lists(self.out)
+        lists_beside(self.out).unlink(missing_ok=True)
         known_messages = len(self._file.contents.messages)
         content = self._file.written(self._texts.blocks(self._translations))
         for message in self._file.contents.messages[known_messages:]:
@@ -168,7 +168,7 @@ def open_job(
     """
     if isinstance(format, str):
         return CorpusJob(opened, source, out, format, options)
-    require_no_lists(opened, str(source))
+    opened.require_no_lists(str(source))
     return BlocksJob(opened, source, out, format, options, entries=entries, alone=alone)
 
 

@@ -60,8 +60,7 @@ def open_to_translate(
 
     `without`: an option of the caller that needs PyTorch; empty: none.
 
-    Raises:
-        CotextError: `decode.engine = ctranslate2` is not possible; the errors of `open_run`.
+    Raises CotextError: `decode.engine = ctranslate2` is not possible; the errors of `open_run`.
     """
     if is_engine(run):
         return open_run(run, device, decode, update, threads)
@@ -133,8 +132,7 @@ def _state(path: Path) -> tuple[int, ...]:
 def _cached(opened: OpenedRun, update: int | None, threads: int | None, state: tuple[int, ...]) -> Engine:
     """Load the engine of an opened run; make it if it is missing or damaged.
 
-    Raises:
-        CotextError: it cannot be made or written, or the weights are no longer those in this `state`.
+    Raises CotextError: it cannot be made or written, or the weights are no longer those in this `state`.
     """
     quantization = opened.config.decode.precision
     versions = f"{CTRANSLATE2}-{version(CTRANSLATE2)}-cotext-{__version__}-{FORMAT}"

@@ -63,9 +63,8 @@ def export_hub(
     `cotext contrastive`, in addition to the files in the run folder. `recipe`: name of the recipe; if it is
     empty, the recipe of the paper's table row is used.
 
-    Raises:
-        CotextError: the run needs another run; a file has no scores; `out` is not empty or not writable.
-            Also the errors of `load_run`.
+    Raises CotextError: the run needs another run; a file has no scores; `out` is not empty or not writable.
+    Also the errors of `load_run`.
     """
     if licence and not _LICENCE.fullmatch(licence):
         raise CotextError(

@@ -41,7 +41,7 @@ from cotext.interchange.foreign import (
 )
 from cotext.layers.positions import sinusoidal
 from cotext.models.build import count_parameters
-from cotext.models.checkpoint import LoadedModel, save_model
+from cotext.models.checkpoint import LoadedModel, output_logits, save_model
 from cotext.models.describe import describe_model
 from cotext.models.interface import Model, TranslationModel
 from cotext.models.run_folder import IMPORT, write_config
@@ -256,8 +256,7 @@ def mbart_parts() -> dict[str, Part]:
 def open_fairseq(folder: Path, languages: LanguageChoice, learned: bool) -> ForeignModel:
     """Open an mBART-50 model, which has `learned` positions, or an M2M-100 or NLLB-200 model.
 
-    Raises:
-        CotextError: the model is not supported.
+    Raises CotextError: the model is not supported.
     """
     settings = Settings.read(folder / CONFIG)
     kind = f"{'MBart' if learned else 'M2M100'}ForConditionalGeneration"
@@ -413,9 +412,7 @@ def _logits(model: TranslationModel, ids: list[int], inputs: list[int]) -> Tenso
     tokens = torch.tensor([ids])
     source = Source(tokens, torch.zeros_like(tokens), torch.tensor([[0, 1]]), one, one)
     given = torch.tensor([inputs])
-    hidden = model.decode(given, torch.zeros_like(given), model.encode(source))[0]
-    logits = hidden @ model.output_weight.T
-    return logits if model.output_bias is None else logits + model.output_bias
+    return output_logits(model, model.decode(given, torch.zeros_like(given), model.encode(source))[0])
 
 
 # --- The import.

@@ -138,9 +138,8 @@ def resolve_run(name: str | Path) -> Path:
 
     A repository that is not in the cache is downloaded: see `fetch`.
 
-    Raises:
-        CotextError: the name is unknown; the message contains the nearest known name. Also the errors of
-            `fetch`.
+    Raises CotextError: the name is unknown; the message contains the nearest known name. Also the errors of
+    `fetch`.
     """
     path, text = Path(name), str(name)
     if path.is_file() or _is_run(path):
@@ -179,9 +178,8 @@ def fetch(name: str, folder: Path) -> None:
 
     The environment variable HF_ENDPOINT selects another hub. Licence, size and self-test are reported.
 
-    Raises:
-        CotextError: huggingface_hub is not installed; the repository does not exist or cannot be reached; or
-            a file differs from its checksum at the hub. Also the errors of `import_model`.
+    Raises CotextError: huggingface_hub is not installed; the repository does not exist or cannot be reached;
+    or a file differs from its checksum at the hub. Also the errors of `import_model`.
     """
     try:
         from huggingface_hub import HfApi

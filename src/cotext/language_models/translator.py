@@ -37,7 +37,7 @@ from cotext.language_models.config import (
 )
 from cotext.runtime import CotextError, __version__, shown
 from cotext.runtime.files import checksum, writing
-from cotext.translation.corpus_files import remove_lists
+from cotext.translation.corpus_files import lists_beside
 from cotext.translation.faults import checked, faults_in_words, shown_places
 
 # A translation is too long above LONGEST_TIMES times the characters of its source, plus LONGEST_MORE.
@@ -444,7 +444,7 @@ def translate_file(
     with writing(out) as lock:
         translations = translator.translate(documents, on_sentences, instructions)
         lock.require()
-        remove_lists(out)
+        lists_beside(out).unlink(missing_ok=True)
         sides = zip(documents, translations, strict=True)
         pairs = (ParallelDocument(d.id, d.sentences, t.document.sentences) for d, t in sides)
         languages, faults = client.endpoint.languages, dict[str, list[str]]()

@@ -32,9 +32,7 @@ from cotext.layers.state import ContextSide, KeysValues
 class ContextSpan(RowSpan):
     """All context tokens; queries of rows without context are zero, as queries of padding."""
 
-    def source_product(
-        self, score: Score, q_BHTK: Tensor, kv: KeysValues, keys: Keys, layout: AnyLayout
-    ) -> Tensor:
+    def product(self, score: Score, q_BHTK: Tensor, kv: KeysValues, keys: Keys, layout: AnyLayout) -> Tensor:
         side = layout.source
         assert isinstance(side, ContextSide)
         if isinstance(layout, Layout):
@@ -42,7 +40,7 @@ class ContextSpan(RowSpan):
             query = layout.token_indices.where(side.exists[:, None], -1)
             keys = replace(keys, tokens=lambda: TokenIndices(query, side.index))
         # Zeros keep the product finite; `has_context` discards its result.
-        return score.attend_source(q_BHTK * side.exists[:, None, None, None], kv, keys)
+        return score.attend(q_BHTK * side.exists[:, None, None, None], kv, keys, layout)
 
 
 class ContextAttention(CrossAttention):

@@ -140,11 +140,7 @@ class Sentences:
     """
 
     def __init__(
-        self,
-        sentence: Tensor,
-        spans: Tensor | None = None,
-        source_tokens: int = 0,
-        memory_sentences: int = 0,
+        self, sentence: Tensor, spans: Tensor | None = None, source_tokens: int = 0, memory_sentences: int = 0
     ) -> None:
         self.rows = Packing(sentence >= 0)
         by_row = _Rows(sentence, self.rows.index_N)

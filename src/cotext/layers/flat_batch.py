@@ -258,24 +258,17 @@ class FlatContext(nn.Module):
     """Flat-batch attention, its gate, and the residual connection into the rows: equation 7.
 
     H' = norm((1 - g) H + g FBA(H)) for current tokens, and H for other tokens. Without a gate (`identity`),
-    H' = norm(H + FBA(H)). `neutral`: H' passes a gate that starts at zero. This is needed to start from a
-    model without a layer norm on its embeddings.
+    H' = norm(H + FBA(H)). With `neutral_start`, H' passes a gate that starts at zero. This is needed to start
+    from a model without a layer norm on its embeddings.
     """
 
-    def __init__(
-        self,
-        attention: FlatBatchAttention,
-        dimension: int,
-        gate: GateKind,
-        threshold: float,
-        neutral: bool = False,
-    ) -> None:
+    def __init__(self, size: AttentionSize, gate: GateKind, threshold: float) -> None:
         super().__init__()
-        self.attention = attention
+        self.attention = FlatBatchAttention(size)
         discrete = gate == "discrete"
-        self.gate = None if gate == "identity" else NeuralContextGate(dimension, discrete, threshold)
-        self.norm = nn.LayerNorm(dimension)
-        self.start = ZeroGate(dimension) if neutral else None
+        self.gate = None if gate == "identity" else NeuralContextGate(size.dimension, discrete, threshold)
+        self.norm = nn.LayerNorm(size.dimension)
+        self.start = ZeroGate(size.dimension) if size.neutral_start else None
 
     def forward(self, x_BTD: Tensor, laid: FlatLayout, extra: ExtraKeys | None = None) -> Tensor:
         """Apply to complete rows, [B, T, D] -> [B, T, D], with the layout that was made for them."""

@@ -21,7 +21,7 @@ D model, H heads, K per head.
 from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from operator import attrgetter
 from typing import Any, Self
 
@@ -99,7 +99,8 @@ class Keys:
     0 ... t. `positions` returns the positions in their rows of queries [B, T] and keys [B, S]; for source
     keys, query positions are `Layout.aligned_position`. `in_order`: keys are the queries, at consecutive
     positions. `tokens` returns the batch indices of queries and keys, for recorded weights. `bias` [B, H, T,
-    S] is added to the scaled scores.
+    S] is added to the scaled scores. `apart` separates keys of the query's sentence from others; it returns
+    None if all rows are single sentences.
     """
 
     mask: Tensor | None = None
@@ -108,6 +109,7 @@ class Keys:
     positions: Callable[[], tuple[Tensor, Tensor]] | None = None
     tokens: Callable[[], TokenIndices] | None = None
     bias: Tensor | None = None
+    apart: Callable[[], Apart | None] = lambda: None
 
     @cached_property
     def distance(self) -> Tensor:
@@ -282,7 +284,9 @@ class Layout:
             mask = near[:, None] if mask is None else near[:, None] & mask
         indices = self._indices
         tokens = None if indices is None else lambda: TokenIndices(indices, indices)
-        return Keys(mask, self.causal, True, lambda: (self.position, self.position), tokens)
+        return Keys(
+            mask, self.causal, True, lambda: (self.position, self.position), tokens, apart=lambda: self.apart
+        )
 
     @cached_property
     def apart(self) -> Apart | None:
@@ -337,7 +341,7 @@ def _source_keys(layout: "AnyLayout") -> Keys:
     def positions() -> tuple[Tensor, Tensor]:
         return layout.aligned_position, torch.arange(source.tokens, device=source.sentence.device)[None]
 
-    return Keys(source.mask, positions=positions)
+    return Keys(source.mask, positions=positions, apart=lambda: layout.source_apart)
 
 
 class Step:
@@ -441,7 +445,9 @@ class Step:
         return self._row_keys if slots is self.row else self._keys(slots)
 
     def _keys(self, slots: SlotMask) -> Keys:
-        return Keys(slots.mask, slots.causal, self.state.used == 0, lambda: self._positions(slots.first))
+        begins = self.state.used == 0
+        positions = partial(self._positions, slots.first)
+        return Keys(slots.mask, slots.causal, begins, positions, apart=lambda: self.apart)
 
     def _positions(self, first: int) -> tuple[Tensor, Tensor]:
         past, new = self.state.slot_position, self.packed_position

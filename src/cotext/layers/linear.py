@@ -115,9 +115,3 @@ def gated(gate: nn.Module, a: Tensor, b: Tensor, start: nn.Module | None = None)
     b = b.to(a.dtype)
     mixed = torch.lerp(b, a, joint(gate, a, b).sigmoid().to(a.dtype))
     return mixed if start is None else start(a, mixed)
-
-
-# --- Parts that have no effect at first, if training starts from a model without these parts.
-#
-# A part whose output can be weighted gets a gate that starts at zero (`ZeroGate`). A part that replaces
-# something of the other model, such as rotary positions, is blended in during the first updates (`Blended`).

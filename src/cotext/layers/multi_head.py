@@ -69,7 +69,7 @@ class AttentionSize:
 class Score(nn.Module):
     """Scaled dot products of contents; the base class of all scores.
 
-    Subclasses change how queries and keys are projected (`project`) or compared (`attend`, `attend_source`).
+    Subclasses change how queries and keys are projected (`project`) or compared (`attend`).
     `answers` and `source_answers`: see `RowSpan`. `sides` and `spans`: sides and spans with which a score of
     a user's file can be used; for other scores, see `models/checks.py`.
     """
@@ -94,12 +94,8 @@ class Score(nn.Module):
         return projected
 
     def attend(self, q_BHTK: Tensor, kv: KeysValues, keys: Keys, layout: AnyLayout) -> Tensor:
-        """One product of a self-attention: [B, H, T, K]."""
+        """One product of a self-attention or cross-attention: [B, H, T, K]."""
         return attend(q_BHTK, *kv, keys.mask, keys.causal, self.dropout, keys.tokens, keys.bias)
-
-    def attend_source(self, q_BHTK: Tensor, kv: KeysValues, keys: Keys) -> Tensor:
-        """One product of a cross-attention: [B, H, T, K]."""
-        return attend(q_BHTK, *kv, keys.mask, False, self.dropout, keys.tokens, keys.bias)
 
 
 class RowSpan:
@@ -125,7 +121,7 @@ class RowSpan:
         return layout.pack(merge_heads(self.product(score, q, (k, v), layout.row_keys, layout)))
 
     def product(self, score: Score, q_BHTK: Tensor, kv: KeysValues, keys: Keys, layout: AnyLayout) -> Tensor:
-        """One product of a self-attention: [B, H, T, K]."""
+        """One product of a self-attention or cross-attention: [B, H, T, K]."""
         return score.attend(q_BHTK, kv, keys, layout)
 
     def output(self, out: nn.Linear, mixed: Tensor) -> Tensor:
@@ -142,13 +138,7 @@ class RowSpan:
         score = attention.score
         q = attention.split(layout.unpack(score.project(attention.query, x, layout, x.size(-1))))
         kv = layout.source.keys_values[attention.index]
-        return layout.pack(merge_heads(self.source_product(score, q, kv, layout.source_keys, layout)))
-
-    def source_product(
-        self, score: Score, q_BHTK: Tensor, kv: KeysValues, keys: Keys, layout: AnyLayout
-    ) -> Tensor:
-        """One product of a cross-attention: [B, H, T, K]."""
-        return score.attend_source(q_BHTK, kv, keys)
+        return layout.pack(merge_heads(self.product(score, q, kv, layout.source_keys, layout)))
 
     def source(self, step: Step, index: int) -> tuple[KeysValues, Keys]:
         """Return the source keys and values that the next tokens attend to, by `index` of the attention."""
@@ -218,7 +208,7 @@ class CrossAttention(nn.Module):
             # Only queries are projected here; keys and values were projected once, by `project`.
             q = self.split(self.score.project(self.query, x, layout, x.size(-1)))
             kv, keys = self.span.source(layout, self.index)
-            mixed = merge_heads(self.span.source_product(self.score, q, kv, keys, layout))
+            mixed = merge_heads(self.span.product(self.score, q, kv, keys, layout))
         else:
             mixed = self.span.attend_source(self, x, layout)
         return self.span.output(self.out, mixed)
@@ -247,8 +237,3 @@ class FeedForward(nn.Module):
         wide = dropout(ACTIVATIONS[self.activation](self.widen(x)), self.dropout, self.training)
         narrow: Tensor = self.narrow(wide)
         return narrow
-
-
-# --- Encoder and decoder blocks, and their attention to context sentences that were encoded apart.
-#
-#     post-norm   x = norm(x + f(x))         pre-norm   x = x + f(norm(x)), one more norm at the top

@@ -134,11 +134,7 @@ class PositionTable(nn.Module):
     table: Tensor
 
     def __init__(
-        self,
-        dimension: int,
-        length: int = 1024,
-        wavelengths: Wavelengths = "half_minus_one",
-        first: int = 0,
+        self, dimension: int, length: int = 1024, wavelengths: Wavelengths = "half_minus_one", first: int = 0
     ) -> None:
         super().__init__()
         self.wavelengths, self.first = wavelengths, first

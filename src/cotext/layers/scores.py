@@ -4,11 +4,12 @@ Shapes: B rows or entries, W beams, R rows, G sentences of a bucket, L tokens of
 all rows, T tokens or queries, S keys, C columns for sentences, n distances, D model, H heads, K per head.
 """
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import one_hot
 
-from cotext.layers.kernels.sdpa import attend
 from cotext.layers.layout import AnyLayout, Keys, Layout
 from cotext.layers.multi_head import AttentionSize, Score
 from cotext.layers.positions import CLIP
@@ -33,19 +34,13 @@ class AlibiScore(Score, Blended):
     source_answers = ("aligned_position",)
 
     def attend(self, q_BHTK: Tensor, kv: KeysValues, keys: Keys, layout: AnyLayout) -> Tensor:
-        bias = self._bias(keys, q_BHTK)
-        return attend(q_BHTK, *kv, keys.mask, keys.causal, self.dropout, keys.tokens, bias)
-
-    def attend_source(self, q_BHTK: Tensor, kv: KeysValues, keys: Keys) -> Tensor:
-        return attend(q_BHTK, *kv, keys.mask, False, self.dropout, keys.tokens, self._bias(keys, q_BHTK))
-
-    def _bias(self, keys: Keys, like: Tensor) -> Tensor:
-        """[B, H, T, S]."""
-        head = torch.arange(1, self.size.heads + 1, device=like.device, dtype=torch.float32)
+        head = torch.arange(1, self.size.heads + 1, device=q_BHTK.device, dtype=torch.float32)
         # Computed in float32: bfloat16 has no numbers for neighbouring distances above 256.
         slope = self.in_force * 2 ** (-8 * head / self.size.heads)
-        lower = (-slope[:, None, None] * keys.distance.abs()[:, None]).to(like.dtype)
-        return lower if keys.bias is None else lower + keys.bias
+        bias = (-slope[:, None, None] * keys.distance.abs()[:, None]).to(q_BHTK.dtype)
+        if keys.bias is not None:
+            bias = bias + keys.bias
+        return super().attend(q_BHTK, kv, replace(keys, bias=bias), layout)
 
 
 BASE = 10_000.0
@@ -126,35 +121,8 @@ class SegmentDistanceScore(Score):
         # Attention divides by the root of the extended width; undo the difference.
         query = query * (query.size(-1) / size) ** 0.5
         k, v = (torch.cat((x, column), dim=3) for x in kv)
-        output = attend(query, k, v, keys.mask, keys.causal, self.dropout, keys.tokens, keys.bias)
+        output = super().attend(query, (k, v), keys, layout)
         mixed, mass = output[..., :size], output[..., size:]
         # Several sentences may have the same clipped distance: add up their weights.
         by_distance = mass.new_zeros(*mass.shape[:3], 2 * CLIP + 1).scatter_add(3, distance, mass)
         return mixed + by_distance @ of_values
-
-
-# --- Attention to a token's own sentence and a memory of earlier sentences, with relative positions.
-#
-# This is Transformer-XL (Dai et al. 2019, section 3) with sentences as segments (Zheng et al. 2020, section
-# 4.2). In every layer, sentence k also attends to the inputs of that layer for sentences k - m ... k - 1,
-# without gradients. With teacher forcing, one pass over all sentences computes these inputs, so that all
-# sentences are processed in parallel: each fetches the keys and values of its memory.
-#
-#     score of query i and key j     ((q_i + u) . k_j + (q_i + w) . r[i - j]) / sqrt(K)
-#
-# r[d] is the sinusoid of distance d, projected by a matrix of the layer; u and w are also parameters of the
-# layer. Distances count across sentences, as if memory and sentence were one text.
-
-
-# --- Position-aware attention (P-Transformer; Li et al. 2022): positions in every layer.
-#
-# In a plain Transformer, positions are added once, to the embeddings. In long rows, such as documents, they
-# are lost in the upper encoder layers, and cross-attention can no longer use them. Here every layer makes
-# queries and keys from X + P and values from X, and self-attention adds relative positions:
-#
-#     self     softmax(((X + P) Wq ((X + P) Wk)^T + (X + P) Wq R^T) / sqrt(K)) X Wv          equations 10, 11
-#     cross    softmax((Xt + Pt) Wq ((Xs + Ps) Wk)^T / sqrt(K)) Xs Wv                       equation 7
-#
-# X: hidden states (H in the paper) of the layer; t: target; s: source. P: sinusoidal position embeddings,
-# without parameters. R: a table of relative positions, shared by all heads, layers and both stacks. The paper
-# divides by sqrt(D); Cotext divides by sqrt(K), because every head has size K.

@@ -48,15 +48,7 @@ import torch
 from torch import Tensor, nn
 
 from cotext.layers.buckets import Bucket, ExtraTokens, Nodes, between_nodes
-from cotext.layers.kernels.gated_others import (
-    FAR,
-    Apart,
-    Mixed,
-    attend_apart,
-    joined,
-    mix_apart,
-    with_gradients,
-)
+from cotext.layers.kernels.gated_others import FAR, Mixed, attend_apart, joined, mix_apart, with_gradients
 from cotext.layers.kernels.sdpa import TokenIndices, show_together, watched
 from cotext.layers.layout import AnyLayout, Keys, Layout, Step
 from cotext.layers.multi_head import CrossAttention, RowSpan, Score, SelfAttention, merge_heads, split_heads
@@ -99,9 +91,8 @@ class SentenceSpan(RowSpan):
             k, v = (split_heads(source.fetch(side), attention.heads) for side in keys_values)
             tokens = partial(bucket.token_indices, source.token_indices)
             keys = Keys(source.mask, positions=partial(aligned_of, tokens, layout), tokens=tokens)
-            mixed.append(
-                bucket.pack(merge_heads(attention.score.attend_source(attention.split(query), (k, v), keys)))
-            )
+            attended = attention.score.attend(attention.split(query), (k, v), keys, layout)
+            mixed.append(bucket.pack(merge_heads(attended)))
         return torch.cat(mixed)
 
     def source(self, step: Step, index: int) -> tuple[KeysValues, Keys]:
@@ -169,7 +160,7 @@ class NodeSpan(RowSpan):
             sides = [source.fetch(side) for side in source_PD]
             own.append(_Own(bucket, attention.split(query), sides, source.mask, source.token_indices))
         if watched() or score.dropout:
-            return _attend_copied(own, source_PD, layout.source_nodes, score.attend_source)
+            return _attend_copied(own, source_PD, layout.source_nodes, partial(score.attend, layout=layout))
         return _attend_shared(own, query_ND, source_PD, layout.source_nodes, layout)
 
 
@@ -294,24 +285,18 @@ class BiasedOthersSpan(nn.Module, RowSpan, StartsFromOthers):
         self.bias = nn.Parameter(torch.zeros(heads, 2 * FAR))
 
     def product(self, score: Score, q_BHTK: Tensor, kv: KeysValues, keys: Keys, layout: AnyLayout) -> Tensor:
-        return score.attend(q_BHTK, kv, self._biased(keys, layout.apart, q_BHTK), layout)
-
-    def source_product(
-        self, score: Score, q_BHTK: Tensor, kv: KeysValues, keys: Keys, layout: AnyLayout
-    ) -> Tensor:
-        return score.attend_source(q_BHTK, kv, self._biased(keys, layout.source_apart, q_BHTK))
+        apart = keys.apart()
+        if apart is not None:  # some row has several sentences
+            bias = apart.bias(self.bias.to(q_BHTK.dtype)).masked_fill(apart.own, 0.0)
+            keys = replace(keys, bias=bias)
+        return score.attend(q_BHTK, kv, keys, layout)
 
     def neutral_start(self) -> Mapping[str, float]:
         return {"bias": 0.0}
 
     def rates(self) -> Mapping[str, float]:
-        return {"bias": self.rate}
-
-    def _biased(self, keys: Keys, apart: Apart | None, q_BHTK: Tensor) -> Keys:
-        if apart is None:  # every row is one sentence
-            return keys
-        bias = apart.bias(self.bias.to(q_BHTK.dtype)).masked_fill(apart.own, 0.0)
-        return replace(keys, bias=bias)
+        """Return a higher learning rate: while a gate is closed, gated keys and biases have no gradient."""
+        return dict.fromkeys(self.neutral_start(), self.rate)
 
 
 class GatedOthersSpan(BiasedOthersSpan):
@@ -327,50 +312,23 @@ class GatedOthersSpan(BiasedOthersSpan):
         return self.gate.float().tanh()
 
     def product(self, score: Score, q_BHTK: Tensor, kv: KeysValues, keys: Keys, layout: AnyLayout) -> Tensor:
-        def attend(keys: Keys) -> Tensor:
-            return score.attend(q_BHTK, kv, keys, layout)
-
-        # One kernel for both softmaxes has no positions of tokens and no dropout.
-        fast = type(score).attend is Score.attend and not score.dropout
-        return self._attend(attend, fast, q_BHTK, kv, keys, layout.apart)
-
-    def source_product(
-        self, score: Score, q_BHTK: Tensor, kv: KeysValues, keys: Keys, layout: AnyLayout
-    ) -> Tensor:
-        def attend(keys: Keys) -> Tensor:
-            return score.attend_source(q_BHTK, kv, keys)
-
-        fast = type(score).attend_source is Score.attend_source and not score.dropout
-        return self._attend(attend, fast, q_BHTK, kv, keys, layout.source_apart)
-
-    def neutral_start(self) -> Mapping[str, float]:
-        return {"gate": 0.0, "bias": 0.0}
-
-    def rates(self) -> Mapping[str, float]:
-        """Return a higher learning rate: while a gate is closed, gated keys and biases have no gradient."""
-        return {"gate": self.rate, "bias": self.rate}
-
-    def _attend(
-        self,
-        attend: Callable[[Keys], Tensor],
-        fast: bool,
-        q_BHTK: Tensor,
-        kv: KeysValues,
-        keys: Keys,
-        apart: Apart | None,
-    ) -> Tensor:
-        """`fast`: whether one kernel can compute both products, because scores depend only on contents."""
+        apart = keys.apart()
         if apart is None:  # every row is one sentence
-            return attend(keys)
-        if fast and not watched():
+            return score.attend(q_BHTK, kv, keys, layout)
+        # One kernel for both softmaxes has no positions of tokens and no dropout.
+        if type(score).attend is Score.attend and not score.dropout and not watched():
             return attend_apart(q_BHTK, *kv, self.open, self.bias, apart)
         # Queries without keys in other sentences attend to an arbitrary key (`Apart`): its share is 0.
         share = self.open.to(q_BHTK.dtype)[:, None, None] * apart.seen
         with show_together(self.open, apart.seen):
-            own = attend(replace(keys, mask=apart.own, causal=False))
+            own = score.attend(q_BHTK, kv, replace(keys, mask=apart.own, causal=False), layout)
             bias = apart.bias(self.bias.to(q_BHTK.dtype))
-            others = attend(replace(keys, mask=apart.others, causal=False, bias=bias))
+            keys = replace(keys, mask=apart.others, causal=False, bias=bias)
+            others = score.attend(q_BHTK, kv, keys, layout)
         return own + share * others
+
+    def neutral_start(self) -> Mapping[str, float]:
+        return {"gate": 0.0, "bias": 0.0}
 
 
 class ProjectedOthersSpan(nn.Module, RowSpan, StartsFromOthers):
@@ -385,13 +343,14 @@ class ProjectedOthersSpan(nn.Module, RowSpan, StartsFromOthers):
 
     def product(self, score: Score, q_BHTK: Tensor, kv: KeysValues, keys: Keys, layout: AnyLayout) -> Tensor:
         """Both products, as twice as many heads: [B, 2 H, T, K]."""
-        return self._both(lambda keys: score.attend(q_BHTK, kv, keys, layout), keys, layout.apart)
-
-    def source_product(
-        self, score: Score, q_BHTK: Tensor, kv: KeysValues, keys: Keys, layout: AnyLayout
-    ) -> Tensor:
-        """Both products, as twice as many heads: [B, 2 H, T, K]."""
-        return self._both(lambda keys: score.attend_source(q_BHTK, kv, keys), keys, layout.source_apart)
+        apart = keys.apart()
+        if apart is None:  # every row is one sentence, so the two masks are equal
+            return score.attend(q_BHTK, kv, keys, layout).repeat(1, 2, 1, 1)
+        one = torch.ones(1, device=apart.seen.device)
+        with show_together(one, one):  # recorded as one attention, the mean of the two
+            long = score.attend(q_BHTK, kv, keys, layout)
+            short = score.attend(q_BHTK, kv, replace(keys, mask=apart.own, causal=False), layout)
+        return torch.cat((long, short), dim=1)
 
     def output(self, out: nn.Linear, mixed: Tensor) -> Tensor:
         long, short = mixed.chunk(2, dim=-1)
@@ -400,32 +359,3 @@ class ProjectedOthersSpan(nn.Module, RowSpan, StartsFromOthers):
 
     def neutral_start(self) -> Mapping[str, float]:
         return {"long.weight": 0.0}
-
-    @staticmethod
-    def _both(attend: Callable[[Keys], Tensor], keys: Keys, apart: Apart | None) -> Tensor:
-        if apart is None:  # every row is one sentence, so the two masks are equal
-            return attend(keys).repeat(1, 2, 1, 1)
-        one = torch.ones(1, device=apart.seen.device)
-        with show_together(one, one):  # recorded as one attention, the mean of the two
-            long, short = attend(keys), attend(replace(keys, mask=apart.own, causal=False))
-        return torch.cat((long, short), dim=1)
-
-
-# --- Gated global attention (G-Transformer; Bao et al. 2021) in addition to attention inside sentences.
-#
-# A Transformer that reads whole documents spreads its attention over too many tokens and does not learn. In
-# G-Transformer, every attention (encoder, decoder, cross-attention) is restricted to the sentence of its
-# query: target sentence k attends to source sentence k. In the top layers, a second, global attention with
-# separate weights covers the whole row (on the target, all earlier tokens). A gate mixes the two, per
-# dimension:
-#
-#     g = sigmoid(W [local; global] + b)          out = g * local + (1 - g) * global
-#
-# Both are taken after their output projections. Positions are absolute over the row. Each sentence is
-# enclosed in brackets (a begin and an end symbol). While decoding, each sentence end moves on to the next
-# source sentence.
-#
-# If training starts from a sentence model, local attention continues from its attention. Global attention
-# starts as a copy of local attention, and only gates are new. (The authors' runs start global attention at
-# random: `train.init_copies: false`.) Positions then restart in every sentence. So global attention has a
-# bias by the distance of other sentences, if `model.attention.others` is `gated`.

@@ -21,9 +21,8 @@ from cotext.data.batch import Batch, Labels
 from cotext.layers.kernels.common import precise_dtype
 from cotext.models.interface import TranslationModel
 
-BLOCK_NUMBERS = (
-    2**19
-)  # number of logits that are normalised at a time on a CPU, so that they stay in its cache
+# Number of logits that are normalised at a time on a CPU, so that they stay in its cache.
+BLOCK_NUMBERS = 2**19
 SYMBOLS = 2**12  # rows of the weight gradient that are updated at once on a CPU
 RAISED = 2.0**10  # factor of probabilities in float16
 LARGEST = 2.0**15  # largest sum of products in float16

@@ -37,7 +37,7 @@ from cotext.layers.multi_head import AttentionSize, merge_heads, projection, spl
 from cotext.layers.positions import is_current
 from cotext.layers.start import ZeroGate
 from cotext.layers.state import DecoderState
-from cotext.models.slots import BatchContext, BatchSides, RowEmbedder, RowsTarget
+from cotext.models.slots import BatchContext, BatchSettings, RowEmbedder, RowsTarget
 
 
 class DatapointAttention(nn.Module):
@@ -104,10 +104,10 @@ class DatapointAttention(nn.Module):
 class Datapoints(BatchContext):
     """Attention between datapoints on either side."""
 
-    def __init__(self, size: AttentionSize, sides: BatchSides) -> None:
-        super().__init__(sides)
-        self.source_rows = DatapointAttention(size) if sides.source else None
-        self.target_rows = DatapointAttention(size) if sides.target else None
+    def __init__(self, size: AttentionSize, settings: BatchSettings) -> None:
+        super().__init__(settings)
+        self.source_rows = DatapointAttention(size) if settings.source else None
+        self.target_rows = DatapointAttention(size) if settings.target else None
 
     def target_layout(self, source: Source, sentence: Tensor, training: bool) -> ContextLayout:
         """See `BatchContext`; computes the largest number of complete means of a row."""

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import torch
 from torch import nn
 
-from cotext.config.model import AttentionConfig, ModelConfig, StackName
+from cotext.config.model import AttentionConfig, BatchConfig, ModelConfig, StackName
 from cotext.config.parts import is_own
 from cotext.config.recipe import Config
 from cotext.data.build import build_mixture, further_symbols
@@ -33,8 +33,8 @@ from cotext.models.g_transformer import GatedAttention
 from cotext.models.interface import DocumentLayer, Model
 from cotext.models.mbe import BatchMean
 from cotext.models.nat import LatentCodes, NonAutoregressiveTransformer
-from cotext.models.p_transformer import PositionScore, relative_table
-from cotext.models.slots import BatchContext, BatchSides, ContextEncoder
+from cotext.models.p_transformer import AbsoluteScore, PositionScore, RelativeScore, relative_table
+from cotext.models.slots import BatchContext, ContextEncoder
 from cotext.models.transformer import Parts, Transformer
 from cotext.models.voita_2018 import SharedContext
 from cotext.runtime import CotextError
@@ -51,11 +51,11 @@ SPANS: dict[str, Callable[[AttentionConfig, AttentionSize], RowSpan]] = {
     "nodes": lambda config, size: NodeSpan(size.dropout),
     "current": lambda config, size: CurrentSpan(),
 }
-SCORES: dict[str, Callable[[AttentionSize], Score]] = {
+SCORES: dict[str, type[Score]] = {
     "content": Score,
-    "absolute": lambda size: PositionScore(size, absolute=True, relative=False),
-    "relative": lambda size: PositionScore(size, absolute=False, relative=True),
-    "positions": lambda size: PositionScore(size, absolute=True, relative=True),
+    "absolute": AbsoluteScore,
+    "relative": RelativeScore,
+    "positions": PositionScore,
     "transformer_xl": TransformerXLScore,
     "segment_distance": SegmentDistanceScore,
     "rotary": RotaryScore,
@@ -64,12 +64,10 @@ SCORES: dict[str, Callable[[AttentionSize], Score]] = {
 # Scores of self-attention whose positions have another form, or none, in cross-attention.
 CROSS_SCORES = {"positions": "absolute", "relative": "content", "rotary": "content"}
 CONTEXT_ENCODERS: dict[str, type[ContextEncoder]] = {"separate": SeparateContext, "shared": SharedContext}
-BATCH_CONTEXTS: dict[str, Callable[[Size, BatchSides, ModelConfig], BatchContext]] = {
-    "flat": lambda size, sides, config: FlatBatch(
-        size.attention, sides, config.batch.gate, config.batch.threshold
-    ),
-    "datapoints": lambda size, sides, config: Datapoints(size.attention, sides),
-    "mean": lambda size, sides, config: BatchMean(sides),
+BATCH_CONTEXTS: dict[str, Callable[[AttentionSize, BatchConfig], BatchContext]] = {
+    "flat": FlatBatch,
+    "datapoints": Datapoints,
+    "mean": lambda size, config: BatchMean(config),
 }
 
 
@@ -133,8 +131,7 @@ def _source_symbols(config: Config, vocabulary: int, source_vocabulary: int | No
 
 
 def _autoregressive(model: ModelConfig, embedding: SentenceEmbedding) -> Transformer:
-    size, batch = _size(model), model.batch
-    sides = BatchSides(batch.source, batch.target, batch.cross_document)
+    size = _size(model)
     batch_context = BATCH_CONTEXTS.get(model.batch_context)
     shift = model.shift if model.positions == "shifted" else 0
     if shift == "corpus":
@@ -144,7 +141,7 @@ def _autoregressive(model: ModelConfig, embedding: SentenceEmbedding) -> Transfo
         context_encoder=_context_encoder(model, size, stacks),
         source_document=_document_layer(model, size) if model.document.source else None,
         target_document=_document_layer(model, size) if model.document.target else None,
-        batch_context=batch_context(size, sides, model) if batch_context else None,
+        batch_context=batch_context(size.attention, model.batch) if batch_context else None,
         relative=_relative(model, size),
         shift=shift,
         source_sentences=model.source_sentences,

@@ -357,8 +357,7 @@ def halved(model: Model, precision: Half, least: int) -> Model:
     converted = _sharing_copy(model)
     for path, layer in model.named_modules():
         if type(layer) is nn.Linear and layer.weight.numel() >= least:
-            parent, _, name = path.rpartition(".")
-            setattr(converted.get_submodule(parent), name, HalfLinear(layer, TYPES[precision]))
+            converted.set_submodule(path, HalfLinear(layer, TYPES[precision]))
     converted.precision = precision
     return converted.eval()
 
@@ -427,8 +426,7 @@ def quantised(model: Model, least: int) -> Model:
         weight, scale = quantised_weight(model.get_parameter(name).detach())
         layer = model.get_submodule(path)
         if isinstance(layer, nn.Linear):
-            parent, _, attribute = path.rpartition(".")
-            setattr(converted.get_submodule(parent), attribute, Int8Linear(weight, scale, layer.bias))
+            converted.set_submodule(path, Int8Linear(weight, scale, layer.bias))
             continue
         setattr(
             converted.get_submodule(path), own, nn.Parameter(dequantised(weight, scale), requires_grad=False)

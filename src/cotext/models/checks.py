@@ -237,18 +237,19 @@ def _check_parts(model: ModelConfig) -> None:
         return
     _check_context_encoder(model)
     document = model.document
-    if not (document.source or document.target) and model.document_layer != "none":
+    if model.document_layer == "none":
+        return
+    if not (document.source or document.target):
         raise CotextError(
             f"model.document_layer = {model.document_layer}: neither model.document.source nor "
             "model.document.target is true; choose at least one"
         )
-    on_top = None if model.document_layer == "none" else document_layer(model.document_layer)
-    if on_top is not None and document.target and not on_top.on_target:
+    if document.target and not document_layer(model.document_layer).on_target:
         raise CotextError(
             f"model.document.target = true: model.document_layer = {model.document_layer} works only in the "
             "encoder; remove model.document.target"
         )
-    if model.document_layer != "none" and "current" in model.stack("encoder").spans:
+    if "current" in model.stack("encoder").spans:
         raise CotextError(
             f"model.document_layer = {model.document_layer} reads all sentences of a row, but "
             "model.encoder.top.span = current keeps only the current ones; choose one of the two"

@@ -11,7 +11,7 @@ from itertools import groupby
 from textwrap import wrap
 
 from cotext.config.model import ModelConfig
-from cotext.config.recipe import Config, CutConfig, DecodeConfig, LossConfig, load_config, recipe_names
+from cotext.config.recipe import Config, CutConfig, DecodeConfig, load_config, recipe_names
 from cotext.runtime import leaves
 
 # Keys of the section `model` that define the architecture, not its size.
@@ -97,7 +97,9 @@ def entries() -> Iterator[Entry]:
 
 def entry(name: str, config: Config, parameters: int) -> Entry:
     """Describe a configuration."""
-    view, model, decode = config.view, config.model, config.decode
+    view, model, decode, loss = config.view, config.model, config.decode, config.loss
+    of_glancing = loss.name == "glancing"
+    number = "{:g} to {:g}".format(*loss.glancing) if of_glancing else f"CD {loss.context_discount:g}"
     positions = f"{model.positions} {model.shift}" if model.positions == "shifted" else model.positions
     segments = "" if model.segments == "none" else f", {model.segments} segments"
     if model.segments_from == "current":
@@ -109,7 +111,7 @@ def entry(name: str, config: Config, parameters: int) -> Entry:
         name,
         ", ".join(views if len(views) < 4 else [views[0], views[1], "...", views[-1]]),
         f"{describe_model(model).replace(',', ', ')} ({positions}{segments})",
-        describe_loss(config.loss),
+        f"{loss.name} {number}",
         f"beam {decode.beam} lp {describe_length_penalty(decode)} {describe_output(config)}".rstrip(),
         parameters,
         config.train.init == "required",
@@ -144,13 +146,6 @@ def describe_model(config: ModelConfig) -> str:
     )
     filled = ",".join(f"{key}={value}" for key, value in settings.items() if defaults.get(key) != value)
     return f"{base}({filled})" if filled else base
-
-
-def describe_loss(config: LossConfig) -> str:
-    """Return the name of a loss with its most important number."""
-    if config.name == "glancing":
-        return "{} {:g} to {:g}".format(config.name, *config.glancing)
-    return f"{config.name} CD {config.context_discount:g}"
 
 
 def describe_cut(cut: CutConfig, max_sentences: int) -> str:

@@ -23,10 +23,8 @@ from cotext.data.batch import Source
 from cotext.layers.flat_batch import (
     ActiveGroups,
     ExtraKeys,
-    FlatBatchAttention,
     FlatContext,
     FlatLayout,
-    GateKind,
     PrefixedCache,
     RowOrder,
     Sequences,
@@ -35,26 +33,17 @@ from cotext.layers.layout import ContextLayout
 from cotext.layers.multi_head import AttentionSize
 from cotext.layers.positions import causal, is_current
 from cotext.layers.state import DecoderState
-from cotext.models.slots import BatchContext, BatchSides, RowEmbedder, RowsTarget
+from cotext.models.slots import BatchContext, BatchSettings, RowEmbedder, RowsTarget
 
 
 class FlatBatch(BatchContext):
-    """Flat-batch attention on either side.
+    """Flat-batch attention on either side; its gates are "C", "D" and "I" in the paper."""
 
-    `gate`: "continuous" (C in the paper), "discrete" (D; 0 or 1, from `threshold` on) or "identity" (I; no
-    gate).
-    """
-
-    def __init__(
-        self, size: AttentionSize, sides: BatchSides, gate: GateKind = "continuous", threshold: float = 0.5
-    ) -> None:
-        super().__init__(sides)
-
-        def context() -> FlatContext:
-            return FlatContext(FlatBatchAttention(size), size.dimension, gate, threshold, size.neutral_start)
-
-        self.source_context = context() if sides.source else None
-        self.target_context = context() if sides.target else None
+    def __init__(self, size: AttentionSize, settings: BatchSettings) -> None:
+        super().__init__(settings)
+        gate = settings.gate, settings.threshold
+        self.source_context = FlatContext(size, *gate) if settings.source else None
+        self.target_context = FlatContext(size, *gate) if settings.target else None
 
     def source_layout(self, source: Source, training: bool) -> ContextLayout:
         return self._layout(source, source.sentence, training, self.source_context, causal=False)

@@ -16,6 +16,7 @@ from cotext.config.model import DocumentConfig
 from cotext.config.recipe import Precision
 from cotext.data.batch import Source
 from cotext.layers.blocks import Size
+from cotext.layers.embedding import SentenceEmbedding
 from cotext.layers.layout import AnyLayout, Layouts
 from cotext.layers.linear import Int8Linear
 from cotext.layers.spans import GatedOthersSpan
@@ -37,6 +38,7 @@ class System(nn.Module, ABC):
     spares_parameters: bool = False
     recomputes: bool = False
     precision: Precision = "float32"
+    embedding: SentenceEmbedding
 
     def __init__(self) -> None:
         super().__init__()
@@ -45,9 +47,9 @@ class System(nn.Module, ABC):
         self.new_symbols = nn.ModuleList()
 
     @property
-    @abstractmethod
     def output_weight(self) -> Tensor:
-        """The output layer, [V, D]: logits are hidden @ output_weight.T + output_bias."""
+        """The output layer, [V, D], is the embedding: logits are hidden @ output_weight.T + output_bias."""
+        return self.embedding.weight
 
     @property
     def loss_bias(self) -> Tensor | None:
@@ -319,21 +321,3 @@ class EngineRules:
     most: int
     least: int = 0
     never: tuple[int, ...] = ()
-
-
-# --- A sentence model and a language model of target documents (Sugiyama and Yoshinaga 2021).
-#
-#     score(y)  =  log p(y | x)  +  log p_LM(y | c)  -  log p_LM(y)
-#
-# x: the source sentence; c: target sentences before y. The difference is the pointwise mutual information of
-# context and sentence. It is added token by token, so it takes part in beam search:
-#
-#     rows of the language model      bos c1 sep c2 sep y1 y2       one row with context
-#                                     bos y1 y2                     one without
-#     row of the sentence model       bos y1 y2                     and the source of this sentence alone
-#
-# All rows are cut from windows whose current sentence is the last. Scores of tokens do not sum to a
-# probability and may be above 0.
-#
-# Shapes: B entries, R rows, S source tokens, T target tokens, P tokens of the current sentence, D sum of the
-# dimensions of the three rows.

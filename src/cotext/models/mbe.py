@@ -46,24 +46,24 @@ class BatchMean(BatchContext, Blended):
     def source_layout(self, source: Source, training: bool) -> ContextLayout:
         sides = [source] if source.extra_rows is None else [source, source.extra_rows.source]
         document = torch.cat([side.document for side in sides])
-        crosses = self.sides.cross_document and training
+        crosses = self.settings.cross_document and training
         # One group for all documents if they share a mean.
         distinct, group = torch.unique(document * (not crosses), return_inverse=True)
-        sentence = _begun(source.sentence) if self.sides.source else source.sentence
+        sentence = _begun(source.sentence) if self.settings.source else source.sentence
         return ContextLayout(sentence, Groups(group, len(distinct)))
 
     def target_layout(self, source: Source, sentence: Tensor, training: bool) -> ContextLayout:
-        return ContextLayout(_begun(sentence) if self.sides.target else sentence)
+        return ContextLayout(_begun(sentence) if self.settings.target else sentence)
 
     def read(self, source: Source, embed: RowEmbedder, found: Groups) -> Tensor:
-        x_BSD = embed.source(source, behind=int(self.sides.source))
-        if not self.sides.source:
+        x_BSD = embed.source(source, behind=int(self.settings.source))
+        if not self.settings.source:
             return x_BSD
         first = embed.first(self._mean(source, embed, found), "source")
         return torch.cat((first[:, None], x_BSD), dim=1)
 
     def target(self, source: Source, embed: RowEmbedder, found: Groups) -> "MeanTarget | None":
-        return MeanTarget(self._mean(source, embed, found), embed) if self.sides.target else None
+        return MeanTarget(self._mean(source, embed, found), embed) if self.settings.target else None
 
     def _mean(self, source: Source, embed: RowEmbedder, groups: Groups) -> Tensor:
         """Return the mean over the words of all rows of a group, for every row of the batch: [B, D]."""

@@ -9,7 +9,7 @@ sentences), with embeddings of the distance between two tokens, counted in sente
 
 For a row of one sentence, h = hL, also in a batch with longer rows. Thus one model translates both single
 sentences and documents. The decoder translates sentence by sentence; target sentence k attends to source
-sentence k. It has only relative positions, and a memory of earlier sentences (`layers/scores.py`).
+sentence k. It has only relative positions, and a memory of earlier sentences (`layers/transformer_xl.py`).
 
 Shapes: N = number of tokens of all rows without padding, D = model dimension.
 """

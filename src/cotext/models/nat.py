@@ -93,10 +93,6 @@ class NonAutoregressiveTransformer(NonAutoregressiveModel):
         offsets = 2 * settings.length_offsets + 1
         self.length = nn.Linear(embedding.weight.size(1), offsets) if self.path == "length" else None
 
-    @property
-    def output_weight(self) -> Tensor:
-        return self.embedding.weight
-
     def _shared(self, side: Side) -> Shared:
         return Shared(self.embedding.encoding(side), self.relative)
 

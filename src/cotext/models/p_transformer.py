@@ -14,11 +14,12 @@ divides by sqrt(D); Cotext divides by sqrt(K), because every head has size K.
 Shapes: B entries, H heads, T queries, S keys, N real tokens of all rows, D model, K per head.
 """
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor, nn
 
 from cotext.layers.kernels.relative import attend_at_distances, attend_relative, relative_bias
-from cotext.layers.kernels.sdpa import attend
 from cotext.layers.layout import AnyLayout, Keys
 from cotext.layers.linear import outputs
 from cotext.layers.multi_head import AttentionSize, Score
@@ -36,22 +37,18 @@ def relative_table(size: AttentionSize, span: int) -> nn.Parameter:
     return nn.Parameter(torch.zeros(2 * span + 1, size.dimension // size.heads))
 
 
-class PositionScore(Score):
-    """Scores with `absolute` positions in queries and keys, with `relative` positions, or with both.
+class AbsoluteScore(Score):
+    """Scores with absolute positions in queries and keys.
 
-    If training starts from a model without positions in its layers, a gate that starts at zero scales the
-    absolute positions. The table of relative positions also starts at zero.
+    If training starts from a model without positions in its layers, a gate that starts at zero scales them.
     """
 
-    def __init__(self, size: AttentionSize, absolute: bool, relative: bool) -> None:
+    def __init__(self, size: AttentionSize) -> None:
         super().__init__(size)
-        self.absolute, self.relative = absolute, relative
-        self.gate = ZeroGate(size.dimension) if absolute and size.neutral_start else None
+        self.gate = ZeroGate(size.dimension) if size.neutral_start else None
 
     def project(self, fused: nn.Linear, x: Tensor, layout: AnyLayout, compared: int) -> Tensor:
         """Project queries and keys from X + P, values from X: see `Score`."""
-        if not self.absolute:
-            return super().project(fused, x, layout, compared)
         aware = x + layout.absolute.to(x.dtype)
         if self.gate is not None:
             aware = self.gate(x, aware)
@@ -60,13 +57,20 @@ class PositionScore(Score):
             return projected
         return torch.cat((outputs(fused, aware, 0, compared), outputs(fused, x, compared)), dim=-1)
 
+
+class RelativeScore(Score):
+    """Scores with relative positions in self-attention, whose table starts at zero."""
+
     def attend(self, q_BHTK: Tensor, kv: KeysValues, keys: Keys, layout: AnyLayout) -> Tensor:
         table = layout.shared.relative
-        if not self.relative or table is None:
-            return super().attend(q_BHTK, kv, keys, layout)
+        assert table is not None
         if not keys.in_order:
             return attend_at_distances(q_BHTK, *kv, table, keys.mask, keys.distance, keys.bias)
         if keys.bias is None:
             return attend_relative(q_BHTK, *kv, table, keys.mask, keys.causal, self.dropout, keys.tokens)
         bias = relative_bias(q_BHTK, table.to(q_BHTK.dtype), kv[0].size(2)) + keys.bias
-        return attend(q_BHTK, *kv, keys.mask, keys.causal, self.dropout, keys.tokens, bias)
+        return super().attend(q_BHTK, kv, replace(keys, bias=bias), layout)
+
+
+class PositionScore(RelativeScore, AbsoluteScore):
+    """Scores with absolute and relative positions."""

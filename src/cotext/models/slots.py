@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
+from cotext.config.model import BatchConfig
 from cotext.data.batch import Source
 from cotext.layers.blocks import ContextAttention, Size, Stack, Stacks, TransformerBlock
 from cotext.layers.embedding import CONTEXT, CURRENT, SentenceEmbedding, Side
@@ -133,25 +134,19 @@ class RowEmbedder:
 # --- The slot `model.batch_context`: attention between the rows of a batch, before the first block.
 
 
-@dataclass(frozen=True, slots=True)
-class BatchSides:
-    """The sides on which rows attend to each other; `cross_document`: in training, also between documents."""
-
-    source: bool = True
-    target: bool = True
-    cross_document: bool = False
+BatchSettings = BatchConfig  # as parts call it
 
 
 class BatchContext(nn.Module, ABC):
     """Attention between the rows of a document before the first block."""
 
-    def __init__(self, sides: BatchSides) -> None:
+    def __init__(self, settings: BatchSettings) -> None:
         super().__init__()
-        self.sides = sides
+        self.settings = settings
 
     def order_of(self, source: Source, training: bool) -> RowOrder:
         """Return the order of the rows of a source, and their groups."""
-        crosses = self.sides.cross_document and training
+        crosses = self.settings.cross_document and training
         return RowOrder.of(source.document, source.first_sentence, source.current, crosses)
 
     def left_out(self) -> bool:

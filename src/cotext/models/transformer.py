@@ -77,10 +77,6 @@ class Transformer(TranslationModel):
             parts.target_document.index = self._caches
             self._caches += parts.target_document.caches
 
-    @property
-    def output_weight(self) -> Tensor:
-        return self.embedding.weight
-
     def _shared(self, side: Side) -> Shared:
         return Shared(self.embedding.encoding(side), self.relative, self.source_sentences)
 

@@ -174,10 +174,6 @@ def _finite(number: str) -> float:
     return float(number)
 
 
-def _nothing(number: str) -> int:
-    return 0
-
-
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     mapping: dict[str, Any] = {}
     for key, value in pairs:
@@ -187,11 +183,11 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return mapping
 
 
-_JSON = json.JSONDecoder(parse_int=_whole, parse_float=_finite, parse_constant=_finite)
-_JSON_UNIQUE = json.JSONDecoder(
-    parse_int=_whole, parse_float=_finite, parse_constant=_finite, object_pairs_hook=_unique
-)
-_JSON_WITHOUT_NUMBERS = json.JSONDecoder(parse_int=_nothing, parse_float=_nothing, parse_constant=_nothing)
+_NUMBERS: Final[dict[str, Any]] = {"parse_int": _whole, "parse_float": _finite, "parse_constant": _finite}
+_ZEROS: Final[dict[str, Any]] = dict.fromkeys(_NUMBERS, lambda number: 0)
+_JSON = json.JSONDecoder(**_NUMBERS)
+_JSON_UNIQUE = json.JSONDecoder(**_NUMBERS, object_pairs_hook=_unique)
+_JSON_WITHOUT_NUMBERS = json.JSONDecoder(**_ZEROS)
 
 
 def substituted(pattern: re.Pattern[str], replacement: str, text: str) -> str:

@@ -106,9 +106,7 @@ ABANDONED_SECONDS: Final = 7 * 24 * 3600.0
 
 @contextmanager
 def replacing(
-    path: Path,
-    refusals: type[Exception] = OSError,
-    put: Callable[[Path, Path], object] | None = None,
+    path: Path, refusals: type[Exception] = OSError, put: Callable[[Path, Path], object] | None = None
 ) -> Iterator[Path]:
     """Yield a temporary name next to `path`. The file or folder written there then replaces `path`.
 
@@ -266,9 +264,7 @@ def digests(folder: Path, paths: Iterable[Path]) -> dict[str, str]:
 
 
 def is_occupied(out: Path) -> bool:
-    """Return whether the output folder exists and is not empty; raise CotextError if it is a file."""
-    if out.exists() and not out.is_dir():
-        raise CotextError(f"{out}: exists; choose another --out")
+    """Return whether the output folder exists and is not empty."""
     return out.is_dir() and any(out.iterdir())
 
 

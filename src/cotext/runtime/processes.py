@@ -105,11 +105,7 @@ def _start(job: Job) -> subprocess.Popen[bytes]:
         job.log.parent.mkdir(parents=True, exist_ok=True)
         with job.log.open("wb") as log:
             return subprocess.Popen(
-                job.command,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                env=environment,
+                job.command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, env=environment
             )
     except OSError as error:
         raise CotextError(f"{job.name}: cannot be started: {error}") from None

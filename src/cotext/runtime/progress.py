@@ -274,17 +274,9 @@ class Times:
     def __getitem__(self, name: str) -> Sequence[float]:
         return self.seconds[name]
 
-    def rate(self, name: str, form: str = "{:.2f}") -> str:
-        """Format the number of items per second."""
-        return spread([1.0 / seconds for seconds in self.seconds[name]], form)
-
     def ratios(self, name: str, to: str) -> list[float]:
         """Return the time of an alternative divided by the time of another alternative, for each round."""
         return [a / b for a, b in zip(self.seconds[name], self.seconds[to], strict=True)]
-
-    def ratio(self, name: str, to: str, form: str = "{:.2f}") -> str:
-        """Format `ratios`; above 1, `name` is slower than `to`."""
-        return spread(self.ratios(name, to), form)
 
 
 def in_turn(

@@ -254,7 +254,7 @@ def search(
     """
     if not requests or len(requests) != len(source.tokens):
         raise CotextError(f"{len(requests)} requests for {len(source.tokens)} source rows; give one per row")
-    check_requests(requests, symbols, options.align)
+    check_requests(requests, symbols)
     with torch.inference_mode():
         results, steps = dict[int, Hypothesis](), Steps()
         state = model.encode(source)
@@ -302,11 +302,7 @@ def search(
 
 
 def _read_prefixes(
-    model: TranslationModel,
-    state: Any,
-    requests: Sequence[SearchRequest],
-    rules: Rules,
-    device: torch.device,
+    model: TranslationModel, state: Any, requests: Sequence[SearchRequest], rules: Rules, device: torch.device
 ) -> Tensor:
     """Decode `bos` and the prefixes of all rows in one call; return the hidden states after them, [B, D]."""
     tokens, sentence = _decoder_inputs([(request, ()) for request in requests], rules, device)
@@ -402,11 +398,7 @@ def _values(
 
 
 def _bar(
-    next_RU: Tensor,
-    frontier: _Frontier,
-    written: int,
-    requests: Sequence[SearchRequest],
-    output: OutputLayer,
+    next_RU: Tensor, frontier: _Frontier, written: int, requests: Sequence[SearchRequest], output: OutputLayer
 ) -> None:
     """Set the log-probabilities of tokens that complete a barred sequence to -inf, in place."""
     beam, device = frontier.log_probability.size(1), next_RU.device

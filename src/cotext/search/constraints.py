@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, fields, replace
-from functools import lru_cache
 from itertools import accumulate, islice, pairwise
 from typing import Any, Literal
 
@@ -24,7 +23,6 @@ import torch
 from torch import Tensor
 
 from cotext.data.batch import Ids, SpecialSymbols, headed
-from cotext.data.build import check_align
 from cotext.runtime import CotextError
 from cotext.search.likelihood import OutputLayer
 
@@ -97,9 +95,8 @@ class SearchRequest:
         return False
 
 
-def check_requests(requests: Sequence[SearchRequest], symbols: SearchSymbols, align: Align) -> None:
+def check_requests(requests: Sequence[SearchRequest], symbols: SearchSymbols) -> None:
     """Raise CotextError for a request without sentences, or with a limit that is too low for one."""
-    check_align(align, symbols.special.bracket)
     for i, request in enumerate(requests):
         if request.sentences < 1:
             raise CotextError(f"request {i} has 0 sentences; at least 1 is required")
@@ -209,27 +206,14 @@ class Rules:
     @classmethod
     def of(cls, symbols: SearchSymbols, align: Align, output: OutputLayer, device: torch.device) -> "Rules":
         """Return the rules for an output layer."""
-        if output.is_whole:
-            return _rules_of_whole(symbols, align, output.vocabulary, device)
-        return cls._with_columns(symbols, align, output.vocabulary, output.columns, device)
-
-    @classmethod
-    def _with_columns(
-        cls,
-        symbols: SearchSymbols,
-        align: Align,
-        vocabulary: int,
-        columns: Callable[[Tensor], Tensor],
-        device: torch.device,
-    ) -> "Rules":
-        special, free = symbols.special, align == "free"
+        special, free, columns = symbols.special, align == "free", output.columns
         closing = () if free else symbols.closing
         unwritten = (special.pad, special.bos, symbols.unk, *special.numbers, *symbols.unused)
         # Closing symbols are forbidden in general and allowed one at a time: see `forbid`.
         never = torch.tensor([*unwritten, *closing], device=device)
         blank = torch.tensor(symbols.blank, dtype=torch.long, device=device)
         separators = torch.tensor(special.separators, device=device)
-        separates = torch.zeros(vocabulary, dtype=torch.bool, device=device)
+        separates = torch.zeros(output.vocabulary, dtype=torch.bool, device=device)
         separates[separators] = True
         words = torch.ones_like(separates)
         if not free:
@@ -310,12 +294,6 @@ class Rules:
     def opening(self, index: Tensor) -> Tensor:
         """Return the symbols that open bracketed sentences, by sentence index in the document."""
         return self.openings[index.clamp(max=self.openings.numel() - 1)]
-
-
-@lru_cache(maxsize=8)
-def _rules_of_whole(symbols: SearchSymbols, align: Align, vocabulary: int, device: torch.device) -> Rules:
-    """Return the rules over the full vocabulary, which are the same for all windows of all documents."""
-    return Rules._with_columns(symbols, align, vocabulary, lambda tokens: tokens, device)
 
 
 def truncated(

@@ -23,7 +23,6 @@ from cotext.runtime import CotextError
 from cotext.runtime.devices import choose_threads
 from cotext.search.beam_search import Hypothesis, SearchOptions, length_divisor
 from cotext.search.constraints import SearchRequest, SearchSymbols, Steps, check_requests, truncated
-from cotext.search.likelihood import sentence_sums
 from cotext.search.nbest_beam import Alternative
 
 MODEL: Final = "model.bin"  # the engine's file with the weights
@@ -66,12 +65,7 @@ class CTranslate2Engine(Engine):
     patience = 2.0
 
     def __init__(
-        self,
-        folder: Path,
-        described: EngineDescription,
-        device: torch.device,
-        threads: int,
-        vocabulary: int,
+        self, folder: Path, described: EngineDescription, device: torch.device, threads: int, vocabulary: int
     ) -> None:
         if described.engine != CTRANSLATE2:
             raise CotextError(f"{folder}: this version does not support the engine {described.engine}")
@@ -86,10 +80,7 @@ class CTranslate2Engine(Engine):
         self.name = f"engine:ctranslate2-{ctranslate2.__version__}|quantization:{described.quantization}"
         try:
             self.translator: Any = ctranslate2.Translator(
-                str(folder),
-                device=device.type,
-                device_index=device.index or 0,
-                intra_threads=threads,
+                str(folder), device=device.type, device_index=device.index or 0, intra_threads=threads
             )
         except (RuntimeError, ValueError) as error:
             raise CotextError(f"{folder}: CTranslate2 cannot load it: {error}") from None
@@ -184,10 +175,10 @@ def search_engine(
 ) -> list[Hypothesis]:
     """Return the best hypothesis for every row of the source, like `beam_search.search`.
 
-    Raises:
-        CotextError: an error of `beam_search.search`, or a row has more tokens than the engine has positions.
+    Raises CotextError: an error of `beam_search.search`, or a row has more tokens than the engine has
+    positions.
     """
-    check_requests(requests, symbols, options.align)
+    check_requests(requests, symbols)
     sources = _rows(source.tokens, source.sentence)
     _require_room(model, sources)
     rows = [
@@ -212,11 +203,6 @@ def engine_label_nll(model: Engine, batch: Batch) -> Tensor:
     for row, log_probabilities in zip(nll, model.score(sources, [row[1:] for row in inputs]), strict=True):
         row[: len(log_probabilities)] = -torch.tensor(log_probabilities)
     return nll[batch.is_current.cpu()]
-
-
-def engine_nll(model: Engine, batch: Batch) -> Tensor:
-    """Return negative log-likelihoods of the current sentences, row after row, in float64."""
-    return sentence_sums(batch, engine_label_nll(model, batch))
 
 
 def _rows(tokens: Tensor, sentence: Tensor) -> list[list[int]]:
@@ -331,7 +317,11 @@ class _EngineSearch:
                 elif not self._can_be(row, row.closed, best.tokens[: row.limit - 1]):
                     rejected.append(row)
                 elif all(h.ended and len(h.tokens) < row.limit for h in hypotheses):
-                    self._list(row, ((h.tokens, h.log_probability) for h in hypotheses[1:]))
+                    row.others = [
+                        Alternative(h.tokens, h.log_probability, self._rank(h))
+                        for h in hypotheses[1:]
+                        if self._can_be(row, row.closed, h.tokens)
+                    ]
                     self._close(row, end, best.tokens, best.log_probability)
                 elif self.options.beam == 1:
                     self._close(row, end, best.tokens[: row.limit - 1], None)
@@ -353,14 +343,9 @@ class _EngineSearch:
         """Return a closing symbol as labels for scoring, which adds `eos` itself."""
         return [] if end == self.symbols.special.eos else [end]
 
-    def _list(self, row: _Row, alternatives: Iterable[tuple[tuple[int, ...], float]]) -> None:
-        """Record alternatives of a row for one sentence, best first, with their log-probabilities."""
-        divisor = self.options.divisor
-        row.others = [
-            Alternative(tokens, log_probability, log_probability / divisor(len(tokens) + 1))
-            for tokens, log_probability in alternatives
-            if self._can_be(row, row.closed, tokens)
-        ]
+    def _rank(self, hypothesis: EngineHypothesis) -> float:
+        """Return the score of `SearchOptions`."""
+        return hypothesis.log_probability / self.options.divisor(len(hypothesis.tokens) + 1)
 
     def _search(
         self,
@@ -380,11 +365,11 @@ class _EngineSearch:
         prefixes = [row.prefix for row in rows]
         # The limit of an engine includes the prefix.
         most = max(len(row.prefix) + limit(row) for row in rows) - 1
-        beam, penalty, divisor = self.options.beam, self.options.length_penalty, self.options.divisor
+        beam, penalty = self.options.beam, self.options.length_penalty
         rules = EngineRules(end, most, least, never)
         results = self.model.search([row.source for row in rows], prefixes, rules, beam, penalty)
         for row, hypotheses in zip(rows, results, strict=True):
-            yield row, sorted(hypotheses, key=lambda h: -h.log_probability / divisor(len(h.tokens) + 1))
+            yield row, sorted(hypotheses, key=self._rank, reverse=True)
 
     def _force(self, rows: Sequence[_Row], end: int) -> None:
         """Write a sentence of every row with all forbidden symbols suppressed."""

@@ -18,7 +18,7 @@ from cotext.layers.kernels.common import precise
 from cotext.losses.cross_entropy import output_loss
 from cotext.losses.ctc import beginnings, ctc_scores, fits, units
 from cotext.models.checkpoint import output_logits, output_of
-from cotext.models.interface import Model, NonAutoregressiveModel, TranslationModel
+from cotext.models.interface import Draft, Model, NonAutoregressiveModel, TranslationModel
 from cotext.models.language_model import WithLanguageModel
 
 CHUNK = 512  # labels whose logits are in memory at a time
@@ -43,12 +43,16 @@ def autoregressive_pass(model: TranslationModel, batch: Batch) -> ForcedPass:
     return ForcedPass(batch.input_sentence, decode)
 
 
+def forced_draft(model: NonAutoregressiveModel, batch: Batch) -> tuple[Draft, Tensor, Tensor]:
+    """Encode a batch whose target is given; return also the `bracketed_targets`."""
+    tokens, sentence = bracketed_targets(batch)
+    lengths = (sentence >= 0).sum(dim=1) if model.path == "length" else None
+    return model.encode(batch.source, lengths), tokens, sentence
+
+
 def parallel_pass(model: NonAutoregressiveModel, batch: Batch) -> ForcedPass:
-    """Return a forced pass of all positions in parallel; only models that predict lengths need the target."""
-    known = None
-    if model.path == "length":
-        known = (bracketed_targets(batch)[1] >= 0).sum(dim=1)
-    draft = model.encode(batch.source, known)
+    """Return a forced pass of all positions in parallel."""
+    draft, *_ = forced_draft(model, batch)
     return ForcedPass(draft.sentence, partial(model.decode, draft))
 
 
@@ -84,11 +88,6 @@ def label_nll(model: TranslationModel, batch: Batch) -> Tensor:
     return negative_log_likelihood(model, hidden_BTD[batch.is_current], label_N)
 
 
-def autoregressive_nll(model: TranslationModel, batch: Batch) -> Tensor:
-    """Return negative log-likelihoods of the current sentences, row after row, in float64."""
-    return sentence_sums(batch, label_nll(model, batch))
-
-
 def sentence_sums(batch: Batch, nll_N: Tensor) -> Tensor:
     """Sum the values of current labels by sentence, in float64."""
     counts = batch.source.current[:, 1] - batch.source.current[:, 0]
@@ -103,9 +102,7 @@ def non_autoregressive_nll(model: NonAutoregressiveModel, batch: Batch) -> Tenso
     fit. If only the row has a likelihood, each of its sentences gets an equal share. Versions of a row then
     compare as a whole, whichever sentences are selected.
     """
-    tokens, sentence = bracketed_targets(batch)
-    known = (sentence >= 0).sum(dim=1) if model.path == "length" else None
-    draft = model.encode(batch.source, known)
+    draft, tokens, sentence = forced_draft(model, batch)
     real = draft.sentence >= 0
     hidden_ND = model.decode(draft)[real]
     sentences = sentence.max(dim=1).values + 1
@@ -128,8 +125,7 @@ def path_token_nll(model: NonAutoregressiveModel, batch: Batch) -> Tensor:
     Only for models with one CTC path per sentence. The sum over a sentence is its likelihood over all
     alignments; infinite if the text does not fit. In the order of `label_nll`.
     """
-    tokens, sentence = bracketed_targets(batch)
-    draft = model.encode(batch.source)
+    draft, tokens, sentence = forced_draft(model, batch)
     hidden_ND = model.decode(draft)[draft.sentence >= 0]
     batch_units = units(model.path, draft.sentence, tokens, sentence)
     begins, whole = beginnings(hidden_ND, partial(output_logits, model), batch_units, model.blank)
@@ -195,11 +191,6 @@ class OutputLayer:
     def may_rise(self) -> bool:
         """Whether values of tokens may be above 0, so a hypothesis may become better as it grows."""
         return bool(self._terms)
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether every token has a column, with the number of its id."""
-        return self._tokens is None
 
     def columns(self, tokens: Tensor) -> Tensor:
         """Return the columns of tokens, without those that have none."""

@@ -107,12 +107,7 @@ class NBestBeam:
                 self._bar[request] = best[-1].score
 
     def fill(
-        self,
-        entry: Tensor,
-        first: Candidates,
-        hopeful: Tensor,
-        others: Sequence[Candidates],
-        divisor: Tensor,
+        self, entry: Tensor, first: Candidates, hopeful: Tensor, others: Sequence[Candidates], divisor: Tensor
     ) -> tuple[Candidates, Tensor]:
         """Fill the places of the beam that are not `hopeful`, [B, W], with the best of `others`, [B, C] each.
 

@@ -70,10 +70,9 @@ def search_frames(
 ) -> list[Hypothesis]:
     """Return the hypothesis for every row of the source; the model must be in eval mode.
 
-    Raises:
-        CotextError: a beam, a request that cannot be met, model output that is NaN.
+    Raises CotextError: a beam, a request that cannot be met, model output that is NaN.
     """
-    check_requests(requests, symbols, options.align)
+    check_requests(requests, symbols)
     if options.beam > 1:
         raise CotextError(
             f"decode.beam = {options.beam}: a non-autoregressive model decides all positions at once and has "

@@ -141,7 +141,8 @@ class DistilledCorpus:
                 sources: list[list[int]] = []
                 targets: list[list[int]] = []
                 for index, entry in entries.items():
-                    before, text = store[index], self.data.texts(index)
+                    before = store[index]
+                    text = before.decoded(tokenizer)
                     noted.note(before.id, entry)
                     source, target = ([t.tolist() for t in side] for side in (before.source, before.target))
                     if entry["sentences"] is not None:
@@ -246,7 +247,8 @@ class DistillationJob(Job[Outcome]):
 
         def documents() -> Iterator[Document]:
             for unit in todo:
-                text = self._data.texts(unit)  # as text, because the teacher has its own tokenizer
+                # As text, because the teacher has its own tokenizer.
+                text = self._data.train[unit].decoded(self._data.tokenizer)
                 document = Document(text.id, text.source)
                 try:  # settings were checked before: only its sentences can be too long
                     self._translator.check([document])

@@ -18,7 +18,7 @@ from cotext.data.build import (
     has_separators,
     special_symbols,
 )
-from cotext.data.documents import Languages, ParallelDocument, check_pair
+from cotext.data.documents import Languages, check_pair
 from cotext.data.prepared import REPORT, TRAIN, checked_digests, read_report
 from cotext.data.sampling import Arrangement, Sampler
 from cotext.data.store import TokenStore
@@ -72,12 +72,6 @@ class PreparedData:
         """Mean sentence length over both sides of the training corpus, rounded (`model.shift: corpus`)."""
         totals = self.train.totals
         return round((totals.source_tokens + totals.target_tokens) / (2 * max(totals.sentences, 1)))
-
-    def texts(self, index: int) -> ParallelDocument:
-        document = self.train[index]
-        source = tuple(self.tokenizer.decode(tokens.tolist(), "source") for tokens in document.source)
-        target = tuple(self.tokenizer.decode(tokens.tolist(), "target") for tokens in document.target)
-        return ParallelDocument(document.id, source, target)
 
     def most_sentences(self) -> int:
         """Return the number of sentences of the longest training document, without empty pairs; 1 or more."""

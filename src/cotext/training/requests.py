@@ -21,8 +21,7 @@ class TrainRequest(Device):
     data: Path = option("Folder made by `prepare`.")
     out: Path = option("Run folder to make; an interrupted run in it is resumed.")
     size: str | None = option(
-        "Model size: tiny, small, ted or base. Default: see the recipe (docs/recipes.md).",
-        default=None,
+        "Model size: tiny, small, ted or base. Default: see the recipe (docs/recipes.md).", default=None
     )
     seeds: str | None = option(
         "Train one run for each seed, such as 1,2,3, in the folders OUT/seed-1, OUT/seed-2 ...", default=None
@@ -34,8 +33,7 @@ class TrainRequest(Device):
         is_run=True,
     )
     dry_run: bool = option(
-        "Write nothing: make three updates and print parameters, instances, memory and time.",
-        default=False,
+        "Write nothing: make three updates and print parameters, instances, memory and time.", default=False
     )
 
     def parsed_seeds(self) -> list[int]:

@@ -29,7 +29,7 @@ from typing import Any, Final
 import torch
 from torch import Tensor, nn
 
-from cotext.data.batch import Batch, Instance, Source, SpecialSymbols, bracketed_targets
+from cotext.data.batch import Batch, Instance, Source, SpecialSymbols
 from cotext.data.documents import ParallelDocument
 from cotext.data.tokenizer import Tokenizer
 from cotext.data.words import token_spans
@@ -39,6 +39,7 @@ from cotext.layers.positions import is_current
 from cotext.losses.ctc import Lattices, best_alignment, units
 from cotext.models.interface import NonAutoregressiveModel
 from cotext.runtime import CotextError
+from cotext.search.likelihood import forced_draft
 from cotext.translation.plan import kind_of
 from cotext.translation.scorer import DocumentRow, DocumentScorer, RowsToRead, score_labels
 from cotext.translation.terms.word_alignment import SentenceAlignment, proportional, word_units
@@ -198,8 +199,7 @@ class RowTokens:
         Tokens are in order. Supported: whole rows, with or without one additional vector before them;
         their current sentences; the current sentences of all rows as one row.
 
-        Raises:
-            CotextError: an attention that is not supported.
+        Raises CotextError: an attention that is not supported.
         """
         real = self.sentence >= 0
         place = torch.arange(real.numel(), device=real.device).view_as(real)
@@ -244,9 +244,7 @@ LAYERS: Final = (0, 1)
 
 
 def align(
-    scorer: DocumentScorer,
-    pairs: Sequence[ParallelDocument],
-    chosen: Sequence[Sequence[int]] | None = None,
+    scorer: DocumentScorer, pairs: Sequence[ParallelDocument], chosen: Sequence[Sequence[int]] | None = None
 ) -> list[list[SentenceAlignment]]:
     """Return the alignments of the chosen sentences of every document, in the given order; None: of all.
 
@@ -354,9 +352,7 @@ def _read_forced(model: Any, batch: Batch, sentences: Sequence[_Sentence]) -> No
 
 def _read_parallel(model: NonAutoregressiveModel, batch: Batch, sentences: Sequence[_Sentence]) -> None:
     """Read the attention of all positions; a token gets the mean of the positions on the best path."""
-    tokens, sentence = bracketed_targets(batch)
-    lengths = (sentence >= 0).sum(dim=1) if model.path == "length" else None
-    draft = model.encode(batch.source, lengths)
+    draft, tokens, sentence = forced_draft(model, batch)
     real, aligned = draft.sentence >= 0, model.path == "sentences"
     for one in sentences:
         here = draft.sentence[one.row] == one.index if aligned else real[one.row]

@@ -1,6 +1,5 @@
 """Reports, tables of scores and n-best lists of corpus files; the scoring of translated files."""
 
-import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -12,7 +11,7 @@ from cotext.data.documents import Document, ParallelDocument, check_sides
 from cotext.data.formats import read_parallel
 from cotext.data.formats.line_formats import find_side_file
 from cotext.data.formats.streams import atomic_sinks, check_readable
-from cotext.data.nbest_lists import ListedDocument, write_documents
+from cotext.data.nbest_lists import ListedDocument, finite, write_documents
 from cotext.runtime import CotextError, __version__, naming, shown
 from cotext.runtime.files import checksum
 from cotext.runtime.jobs.engine import Job, Joined
@@ -47,14 +46,10 @@ def score_lines(documents: Iterable[ScoredDocument]) -> Iterator[str]:
 
 def score_figures(documents: Iterable[ScoredDocument], signature: str) -> dict[str, Any]:
     """Return scores as JSON content; a probability of 0, possible in non-autoregressive models, is None."""
-
-    def number(value: float) -> float | None:
-        return value if math.isfinite(value) else None
-
     listed = [
         {
             "id": document,
-            "log_probabilities": [number(score.log_probability) for score in scores],
+            "log_probabilities": [finite(score.log_probability) for score in scores],
             "tokens": [score.tokens for score in scores],
         }
         for document, scores in documents
@@ -78,20 +73,6 @@ def write_scores(path: Path, translations: Iterable[Translation]) -> None:
 def lists_beside(out: Path) -> Path:
     """Return the file with the n-best lists of an output."""
     return out.with_name(f"{out.name}{LISTS}")
-
-
-def remove_lists(out: Path) -> None:
-    """Remove the lists of an output that will be replaced by one without lists."""
-    lists_beside(out).unlink(missing_ok=True)
-
-
-def require_no_lists(opened: OpenedRun, what: str) -> None:
-    """Raise CotextError if a run writes n-best lists; `what`: name of an input that cannot have lists."""
-    if (nbest := opened.config.decode.nbest) > 1:
-        raise CotextError(
-            f"{what}: decode.nbest = {nbest}: n-best lists can be written only for corpora with one sentence "
-            "per line, and not with --on; add --set nbest=1"
-        )
 
 
 def write_lists(
@@ -212,22 +193,16 @@ def reported(
 
 
 def score_file(
-    opened: OpenedRun,
-    source: Path,
-    target: Path | None,
-    *,
-    format: str | None = None,
-    columns: bool = True,
+    opened: OpenedRun, source: Path, target: Path | None, *, format: str | None = None, columns: bool = True
 ) -> tuple[Iterator[ScoredDocument], str]:
     """Score a translation: yield documents with the scores of their sentences; also return the signature.
 
     The text is split into subwords by the tokenizer, even if the system that wrote it used other subwords
     (for their scores, see `translate_file(scores=...)`). `columns`: document ids must fit into a table.
 
-    Raises:
-        CotextError: file names that show swapped sides, files of unequal length, a sentence over the limit on
-            either side, an id that does not fit. Raised before any work, or, for a pipe, when the document is
-            reached.
+    Raises CotextError: file names that show swapped sides, files of unequal length, a sentence over the limit
+    on either side, an id that does not fit. Raised before any work, or, for a pipe, when the document is
+    reached.
     """
     translator = opened.translator
     check_sides(opened.languages, source, target, f"{opened.folder} translates")

@@ -10,28 +10,16 @@ from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import Protocol
 
-from cotext.data.batch import Instance, Source, SpecialSymbols, extra_rows, source_batch
+from cotext.data.batch import Instance, Source, SpecialSymbols, extra_rows, pack, source_batch
 from cotext.data.documents import Document
 from cotext.data.nbest_lists import Candidates
 from cotext.data.tokenizer import Tokenizer
-from cotext.data.views import View, Window, join
+from cotext.data.views import Encoded, View, cut_document, group_of, join
 from cotext.search.beam_search import Hypothesis
 from cotext.search.constraints import SearchRequest, SearchSymbols, recover
+from cotext.translation.plan import DecodingPlan
+from cotext.translation.scorer import DocumentScorer
 from cotext.translation.terms.terms import TermGuide
-
-Encoded = Sequence[Sequence[int]]  # the tokens of the sentences of a document
-
-
-def cut_document(
-    view: View, source: Encoded, target: Encoded | None = None
-) -> tuple[list[int], list[Window]]:
-    """Return the indices of the non-empty sentences of a document, and its windows, which count only these.
-
-    Empty means without tokens on both sides. As in translation, the cut depends only on the source, so scores
-    of an output equal its scores in search.
-    """
-    kept = [j for j, tokens in enumerate(source) if tokens or (target is not None and target[j])]
-    return kept, view.split([len(source[j]) for j in kept], [])
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,12 +277,6 @@ def _sentence(
 # that of the document.
 
 
-def group_of(number: int, windows: int, group_windows: int) -> range:
-    """Return the group of a window, itself included."""
-    first = number - number % group_windows
-    return range(first, min(first + group_windows, windows))
-
-
 @dataclass(frozen=True, slots=True)
 class Row:
     """A window to search."""
@@ -339,6 +321,32 @@ def source_of(
                 others.append(replace(opened.instance(n, target=n < number), document=ordinal))
     source = source_batch(rows, symbols)
     return replace(source, extra_rows=extra_rows(others, symbols)) if others else source
+
+
+def rows_source(rows: Sequence[Row], plan: DecodingPlan) -> Source:
+    """Return the source of rows to search, with their groups if rows attend to each other."""
+    if not plan.sees_other_rows:
+        return source_batch([row.instance for row in rows], plan.symbols)
+    return source_of([(row.document, row.number) for row in rows], plan.group_windows, plan.symbols)
+
+
+def search_rows(scorer: DocumentScorer, rows: Sequence[Row], symbols: SearchSymbols) -> list[Hypothesis]:
+    """Search rows of windows that were searched before, in batches of `decode.max_tokens`."""
+    plan = scorer.plan
+    costs = [plan.options.beam * row.tokens for row in rows]
+    order = sorted(range(len(rows)), key=costs.__getitem__)
+    # If rows attend to each other, rows of one window must not share a batch.
+    batches = [[n] for n in range(len(rows))]
+    if not plan.sees_other_rows:
+        batches = pack([[costs[n]] for n in order], plan.decode.max_tokens)
+    found: dict[int, Hypothesis] = {}
+    for batch in reversed(batches):
+        members = [order[n] for n in batch]
+        source = rows_source([rows[n] for n in members], plan).to(scorer.device)
+        requests = [rows[n].request for n in members]
+        hypotheses = plan.kind.search(scorer.model, source, requests, symbols, plan.options)
+        found |= zip(members, hypotheses, strict=True)
+    return [found[n] for n in range(len(rows))]
 
 
 def group_instances(

@@ -154,6 +154,14 @@ class OpenedRun:
         """Return this run with nbest = beam; raise CotextError if its model or search has no n-best lists."""
         return self._with_search_settings({"nbest": self.config.decode.beam})
 
+    def require_no_lists(self, what: str) -> None:
+        """Raise CotextError if it writes n-best lists; `what`: name of an input that cannot have lists."""
+        if (nbest := self.config.decode.nbest) > 1:
+            raise CotextError(
+                f"{what}: decode.nbest = {nbest}: n-best lists can be written only for corpora with one "
+                "sentence per line, and not with --on; add --set nbest=1"
+            )
+
     def with_engine(self, engine: Engine | None) -> "OpenedRun":
         """Return the same run, whose translations are searched by an engine; None: by PyTorch."""
         return self._with_search_settings({}, engine)
@@ -185,9 +193,8 @@ def open_run(
     `train.threads`, or chosen for the model size. `converts`: the caller handles `decode.engine`; otherwise
     runs are searched by PyTorch, whose results all reports of figures use.
 
-    Raises:
-        CotextError: the run or device does not exist, or a decoding key is unknown; `decode` has engine =
-            ctranslate2, without `converts`.
+    Raises CotextError: the run or device does not exist, or a decoding key is unknown; `decode` has engine =
+    ctranslate2, without `converts`.
     """
     if not converts and (decode or {}).get("engine") == "ctranslate2" and not is_engine(run):
         raise CotextError(
@@ -284,8 +291,7 @@ def _open_language_model(run: Path, config: Config, device: torch.device) -> Ope
 def _combined(loaded: LoadedModel, config: Config, other: OpenedRun) -> tuple[WithLanguageModel, Config]:
     """Return a sentence model with a language model, and its configuration with the language model's view.
 
-    Raises:
-        CotextError: the runs or the decoding settings do not fit together.
+    Raises CotextError: the runs or the decoding settings do not fit together.
     """
     key, decode, view = f"decode.language_model = {other.folder}", config.decode, other.config.view
     model = loaded.left_to_right(key)

@@ -21,15 +21,15 @@ from cotext.models.language_model import WithLanguageModel
 from cotext.runtime import CotextError
 from cotext.search.beam_search import Hypothesis, SearchOptions, search
 from cotext.search.constraints import SearchRequest, SearchSymbols
-from cotext.search.engine import engine_label_nll, engine_nll, search_engine
+from cotext.search.engine import engine_label_nll, search_engine
 from cotext.search.likelihood import (
     ForcedPass,
-    autoregressive_nll,
     autoregressive_pass,
     label_nll,
     non_autoregressive_nll,
     parallel_pass,
     path_token_nll,
+    sentence_sums,
 )
 from cotext.search.non_autoregressive import search_frames
 
@@ -40,7 +40,6 @@ Search = Callable[[Any, Source, Sequence[SearchRequest], SearchSymbols, SearchOp
 class ModelKind:
     """Search and scoring functions of autoregressive models, non-autoregressive models, or engines.
 
-    `sentence_nll` returns the negative log-likelihoods of the current sentences of a batch, row after row.
     `token_nll` returns the negative log-likelihood of every label given the previous labels; None if the
     model has no probabilities of single tokens. `forced_pass` runs the model on a batch with a given target.
     It is None for engines, which do not expose their states. It is also None for a model combined with a
@@ -49,22 +48,28 @@ class ModelKind:
     """
 
     search: Search
-    sentence_nll: Callable[[Any, Batch], Tensor]
     token_nll: Callable[[Any, Batch], Tensor] | None
     forced_pass: Callable[[Any, Batch], ForcedPass] | None
     path: PathKind | None
+
+    def sentence_nll(self, model: Any, batch: Batch) -> Tensor:
+        """Return negative log-likelihoods of the current sentences of a batch, row after row, in float64."""
+        if self.path is not None:
+            return non_autoregressive_nll(model, batch)
+        assert self.token_nll is not None
+        return sentence_sums(batch, self.token_nll(model, batch))
 
 
 def kind_of(model: Model | Engine) -> ModelKind:
     """Return the functions for a model by its type; other code should use them, not check the type."""
     if isinstance(model, Engine):
-        return ModelKind(search_engine, engine_nll, engine_label_nll, None, None)
+        return ModelKind(search_engine, engine_label_nll, None, None)
     if isinstance(model, NonAutoregressiveModel):
         token_nll = path_token_nll if model.path == "sentences" else None
-        return ModelKind(search_frames, non_autoregressive_nll, token_nll, parallel_pass, model.path)
+        return ModelKind(search_frames, token_nll, parallel_pass, model.path)
     if isinstance(model, WithLanguageModel):
-        return ModelKind(search, autoregressive_nll, label_nll, None, None)
-    return ModelKind(search, autoregressive_nll, label_nll, autoregressive_pass, None)
+        return ModelKind(search, label_nll, None, None)
+    return ModelKind(search, label_nll, autoregressive_pass, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,9 +205,8 @@ class DecodingPlan:
     def check_passes(self) -> None:
         """Check that the schedule and the first pass can be combined; scoring does not need this check.
 
-        Raises:
-            CotextError: the system is a language model; a required first pass is missing or was not opened.
-                Also if a first pass would not be used, or itself has a first pass.
+        Raises CotextError: the system is a language model; a required first pass is missing or was not
+        opened. Also if a first pass would not be used, or itself has a first pass.
         """
         decode, first = self.decode, self.first_pass
         if not self.config.model.reads_source:

@@ -16,7 +16,6 @@ from typing import Any, Final
 
 from cotext.data.documents import Document
 from cotext.runtime import CotextError
-from cotext.translation.corpus_files import require_no_lists
 from cotext.translation.document_state import WindowLog
 from cotext.translation.open import OpenedRun, open_run, systems_of
 from cotext.translation.requests import ClusterOptions
@@ -72,13 +71,12 @@ def placed(opened: OpenedRun, request: ClusterOptions, decode: Mapping[str, Any]
     Scoring and checks stay in this process. The connection remains until the process ends or `ray.shutdown()`
     is called.
 
-    Raises:
-        CotextError: Ray is not installed, the cluster does not exist, or it has too few resources. Also for
-            n-best lists, which are not available on clusters.
+    Raises CotextError: Ray is not installed, the cluster does not exist, or it has too few resources. Also
+    for n-best lists, which are not available on clusters.
     """
     if request.on is None:
         return opened
-    require_no_lists(opened, f"--on {request.on}")
+    opened.require_no_lists(f"--on {request.on}")
     ray = _connect(request.on)
     workers, device = workers_of(request, ray.cluster_resources())
     # Further runs are under the same path on every machine; workers search with the settings chosen here.
@@ -117,8 +115,7 @@ class _OnRay(DocumentTranslator):
     ) -> Iterator[tuple[int, Translation]]:
         """Translate like `DocumentTranslator.translate`; read all documents first, and do not use `log`.
 
-        Raises:
-            CotextError: constraints or given translations; an error of a worker; workers lost too often.
+        Raises CotextError: constraints or given translations; an error of a worker; workers lost too often.
         """
         if guide is not None or taken:
             raise CotextError(

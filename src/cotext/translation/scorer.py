@@ -19,7 +19,6 @@ from torch import Tensor
 from cotext.data.batch import (
     Batch,
     Instance,
-    Source,
     SpecialSymbols,
     TargetRow,
     make_batch,
@@ -30,13 +29,10 @@ from cotext.data.batch import (
 )
 from cotext.data.documents import Document, ParallelDocument
 from cotext.data.tokenizer import Side, Tokenizer, clean
-from cotext.data.views import Window
+from cotext.data.views import Encoded, Window, cut_document, group_of
 from cotext.models.interface import Engine, Model, TranslationModel
 from cotext.runtime import CotextError
-from cotext.search.beam_search import Hypothesis
-from cotext.search.constraints import SearchSymbols
 from cotext.search.likelihood import negative_log_likelihood, sentence_of_label
-from cotext.translation.document_state import Encoded, Row, cut_document, group_of, source_of
 from cotext.translation.plan import DecodingPlan, kind_of
 
 # Upper bound of the mean over a sentence. Longer texts are rejected before they are tokenised, which would
@@ -175,9 +171,8 @@ class DocumentScorer:
     def check_pairs(self, documents: Iterable[ParallelDocument]) -> None:
         """Check that documents can be scored, before any is.
 
-        Raises:
-            CotextError: a source sentence longer than `decode.max_source_tokens`, or a target sentence longer
-                than the length limit of any output.
+        Raises CotextError: a source sentence longer than `decode.max_source_tokens`, or a target sentence
+        longer than the length limit of any output.
         """
         for document in documents:
             self.encoded(document.id, document.source)
@@ -205,8 +200,7 @@ class DocumentScorer:
 
         Empty for a sentence that is empty on both sides, or that has no valid CTC alignment.
 
-        Raises:
-            CotextError: the system has no token probabilities; or an error of `check_pairs`.
+        Raises CotextError: the system has no token probabilities; or an error of `check_pairs`.
         """
         self.plan.require_token_probabilities()
         scores = self.read(documents, score_labels)
@@ -258,31 +252,6 @@ class DocumentScorer:
         """Return rows with their groups, to read with this system."""
         budget = self.config.decode.max_tokens
         return RowsToRead(self.model, instances, self.plan.symbols, budget, self.device, groups)
-
-    def source(self, rows: Sequence[Row]) -> Source:
-        """Return the source of rows to search, with their groups if rows attend to each other."""
-        symbols = self.plan.symbols
-        if not self.plan.sees_other_rows:
-            return source_batch([row.instance for row in rows], symbols)
-        return source_of([(row.document, row.number) for row in rows], self.plan.group_windows, symbols)
-
-    def search(self, rows: Sequence[Row], symbols: SearchSymbols) -> list[Hypothesis]:
-        """Search rows of windows that were searched before, in batches of `decode.max_tokens`."""
-        plan = self.plan
-        costs = [plan.options.beam * row.tokens for row in rows]
-        order = sorted(range(len(rows)), key=costs.__getitem__)
-        # If rows attend to each other, rows of one window must not share a batch.
-        batches = [[n] for n in range(len(rows))]
-        if not plan.sees_other_rows:
-            batches = pack([[costs[n]] for n in order], plan.decode.max_tokens)
-        found: dict[int, Hypothesis] = {}
-        for batch in reversed(batches):
-            members = [order[n] for n in batch]
-            source = self.source([rows[n] for n in members]).to(self.device)
-            requests = [rows[n].request for n in members]
-            hypotheses = plan.kind.search(self.model, source, requests, symbols, plan.options)
-            found |= zip(members, hypotheses, strict=True)
-        return [found[n] for n in range(len(rows))]
 
     def rows(
         self, documents: Sequence[tuple[ParallelDocument, Sequence[int]]]
@@ -440,10 +409,7 @@ def _encode(tokenizer: Tokenizer, known: KnownTokens, side: Side, documents: Ite
 
 
 def _groups(
-    scorer: DocumentScorer,
-    number: int,
-    candidate_set: CandidateSet,
-    known: KnownTokens,
+    scorer: DocumentScorer, number: int, candidate_set: CandidateSet, known: KnownTokens
 ) -> Iterator[_Group]:
     """Yield the windows with compared sentences."""
     source = [known["source", s] for s in candidate_set.source]

@@ -30,16 +30,15 @@ from torch import Tensor, nn
 from torch.nn.functional import one_hot
 
 from cotext.data.batch import Batch, Instance, make_batch, pack
+from cotext.data.views import Encoded
 from cotext.layers.flat_batch import NeuralContextGate
 from cotext.layers.kernels.sdpa import TokenIndices, watch_weights
 from cotext.layers.multi_head import CrossAttention, RowSpan, SelfAttention
 from cotext.layers.spans import GatedOthersSpan, SentenceSpan
 from cotext.models.interface import Model, with_states
 from cotext.translation.alignment import RowTokens, token_indices
-from cotext.translation.document_state import Encoded
 from cotext.translation.plan import kind_of
-from cotext.translation.scorer import document_rows
-from cotext.translation.translator import DocumentTranslator
+from cotext.translation.scorer import DocumentScorer, document_rows
 
 
 @contextmanager
@@ -282,21 +281,21 @@ class ObservedModel:
 
 
 def document_maps(
-    translator: DocumentTranslator, source: Encoded, target: Encoded
+    scorer: DocumentScorer, source: Encoded, target: Encoded
 ) -> tuple[list[int], ObservedModel]:
     """Return the sentences with words, and the model with the maps of its windows of a document.
 
     Windows are packed unless they attend to each other. Raises CotextError for an engine; also the errors of
     `ObservedModel.read`.
     """
-    model, plan = with_states(translator.model, "cotext attention"), translator.plan
+    model, plan = with_states(scorer.model, "cotext attention"), scorer.plan
     kept, rows = document_rows(plan, source, target)
     groups: list[list[Instance]] = [[row.instance for row in group] for group in rows]
     if not plan.sees_other_rows:
         lengths = [[row.row_tokens(plan.symbols) for row in group] for group in groups]
         packed = pack(lengths, plan.decode.max_tokens)
         groups = [[row for g in batch for row in groups[g]] for batch in packed]
-    batches = (make_batch(group, plan.symbols).to(translator.device) for group in groups)
+    batches = (make_batch(group, plan.symbols).to(scorer.device) for group in groups)
     return kept, sentence_maps(model, batches, len(kept))
 
 

@@ -32,7 +32,13 @@ from cotext.models.checkpoint import output_logits
 from cotext.search.constraints import SearchRequest, SearchSymbols
 from cotext.search.likelihood import CHUNK
 from cotext.translation.alignment import attention_of
-from cotext.translation.document_state import Row, SentenceHypothesis, found_sentences, group_instances
+from cotext.translation.document_state import (
+    Row,
+    SentenceHypothesis,
+    found_sentences,
+    group_instances,
+    search_rows,
+)
 from cotext.translation.plan import kind_of
 from cotext.translation.scorer import DocumentScorer, RowsToRead, read_labels, score_labels
 from cotext.translation.terms.terms import Defects, Phrases, SentenceConstraints
@@ -372,7 +378,7 @@ class Substitution:
 
     def _search(self, rows: Sequence[tuple[Draft, SearchRequest]]) -> list[list[SentenceHypothesis]]:
         """Search requests of drafts; return the sentences of each."""
-        hypotheses = self._scorer.search([replace(d.row, request=r) for d, r in rows], self._symbols)
+        hypotheses = search_rows(self._scorer, [replace(d.row, request=r) for d, r in rows], self._symbols)
         found = partial(found_sentences, symbols=self._symbols, tokenizer=self._scorer.tokenizer)
         return [
             found(hypothesis, request, count=request.sentences)[0]

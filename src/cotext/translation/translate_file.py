@@ -40,7 +40,6 @@ from cotext.translation.corpus_files import (
     checksums_of,
     lists_beside,
     paired,
-    remove_lists,
     reported,
     require_column,
     write_lists,
@@ -81,19 +80,13 @@ class CorpusJob(Job[FileReport]):
     The file is read twice: for its checksum, and for its documents, which stay in memory. `format`: name of
     its format; None: detected. `sentences` and `characters` count the translated text.
 
-    Raises:
-        CotextError: an error of `translate_file` that can be found in advance.
+    Raises CotextError: an error of `translate_file` that can be found in advance.
     """
 
     command, unit = "translate", "documents"
 
     def __init__(
-        self,
-        opened: OpenedRun,
-        source: Path,
-        out: Path,
-        format: str | None,
-        options: FileOptions,
+        self, opened: OpenedRun, source: Path, out: Path, format: str | None, options: FileOptions
     ) -> None:
         scores, shard = options.scores, options.shard
         self.source, self.out, self.shard, self.tell = source, out, shard, options.on_message
@@ -184,9 +177,8 @@ class CorpusJob(Job[FileReport]):
 def join_translations(out: Path, parts: Joined, overwrite: bool = False) -> FileReport:
     """Write the translation of a corpus from its shards, as one process does.
 
-    Raises:
-        CotextError: the source was moved or has changed; scores or lists exist, without `overwrite`; a write
-            fails.
+    Raises CotextError: the source was moved or has changed; scores or lists exist, without `overwrite`; a
+    write fails.
     """
     facts = parts.header.facts
     if facts["scores"] and Path(facts["scores"]).exists() and not overwrite:
@@ -220,7 +212,7 @@ def _write_corpus(
         write_lists(out, both, translations(), facts["nbest"], signature)
     else:
         # Lists of an earlier translation would not belong to the new output.
-        remove_lists(out)
+        lists_beside(out).unlink(missing_ok=True)
     source, target = facts["languages"]
     pair = (source, target) if source and target else None
     pairs = reported(documents(), translations(), report, (source, target))
@@ -244,10 +236,9 @@ def translate_file(
     `overwrite`: discard the progress of an interrupted job with other settings. `on_start` is called with the
     number of sentences, `on_sentences` with the number of newly finished sentences.
 
-    Raises:
-        CotextError: unreadable input, a sentence over the limit, an output that cannot be written or that
-            another process writes, progress of another job. All that can be known in advance is checked
-            before any work is done.
+    Raises CotextError: unreadable input, a sentence over the limit, an output that cannot be written or that
+    another process writes, progress of another job. All that can be known in advance is checked before any
+    work is done.
     """
     options = options or FileOptions()
     check_outputs(out, options.scores, [source])
@@ -392,8 +383,7 @@ def best_candidates(
     Scores are divided by the length penalty, as in search. Of equal scores, the first wins. Sentences after
     the scored one have their first translation.
 
-    Raises:
-        CotextError: a sentence over the length limits, or scores that are not finite numbers.
+    Raises CotextError: a sentence over the length limits, or scores that are not finite numbers.
     """
     known: KnownTokens = {}
     for text, tokens in zip(document.sentences, scorer.encoded(document.id, document.sentences), strict=True):
@@ -417,8 +407,7 @@ def best_candidates(
 class RerankJob(Job[RerankReport]):
     """The re-ranking of a file of n-best lists.
 
-    Raises:
-        CotextError: the lists do not belong to the source, a file cannot be read, or `out` exists.
+    Raises CotextError: the lists do not belong to the source, a file cannot be read, or `out` exists.
     """
 
     command, unit = "rerank", "documents"

@@ -224,9 +224,8 @@ class DocumentTranslator(DocumentScorer):
     first pass. `shortlist`: the tokens that sentences may contain, if `decode.shortlist` is set. `engine`:
     the model in another program, which searches translations; everything else uses `model`.
 
-    Raises:
-        CotextError: `decode.shortlist` without a shortlist; a multilingual tokenizer without chosen
-            languages, or without a symbol for one of them; or an error of `DecodingPlan.of`.
+    Raises CotextError: `decode.shortlist` without a shortlist; a multilingual tokenizer without chosen
+    languages, or without a symbol for one of them; or an error of `DecodingPlan.of`.
     """
 
     def __init__(
@@ -288,9 +287,8 @@ class DocumentTranslator(DocumentScorer):
     def check(self, documents: Iterable[Document]) -> int:
         """Check that all documents can be translated; return the number of their sentences.
 
-        Raises:
-            CotextError: a sentence longer than `decode.max_source_tokens`, here or in the first pass; else as
-                `DecodingPlan.check_passes`.
+        Raises CotextError: a sentence longer than `decode.max_source_tokens`, here or in the first pass; else
+        as `DecodingPlan.check_passes`.
         """
         self.plan.check_passes()
         sentences = 0
@@ -318,8 +316,7 @@ class DocumentTranslator(DocumentScorer):
         that is searched as a whole, this holds for those at its beginning, without terms. `log`: windows that
         were found before; further ones are recorded, if each is searched separately.
 
-        Raises:
-            CotextError: an error of `check`, or a guide that is not supported.
+        Raises CotextError: an error of `check`, or a guide that is not supported.
         """
         self.plan.check_passes()
         if guide is not None and self.plan.options.nbest > 1:
@@ -432,9 +429,8 @@ class Translator:
         `glossary`: source terms with one or more translations each; sentences with a term contain one of its
         translations.
 
-        Raises:
-            CotextError: a string instead of a sequence of sentences, a sentence longer than
-                `decode.max_source_tokens`, a glossary for a system that does not support it.
+        Raises CotextError: a string instead of a sequence of sentences, a sentence longer than
+        `decode.max_source_tokens`, a glossary for a system that does not support it.
         """
         document = Document("1", _several(sentences, "translate"))
         return list(self.translate_document(document, glossary).sentences)
@@ -451,9 +447,8 @@ class Translator:
 
         This is as fast as `cotext translate`; each result equals the result of `translate_document`.
 
-        Raises:
-            CotextError: a sentence longer than `decode.max_source_tokens`, before any is translated, or a
-                glossary for a system that does not support it.
+        Raises CotextError: a sentence longer than `decode.max_source_tokens`, before any is translated, or a
+        glossary for a system that does not support it.
         """
         given = list(documents)
         filled = [index for index, document in enumerate(given) if document.sentences]
@@ -471,9 +466,8 @@ class Translator:
         """Return the log-probability (natural logarithm) of every target sentence of a document, in its
         context.
 
-        Raises:
-            CotextError: a string instead of a sequence of sentences, or unequal numbers of sentences.
-                Also a source over `decode.max_source_tokens`, or a target over the length limit of outputs.
+        Raises CotextError: a string instead of a sequence of sentences, or unequal numbers of sentences. Also
+        a source over `decode.max_source_tokens`, or a target over the length limit of outputs.
         """
         document = ParallelDocument("1", _several(source, "score"), _several(target, "score"))
         return [s.log_probability for s in self.documents.score([document])[0]] if document.source else []

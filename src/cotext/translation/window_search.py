@@ -22,7 +22,14 @@ from cotext.search.beam_search import Hypothesis
 from cotext.search.constraints import SearchRequest, SearchSymbols, listening, part_of_search
 from cotext.search.engine import has_room, search_engine
 from cotext.search.nbest_beam import Alternative
-from cotext.translation.document_state import OpenDocument, Row, SentenceHypothesis, found_sentences
+from cotext.translation.document_state import (
+    OpenDocument,
+    Row,
+    SentenceHypothesis,
+    found_sentences,
+    rows_source,
+    search_rows,
+)
 from cotext.translation.scorer import DocumentScorer
 from cotext.translation.substitution import Draft, Substitution
 from cotext.translation.terms.terms import TermGuide
@@ -46,40 +53,6 @@ class SearchedWindow:
     row: Row
     hypothesis: Hypothesis
     sentences: Sequence[SentenceHypothesis]
-
-
-class SentenceLists:
-    """The n-best lists of a system with `decode.nbest` above 1."""
-
-    def __init__(self, scorer: DocumentScorer) -> None:
-        self._scorer = scorer
-
-    def find(self, windows: Sequence[SearchedWindow]) -> None:
-        """Record the lists of the current sentences of windows in their documents."""
-        separate: list[tuple[SearchedWindow, int, int, SearchRequest]] = []
-        for window in windows:
-            for j, k in window.row.current:
-                if window.hypothesis.others:
-                    self._note(window, j, k, window.hypothesis.others[k])
-                else:
-                    separate.append((window, j, k, self._request(window, k)))
-        rows = [replace(window.row, request=request) for window, *_, request in separate]
-        hypotheses = self._scorer.search(rows, self._scorer.plan.search_symbols)
-        for (window, j, k, _), hypothesis in zip(separate, hypotheses, strict=True):
-            best = Alternative(tuple(hypothesis.tokens), hypothesis.log_probability, hypothesis.score)
-            self._note(window, j, k, (best, *chain.from_iterable(hypothesis.others)))
-
-    def _note(self, window: SearchedWindow, j: int, k: int, others: Iterable[Alternative]) -> None:
-        most = self._scorer.plan.options.nbest - 1
-        text = window.sentences[k].text
-        window.row.document.others[j] = further(text, others, self._scorer.tokenizer, most)
-
-    def _request(self, window: SearchedWindow, k: int) -> SearchRequest:
-        """Return the request for one sentence after the best translations of those before it."""
-        request, before = window.row.request, (sentence.tokens for sentence in window.sentences[:k])
-        prefix = request.closed(before, self._scorer.plan.search_symbols)
-        goes_on = k + 1 < request.sentences or request.goes_on
-        return replace(request, prefix=prefix, max_tokens=(request.max_tokens[k],), goes_on=goes_on)
 
 
 def further(first: str, others: Iterable[Alternative], tokenizer: Tokenizer, most: int) -> Candidates:
@@ -126,7 +99,6 @@ class WindowSearch:
         self._scorer = scorer
         self._shortlist = shortlist
         self._engine = engine
-        self._lists = SentenceLists(scorer) if scorer.plan.options.nbest > 1 else None
 
     @cached_property
     def _substitution(self) -> Substitution:
@@ -154,8 +126,7 @@ class WindowSearch:
 
         `first_pass`: its translation by another system. `taken`: given translations of some sentences.
 
-        Raises:
-            CotextError: a sentence longer than `decode.max_source_tokens`.
+        Raises CotextError: a sentence longer than `decode.max_source_tokens`.
         """
         scorer, plan = self._scorer, self._scorer.plan
         source = scorer.encoded(document.id, document.sentences)
@@ -163,14 +134,7 @@ class WindowSearch:
         # Decoding starts from the target sentences before the current ones, unless it regenerates them.
         forces_prefix = plan.decode.target_context == "prefix" or plan.searched_view is not plan.view
         opened = OpenDocument(
-            index,
-            document,
-            source,
-            plan.searched_view,
-            forces_prefix,
-            before,
-            plan.sequential_windows,
-            guide,
+            index, document, source, plan.searched_view, forces_prefix, before, plan.sequential_windows, guide
         )
         if taken:
             # Constraints, and rows that attend to others, need all sentences of a chunk.
@@ -253,8 +217,35 @@ class WindowSearch:
             if plan.searches_groups and not opened.has_written(row.number, sentences):
                 replaced.add(group)
         self._finish(drafts)
-        if self._lists is not None:
-            self._lists.find(searched)
+        if plan.options.nbest > 1:
+            self._find_lists(searched)
+
+    def _find_lists(self, windows: Sequence[SearchedWindow]) -> None:
+        """Record the n-best lists of the current sentences of windows in their documents."""
+        separate: list[tuple[SearchedWindow, int, int, SearchRequest]] = []
+        for window in windows:
+            for j, k in window.row.current:
+                if window.hypothesis.others:
+                    self._note(window, j, k, window.hypothesis.others[k])
+                else:
+                    separate.append((window, j, k, self._request_of_one(window, k)))
+        rows = [replace(window.row, request=request) for window, *_, request in separate]
+        hypotheses = search_rows(self._scorer, rows, self._scorer.plan.search_symbols)
+        for (window, j, k, _), hypothesis in zip(separate, hypotheses, strict=True):
+            best = Alternative(tuple(hypothesis.tokens), hypothesis.log_probability, hypothesis.score)
+            self._note(window, j, k, (best, *chain.from_iterable(hypothesis.others)))
+
+    def _note(self, window: SearchedWindow, j: int, k: int, others: Iterable[Alternative]) -> None:
+        most = self._scorer.plan.options.nbest - 1
+        text = window.sentences[k].text
+        window.row.document.others[j] = further(text, others, self._scorer.tokenizer, most)
+
+    def _request_of_one(self, window: SearchedWindow, k: int) -> SearchRequest:
+        """Return the request for one sentence after the best translations of those before it."""
+        request, before = window.row.request, (sentence.tokens for sentence in window.sentences[:k])
+        prefix = request.closed(before, self._scorer.plan.search_symbols)
+        goes_on = k + 1 < request.sentences or request.goes_on
+        return replace(request, prefix=prefix, max_tokens=(request.max_tokens[k],), goes_on=goes_on)
 
     def _finish(self, drafts: Sequence[tuple[Draft, bool]]) -> None:
         """Correct windows whose documents have constraints, and finish them."""
@@ -307,7 +298,7 @@ class WindowSearch:
         for chosen in sorted(set(by_engine)):
             members = [n for n in range(len(batch)) if by_engine[n] == chosen]
             rows = [batch[n] for n in members]
-            requests, source = [row.request for row in rows], scorer.source(rows)
+            requests, source = [row.request for row in rows], rows_source(rows, plan)
             with part_of_search(members):
                 if chosen:
                     assert engine is not None

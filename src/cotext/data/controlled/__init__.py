@@ -23,8 +23,7 @@ from cotext.data.documents import ParallelDocument
 VERSION: Final = 3
 # Training documents.
 SIZES: Final = {"small": 10_000, "medium": 100_000, "large": 1_000_000}
-DEVELOPMENT_DOCUMENTS: Final = 200
-TEST_DOCUMENTS: Final = 400
+HELD_OUT: Final = {"development": 200, "test": 400}
 
 Split = Literal["training", "development", "test", "contrastive"]
 # Sixteen buckets of documents: 12 for training, 2 for contrastive suites (which need several documents at
@@ -62,17 +61,11 @@ def training_documents(
     return _documents("training", documents, seed, order, mentions)
 
 
-def development_documents(seed: int, order: WordOrder = "verb-second") -> Iterator[ParallelDocument]:
-    """Yield 200 documents, none of which can occur in training, test or the contrastive suites."""
-    return _documents("development", DEVELOPMENT_DOCUMENTS, seed, order)
-
-
-def test_documents(
-    seed: int,
-    order: WordOrder = "verb-second",  # noqa: PT028 (not a pytest function)
+def held_out_documents(
+    split: Literal["development", "test"], seed: int, order: WordOrder = "verb-second"
 ) -> Iterator[ParallelDocument]:
-    """Yield 400 documents, none of which can occur in training, development or the contrastive suites."""
-    return _documents("test", TEST_DOCUMENTS, seed, order)
+    """Yield the documents of a split, none of which can occur in another split or the contrastive suites."""
+    return _documents(split, HELD_OUT[split], seed, order)
 
 
 class _Kind(NamedTuple):

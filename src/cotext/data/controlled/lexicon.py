@@ -149,10 +149,7 @@ _OFFICIALS: Final = tuple(
     )
 )
 # Familiar and formal listeners, by the pronoun of the speaker: "her sister", "his sister".
-LISTENERS: Final = {
-    "she": (_family("her", "ihr"), _OFFICIALS),
-    "he": (_family("his", "sein"), _OFFICIALS),
-}
+LISTENERS: Final = {"she": (_family("her", "ihr"), _OFFICIALS), "he": (_family("his", "sein"), _OFFICIALS)}
 
 # Words for slots that are filled freely, by the letters of the slots in the templates. The discourse
 # determines all other slots.

@@ -423,10 +423,7 @@ def write_parallel(
 
 
 def write_translations(
-    path: Path,
-    documents: Iterable[ParallelDocument],
-    format: str,
-    languages: tuple[str, str] | None = None,
+    path: Path, documents: Iterable[ParallelDocument], format: str, languages: tuple[str, str] | None = None
 ) -> None:
     """Write translations in the format of the translated file; the target is the hypothesis.
 

@@ -22,7 +22,7 @@ from xml.etree.ElementTree import Element, TreeBuilder
 from xml.parsers import expat
 from xml.sax.saxutils import escape, quoteattr
 
-from cotext.data.documents import fitting_codes
+from cotext.data.documents import fitting_codes, primary_language
 from cotext.data.formats import streams
 from cotext.data.formats.streams import (
     ONE_LANGUAGE_SETS,
@@ -202,8 +202,8 @@ class Unit:
 
 @lru_cache(maxsize=100)
 def primary(language: str) -> str:
-    """Return the language of a code without region and script: "en" for "en-US", "EN" and "en_GB"."""
-    return language if language[:2].lower() == "x-" else re.split("[-_]", language.strip())[0].lower()
+    """Return the language of a code without region and script; private codes such as x-source unchanged."""
+    return language if language[:2].lower() == "x-" else primary_language(language)
 
 
 def read_units(path: Path) -> Iterator[Unit]:
@@ -323,7 +323,8 @@ def encode_tmx(record: Record, languages: tuple[str, str] | None = None) -> str:
     """
     document = id_to_write(record)
     check_characters(document, f"document id {document!r}")
-    named = languages or UNKNOWN_LANGUAGES
+    # Two texts in the same language, such as a text and its repair, need names that differ.
+    named = languages if languages and languages[0] != languages[1] else UNKNOWN_LANGUAGES
     source = record.sentences if record.sentences is not None else record.source
     sides = [
         (code, side) for code, side in zip(named, (source, record.target), strict=True) if side is not None

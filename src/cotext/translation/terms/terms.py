@@ -62,8 +62,8 @@ class Glossary:
         notes. Alternatives are separated by |. Lines that begin with # are comments; a first line "source,
         target" is a header. Columns are separated by tabs, in .csv files by commas.
 
-        Raises:
-            CotextError: the file is unreadable, a line has no translation, or TBX lacks terms in a language.
+        Raises CotextError: the file is unreadable, a line has no translation, or TBX lacks terms in a
+        language.
         """
         content = read_bytes(path, MAX_BYTES)
         if content[:1024].lstrip(b"\xef\xbb\xbf \r\n\t").startswith(b"<"):
@@ -120,7 +120,7 @@ def _term(source: str, targets: tuple[str, ...], forbidden: tuple[str, ...], whe
 
 def _of_tbx(content: bytes, where: str, source_language: str, target_language: str) -> Iterator[Term]:
     """Yield the terms of each concept in TBX (ISO 30042:2008 and 2019), by language and status."""
-    concepts = 0
+    concepts = terms = 0
     for node in parse(content, where).iter():
         if local_name(node) not in ("termEntry", "conceptEntry"):
             continue
@@ -142,9 +142,13 @@ def _of_tbx(content: bytes, where: str, source_language: str, target_language: s
                     (unused if any(word in status.lower() for word in _NOT_USED) else used)[own].append(text)
         for source in (*used[source_language], *unused[source_language]):
             if used[target_language] or unused[target_language]:
+                terms += 1
                 yield Term(source, tuple(used[target_language]), tuple(unused[target_language]))
     if not concepts:
         raise CotextError(f"{where}: has no termEntry or conceptEntry; give a glossary in TBX, TSV or CSV")
+    if not terms:
+        pair = " and ".join(code or "an unknown language" for code in (source_language, target_language))
+        raise CotextError(f"{where}: no concept has terms in {pair}; give a glossary that has both")
 
 
 def _is_status(node: "etree._Element") -> bool:
