@@ -13,7 +13,6 @@ from tests.data.test_document_alignment import pairs_of
 from tests.refusals import must_raise
 from tests.tiny_runs import toy_documents
 
-ENDE = Languages("en", "de")
 XLIFF_1 = """<xliff version="1.2" xmlns="urn:oasis:names:tc:xliff:document:1.2">
 <file original="a" source-language="en-US" target-language="de-DE" datatype="x"><body>
 <trans-unit id="1"><source>The <g id="1">boat</g>
@@ -81,8 +80,8 @@ def test_a_folder_of_bilingual_files_is_a_corpus(tmp_path: Path) -> None:
     (folder / "c.po").write_text(PO)
     memory = [ParallelDocument("old", ("Yes.",), ("Ja.",)), ParallelDocument("new", ("No.",), ("Nein.",))]
     write_parallel(folder / "d.tmx", None, memory, "tmx", ("en", "de"))
-    paired = pair_files(folder, None, out, Languages())
-    assert (paired.languages, languages_of_tmx(out)) == (ENDE, ("en", "de"))
+    pair_files(folder, None, out, Languages())
+    assert languages_of_tmx(out) == ("en", "de")
     assert [(each.id, len(each)) for each in read_parallel(out, None)] == [
         ("a.xlf/1", 3), ("a.xlf/2", 1), ("c.po", 2), ("d.tmx/old", 1), ("d.tmx/new", 1), ("more/a.xlf", 1),
     ]  # fmt: skip

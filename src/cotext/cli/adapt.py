@@ -102,11 +102,9 @@ class Adaptation:
         source, *others = request.corpus
         self._files: tuple[Path, Path | None] = (source, others[0] if others else None)
         self.notes: tuple[str, ...] = ()
-        paired = None
-        if request.format is None:
-            paired = pair_files(*self._files, self.folder / PAIRS, languages, FEWEST_DOCUMENTS)
-        if paired is not None:
-            self._files, self.notes = (paired.path, None), paired.notes
+        pairs = self.folder / PAIRS
+        if request.format is None and (notes := pair_files(*self._files, pairs, languages, FEWEST_DOCUMENTS)):
+            self._files, self.notes = (pairs, None), notes
         stated = languages_of_files(*self._files, request.format)
         check_pair(languages, stated, f"the corpus {self._files[0]}", f"{name_of(request.model)} translates")
         self._languages = languages if str(languages) else stated

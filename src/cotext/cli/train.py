@@ -268,12 +268,10 @@ def _with_pairs(request: PreparationRequest) -> PreparationRequest:
 
     needed = sum(request.set_aside.values())
     out = request.out.with_name(f"{request.out.name}.{PAIRS}")
-    paired = pair_files(request.source, request.target, out, request.languages, needed + 1 if needed else 0)
-    if paired is None:
-        return request
-    for note in paired.notes:
+    notes = pair_files(request.source, request.target, out, request.languages, needed + 1 if needed else 0)
+    for note in notes or ():
         say(note)
-    return replace(request, source=paired.path, target=None)
+    return replace(request, source=out, target=None) if notes else request
 
 
 def prepare_controlled(request: ControlledRequest, json: Json = False) -> None:

@@ -6,7 +6,7 @@ sentence (`cotext.data.aligned_corpus`). `prepare` and `adapt` accept both and w
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import groupby, pairwise
 from pathlib import Path
 from typing import Final
@@ -45,24 +45,16 @@ SECTION: Final = 20  # sentence pairs of a section, where a document must be cut
 PAIRS: Final = "pairs.tmx"
 
 
-@dataclass(frozen=True, slots=True)
-class PairedFiles:
-    """A corpus made from files: its path, its languages if known, and notes for the user."""
-
-    path: Path
-    languages: Languages
-    notes: tuple[str, ...]
-
-
 def pair_files(
     source: Path, target: Path | None, out: Path, known: Languages, needed: int = 0
-) -> PairedFiles | None:
-    """Write the sentence pairs of files to the TMX file `out`; return None if the files are a corpus.
+) -> tuple[str, ...] | None:
+    """Write the sentence pairs of files to the TMX file `out`; return notes for the user.
 
-    Not a corpus: folders, bilingual files, and two documents in a format that `translate` reads. `known`:
-    languages that are given; others are taken from the files. If there are fewer than `needed` documents,
-    they are cut into sections of about `SECTION` pairs. Raises CotextError if a file cannot be read, nothing
-    can be paired, the files are not in the known languages, or `out` is in a folder that is read.
+    Returns None if the files are a corpus, not folders, bilingual files, or two documents in a format that
+    `translate` reads. `known`: languages that are given; others are taken from the files. If there are fewer
+    than `needed` documents, they are cut into sections of about `SECTION` pairs. Raises CotextError if a file
+    cannot be read, nothing can be paired, the files are not in the known languages, or `out` is in a folder
+    that is read.
     """
     paths = [path for path in (source, target) if path is not None]
     if all(is_corpus(path) or _is_refused(path) for path in paths):
@@ -89,7 +81,7 @@ def pair_files(
     codes = (languages.source, languages.target) if str(languages) else None
     out.parent.mkdir(parents=True, exist_ok=True)
     write_parallel(out, None, documents, "tmx", codes)
-    return PairedFiles(out, languages, (*notes, f"{out}: the sentence pairs"))
+    return (*notes, f"{out}: the sentence pairs")
 
 
 def _is_refused(path: Path) -> bool:

@@ -8,6 +8,7 @@ import hashlib
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -45,25 +46,24 @@ from cotext.translation.translator import Translation
 T = TypeVar("T")
 
 
+@dataclass(frozen=True, slots=True)
+class BlockOptions(FileOptions):
+    """`entries`: of bilingual files, to translate. `alone` reserves the model while words are aligned."""
+
+    entries: Entries = "untranslated"
+    alone: Callable[[], AbstractContextManager[object]] = nullcontext
+
+
 class BlocksJob(Job[FileReport]):
     """Job that translates a file of blocks; `sentences` and `characters` count its text.
 
-    `alone` reserves the model while words are aligned. Raises CotextError if the file cannot be read as its
-    format, or a sentence is too long.
+    Raises CotextError if the file cannot be read as its format, or a sentence is too long.
     """
 
     command, unit = "translate", "documents"
 
     def __init__(
-        self,
-        opened: OpenedRun,
-        source: Path,
-        out: Path,
-        format: FileFormat,
-        options: FileOptions,
-        *,
-        entries: Entries = "untranslated",
-        alone: Callable[[], AbstractContextManager[object]] = nullcontext,
+        self, opened: OpenedRun, source: Path, out: Path, format: FileFormat, options: BlockOptions
     ) -> None:
         self.source, self.out, self.tell = source, out, options.on_message
         splitting, terminology = options.splitting, options.terminology
@@ -75,10 +75,10 @@ class BlocksJob(Job[FileReport]):
         splitter = splitting.splitter(opened.languages.source) if splitting else None
         settings = splitter.name if splitter else ""
         if format.bilingual:
-            settings += f" {entries}"
-        bilingual = BilingualJob(opened.languages.source, opened.languages.target, entries)
+            settings += f" {options.entries}"
+        bilingual = BilingualJob(opened.languages.source, opened.languages.target, options.entries)
         self._file = format.for_job(bilingual).open(content, str(source))
-        self._texts = BlockDocuments(opened, self._file.contents, splitter, terminology, alone)
+        self._texts = BlockDocuments(opened, self._file.contents, splitter, terminology, options.alone)
         self.messages = list(self._file.contents.messages)
         blocks, sentences = self._texts.blocks_split
         if blocks:
@@ -150,23 +150,13 @@ class BlocksJob(Job[FileReport]):
 
 
 def open_job(
-    opened: OpenedRun,
-    source: Path,
-    out: Path,
-    format: FileFormat | str,
-    options: FileOptions,
-    *,
-    entries: Entries = "untranslated",
-    alone: Callable[[], AbstractContextManager[object]] = nullcontext,
+    opened: OpenedRun, source: Path, out: Path, format: FileFormat | str, options: BlockOptions
 ) -> CorpusJob | BlocksJob:
-    """Read and check a file to translate; `format` is a result of `format_of`.
-
-    `entries`: entries of bilingual files to translate. `alone` reserves the model while words are aligned.
-    """
+    """Read and check a file to translate; `format` is a result of `format_of`."""
     if isinstance(format, str):
         return CorpusJob(opened, source, out, format, options)
     require_no_lists(opened, str(source))
-    return BlocksJob(opened, source, out, format, options, entries=entries, alone=alone)
+    return BlocksJob(opened, source, out, format, options)
 
 
 def all_checked(checks: Iterable[Callable[[], T]]) -> list[T]:
@@ -246,16 +236,17 @@ class FilesTranslation:
         )
         self.opened = placed(opened, request, settings)
         on_open(self.opened)
-        options = FileOptions(
+        options = BlockOptions(
             splitting=None if request.no_split else request.splitting(),
             terminology=read_terminology(self.opened.languages, request),
             on_message=on_message,
             scores=request.scores,
             shard=part,
+            entries=request.entries,
         )
         self.request = request
         self.jobs: list[CorpusJob | BlocksJob] = all_checked(
-            partial(open_job, self.opened, file, out, kind, options, entries=request.entries)
+            partial(open_job, self.opened, file, out, kind, options)
             for file, out, kind in zip(files, outs, formats, strict=True)
         )
 

@@ -42,6 +42,8 @@ from cotext.runtime import CotextError, shown
 # pair around text (detail: equal for both halves); `stands`: represents something, without text (detail: the
 # represented text); `copied`: its text is copied.
 Kind = tuple[Literal["encloses", "begins", "ends", "stands", "copied"], str]
+# Tried only at the start of a run of spaces, so that the time is linear.
+_LINE_BREAKS: Final = re.compile(r"(?<![ \t])[ \t]*+\n\s*")
 _PLACEHOLDER: Final = re.compile(r"[^\s<>%{$]*+[%{$][^\s<>]*")
 
 
@@ -147,18 +149,10 @@ def _items(parts: Iterable[_Part], keep_breaks: bool) -> Iterator[Item]:
         if part.kind == "close":
             around.pop()
         kind = {"begins": "open", "ends": "close"}.get(part.kind, part.kind)
-        text = part.text if keep_breaks or kind != "text" else _on_one_line(part.text)
+        text = part.text if keep_breaks or kind != "text" else _LINE_BREAKS.sub(" ", part.text)
         yield Item(kind, f"{around[-1]} {part.partner}", number, number, text)
         if part.kind == "open":
             around.append(part.partner)
-
-
-def _on_one_line(text: str) -> str:
-    first, *lines = text.split("\n")
-    if not lines:
-        return text
-    inner = [line.strip() for line in lines[:-1]]
-    return " ".join([first.rstrip(" \t"), *filter(None, inner), lines[-1].lstrip()])
 
 
 _ROOT: Final = re.compile(rb"<(?:[\w.-]+:)?xliff[\s>]")
@@ -282,19 +276,22 @@ class _Reader:
             inner.append(translation if kept is None else self._text[kept.inner : kept.after])
             at = one.after
         inner.append(self._text[at : source.after])
+        before = ""
         if target is not None:
-            tag = opened_tag(self._text[target.start : target.inner])
-            inner = [tag if self._second else _marked(tag), *inner, f"</{target.raw_name}>"]
-            yield target.start, target.stop, "".join(inner)
+            name, tag = target.raw_name, opened_tag(self._text[target.start : target.inner])
         else:
-            prefix = source.raw_name.rpartition(":")[0]
-            name = f"{prefix}:target" if prefix else "target"
+            prefix, colon, _ = source.raw_name.rpartition(":")
+            name = f"{prefix}{colon}target"
             tag = f"<{name}>"
             if "xml:space" in source.attributes:
                 tag = with_attribute(tag, "xml:space", source.attributes["xml:space"])
             indent = re.search(r"\r?\n[ \t]*$", self._text[max(0, source.start - 200) : source.start])
-            tag = tag if self._second else _marked(tag)
-            yield source.stop, source.stop, "".join([indent[0] if indent else "", tag, *inner, f"</{name}>"])
+            before = indent[0] if indent else ""
+        if not self._second:  # mark it as machine translation
+            tag = with_attribute(tag, "state", "needs-review-translation")
+            tag = with_attribute(tag, "state-qualifier", "leveraged-mt")
+        start, stop = (source.stop, source.stop) if target is None else (target.start, target.stop)
+        yield start, stop, "".join([before, tag, *inner, f"</{name}>"])
         if self._second and holder.attributes.get("state") != "translated":
             tag = with_attribute(self._text[holder.start : holder.inner], "state", "translated")
             yield holder.start, holder.inner, tag
@@ -337,13 +334,6 @@ class _Reader:
         languages_known = self._job.source_language and self._job.target_language
         messages = [] if languages_known else [f"{compared} ({', '.join(sorted(self._languages))})"]
         return messages + [f"{what}: {count}" for what, count in self._counts.items() if count]
-
-
-def _marked(tag: str) -> str:
-    """Return the start tag of a target of 1.2, marked as machine translation."""
-    return with_attribute(
-        with_attribute(tag, "state", "needs-review-translation"), "state-qualifier", "leveraged-mt"
-    )
 
 
 def _is_segment(element: Element) -> bool:

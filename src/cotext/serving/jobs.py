@@ -19,7 +19,7 @@ from typing import BinaryIO, Final
 from cotext.data.formats.streams import COMPRESSIONS, GZ_BEGINNING, XZ_BEGINNING
 from cotext.data.splitting import Splitting
 from cotext.files.table import GENERIC, file_formats, format_of
-from cotext.files.translate_files import open_job
+from cotext.files.translate_files import BlockOptions, open_job
 from cotext.runtime import CotextError
 from cotext.runtime.files import working_in
 from cotext.runtime.jobs.engine import run
@@ -47,7 +47,6 @@ from cotext.serving.state import (
 from cotext.serving.systems import System, Systems
 from cotext.translation.corpus_files import FileReport
 from cotext.translation.faults import faults_in_words, shown_places
-from cotext.translation.translate_file import FileOptions
 
 # --- Translation of the file of one job, resumed from its journal.
 
@@ -111,14 +110,10 @@ def translate_job(
         # document. Plain text is prose, even if it looks like a corpus.
         if format == "text":
             format = file_formats()[GENERIC]
-        job = open_job(
-            shared.opened_for(running.work),
-            source,
-            out,
-            format,
-            FileOptions(Splitting(), row.options.terminology, before.append, by_window=True),
-            alone=partial(shared.exclusively, running.work),
-        )
+        alone = partial(shared.exclusively, running.work)
+        terms = row.options.terminology
+        options = BlockOptions(Splitting(), terms, before.append, by_window=True, alone=alone)
+        job = open_job(shared.opened_for(running.work), source, out, format, options)
         table.read(row.id, job.sentences, job.characters)
         at_start = list(before)  # later messages are also in the report
         report = run(job, running.advance, overwrite=True, keep=True)
