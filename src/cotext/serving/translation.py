@@ -182,13 +182,15 @@ class _InSession:
         """Return the segment as context, with its confirmed translation.
 
         If source and translation have the same number of sentences, these are paired. Otherwise the segment
-        is one sentence of context; if it is too long, it is not used as context.
+        is one sentence of context; if it is too long or has no sentence, it is not used as context.
         """
         opened, splitting = self._request.system.opened, Splitting()
         translator, source_splitter = opened.translator, splitting.splitter(opened.languages.source)
         blocks_to_translate = [block for block in self._blocks if block.translate]
         documents = BlockDocuments(opened, Contents([blocks_to_translate]), source_splitter).documents
         sources = [sentence for document in documents for sentence in document.sentences]
+        if not sources:  # such as a number
+            return Context()
         targets = [text.strip()]
         if len(sources) > 1:
             targets = splitting.splitter(opened.languages.target).sentences(text)
@@ -218,14 +220,9 @@ def _spoken(pair: PairedSentence, window: FoundWindow | None) -> Spoken:
 
 def _written(blocks: Sequence[Block], text: str) -> list[Block]:
     """Return the blocks with a confirmed translation: one line per block, or all of it in the first block."""
-    indices = [i for i, block in enumerate(blocks) if block.translate]
-    lines = text.split("\n")
-    if len(lines) != len(indices):
-        lines = [text] + [""] * (len(indices) - 1)
-    translated = list(blocks)
-    for i, line in zip(indices, lines, strict=True):
-        translated[i] = replace(blocks[i], pieces=(line,))
-    return translated
+    lines, count = text.split("\n"), sum(block.translate for block in blocks)
+    written = iter(lines if len(lines) == count else [text, *[""] * (count - 1)])
+    return [replace(block, pieces=(next(written),)) if block.translate else block for block in blocks]
 
 
 def also_in_sessions(routes: Sequence[Route]) -> list[Route]:

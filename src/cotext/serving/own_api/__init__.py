@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Final
 
 from anyio import to_thread
-from pydantic import StrictStr
+from pydantic import StrictStr, TypeAdapter, ValidationError
 from starlette.datastructures import UploadFile
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
@@ -219,12 +219,15 @@ async def explain(explanations: Explanations, request: Request) -> Response:
 # --- Translation of a document: lines are paragraphs, and each sentence is an event.
 
 
+GlossaryEntries = tuple[tuple[StrictStr, StrictStr], ...]
+
+
 class TranslateBody(Body):
     """Request to translate a text as one document."""
 
     system: StrictStr
     text: StrictStr
-    glossary: tuple[tuple[StrictStr, StrictStr], ...] = ()
+    glossary: GlossaryEntries = ()
 
 
 async def events_of(service: Service, system: System, body: TranslateBody, client: str) -> Events:
@@ -385,18 +388,13 @@ def _pieces(file: BinaryIO, on_end: Callable[[], None]) -> Iterator[bytes]:
         yield piece
 
 
-def _glossary(text: str) -> tuple[tuple[str, str], ...]:
+def _glossary(text: str) -> GlossaryEntries:
     """Read a glossary from a JSON list of pairs; raise RequestError 400 if it is invalid."""
-    if not text.strip():
-        return ()
     try:
-        pairs: Any = json.loads(text)
-        entries = tuple((source, target) for source, target in pairs)
-    except (ValueError, TypeError, RecursionError):
-        entries = ((None, None),)
-    if not all(isinstance(part, str) for entry in entries for part in entry):
-        raise RequestError(400, 'give a glossary as a JSON list of pairs: [["term", "translation"], ...]')
-    return entries
+        return TypeAdapter(GlossaryEntries).validate_json(text) if text.strip() else ()
+    except ValidationError:
+        reason = 'give a glossary as a JSON list of pairs: [["term", "translation"], ...]'
+        raise RequestError(400, reason) from None
 
 
 # --- The web page: HTML, style, scripts and icon, all from the package.
