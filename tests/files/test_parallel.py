@@ -57,6 +57,8 @@ def test_translated_segments_without_inline_elements_and_fuzzy_entries() -> None
     first = [("The boat is old.", "Das Boot ist alt."), ("One.", "Eins."), ("Two.", "Zwei.")]
     assert files == [first, [("AB", "CD")]]
     assert translated_in_xliff(XLIFF_2.encode(), "b.xlf") == (("en", "de"), [[("It rains.", "Es regnet.")]])
+    mixed = XLIFF_1.replace("de-DE", "fr", 1)
+    must_raise("has files in en-fr and in en-de", translated_in_xliff, mixed.encode(), "a.xlf")
     found = translated_in_po(PO.encode(), "a.po")
     assert found == (("", ""), [[("Open", "Öffnen"), ("%d file", "%d Datei")]])
 

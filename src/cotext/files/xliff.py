@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final, Literal
 
-from cotext.data.documents import same_language
+from cotext.data.documents import Languages, primary_language, same_language
 from cotext.files.blocks import ANY, Block, FileFormat, Item, Job, Piece, Tag, shown_text
 from cotext.files.places import (
     Edit,
@@ -414,19 +414,23 @@ def translated_files(
 
     Segments without a target, or in a state such as `new`, are omitted. Inline elements are removed.
     Languages are empty if the file states none. `every`: return all segments, also untranslated ones, with
-    inline elements as written.
+    inline elements as written. Raises CotextError if files state different languages.
     """
     text = decoded_xml(content, name).text
     root = MarkupReader(text, name).root()
     files = list(root.elements("file"))
     is_second = root.attributes.get("version", "").startswith("2")
-    holder, *_ = [root] if is_second else [*files, root]
     keys = ("srcLang", "trgLang") if is_second else ("source-language", "target-language")
+    holders = [root] if is_second else files or [root]
+    stated = [tuple(holder.attributes.get(key, "") for key in keys) for holder in holders]
+    first, *others = (Languages(*map(primary_language, pair)) for pair in stated)
+    if other := next(filter(first.contradicts, others), None):
+        raise CotextError(f"{name}: has files in {first} and in {other}; use one language pair")
     documents = [
         [pair for unit in _units(file) for pair in _translated(text, unit, is_second, every)]
         for file in files
     ]
-    return (holder.attributes.get(keys[0], ""), holder.attributes.get(keys[1], "")), documents
+    return (stated[0][0], stated[0][1]), documents
 
 
 def _units(group: Element) -> Iterator[Element]:
