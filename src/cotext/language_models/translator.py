@@ -54,18 +54,13 @@ LONG: Final = "is far longer than its source"
 ECHO: Final = "is the source"  # may be right, such as a title or a quotation
 MOVED: Final = "seems to have merged some sentences and divided others, by their lengths"
 
-_CONTENT: Final = re.compile(r"[^\W_]")
+_CONTENT: Final = re.compile(r"[^\W_]")  # a letter or a digit
 _SPACE: Final = re.compile(r"\s+")
-
-
-def has_content(text: str) -> bool:
-    """Return whether a text contains a letter or a digit."""
-    return _CONTENT.search(text) is not None
 
 
 def suspicion(source: str, translation: str) -> str:
     """Return the problem of a translation, one of the constants above; an empty string if there is none."""
-    if not translation or (has_content(source) and not has_content(translation)):
+    if not translation or (_CONTENT.search(source) and not _CONTENT.search(translation)):
         return EMPTY
     if len(translation) > LONGEST_TIMES * len(source) + LONGEST_MORE:
         return LONG

@@ -38,6 +38,12 @@ def client_of(request: Request, key: str | None) -> str:
     return admission.admit(CURRENT.get(), key)
 
 
+def header_key(request: Request, scheme: str) -> str | None:
+    """Return the key in a header `Authorization: SCHEME KEY`, or None; `scheme`: in lower case."""
+    kind, _, key = request.headers.get("authorization", "").partition(" ")
+    return key.strip() if kind.lower() == scheme else None
+
+
 async def fields(request: Request) -> dict[str, Any]:
     """Return the fields of a JSON object or a form; in a form, every field has a list of values.
 
@@ -290,8 +296,7 @@ B = TypeVar("B", bound=Body)
 
 def asking(request: Request) -> str:
     """Authenticate the client by `Authorization: Bearer KEY` (RFC 6750, 2.1); see `client_of`."""
-    kind, _, key = request.headers.get("authorization", "").partition(" ")
-    return client_of(request, key.strip() if kind.lower() == "bearer" else None)
+    return client_of(request, header_key(request, "bearer"))
 
 
 async def body_of(request: Request, kind: type[B]) -> B:

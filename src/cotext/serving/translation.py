@@ -440,19 +440,13 @@ class _Document:
 EXTENSION: Final = ("document", "system", "session", "segment", "confirmed")
 
 
-@dataclass(frozen=True, slots=True)
-class Extension:
-    """Extensions of an API: whether the texts are one document, the system, the position in a session."""
-
-    document: bool = False
-    system: str | None = None
-    place: SessionPlace | None = None
-
-
-def extension_of(request: Request, wanted: Fields, by_themselves: bool = False) -> Extension:
+def extension_of(
+    request: Request, wanted: Fields, by_themselves: bool = False
+) -> tuple[bool, str | None, SessionPlace | None]:
     """Read the field `cotext` (an object; in a form, as JSON), and the session from headers and address.
 
-    `by_themselves`: if this field is missing, read its members from the fields of the request.
+    Return whether the texts are one document, the system, and the position in a session. `by_themselves`: if
+    this field is missing, read its members from the fields of the request.
 
     Raises:
         RequestError: 400, a value is invalid; the errors of `session_place`.
@@ -468,8 +462,7 @@ def extension_of(request: Request, wanted: Fields, by_themselves: bool = False) 
     inner = Fields(value) if isinstance(value, dict) and value.keys() <= set(EXTENSION) else None
     if inner is None:
         raise RequestError(400, f"Parameter 'cotext' has to be an object of {', '.join(EXTENSION)}")
-    place = session_place(request, value)
-    return Extension(inner.flag("document"), inner.text("system") or None, place)
+    return inner.flag("document"), inner.text("system") or None, session_place(request, value)
 
 
 def code_of(text: str, message: str = "give a language code, such as en, de or zh") -> str:
