@@ -116,8 +116,7 @@ class Received:
 class Connections:
     """Up to `at_once` connections to one address; a response has at most `most_bytes`.
 
-    Raises:
-        CotextError: httpx2 is not installed, or the address or a proxy setting is invalid.
+    Raises CotextError if httpx2 is not installed, or the address or a proxy setting is invalid.
     """
 
     def __init__(self, address: str, headers: Mapping[str, str], most_bytes: int, at_once: int) -> None:
@@ -160,9 +159,8 @@ class Connections:
     def post(self, address: str, payload: Mapping[str, Any], seconds: float) -> Received:
         """Send a request once; `seconds`: limit for the whole response.
 
-        Raises:
-            TransientError: no response, or one that is too large.
-            StoppedError: another thread has closed the connections.
+        Raises TransientError without a response, or if it is too large; StoppedError if another thread has
+        closed the connections.
         """
         answer: Future[Received]
         try:
@@ -306,8 +304,7 @@ class Answers:
     def find(self, request: Request) -> Answer | None:
         """Return the cached response to a request; None if it is missing or damaged.
 
-        Raises:
-            CotextError: the file cannot be read.
+        Raises CotextError if the file cannot be read.
         """
         path = self._path(request)
         if not path.exists():
@@ -322,8 +319,7 @@ class Answers:
     def keep(self, request: Request, content: dict[str, Any]) -> Answer:
         """Save a response of today; if another process has saved one first, return that one.
 
-        Raises:
-            CotextError: the file cannot be written.
+        Raises CotextError if the file cannot be written.
         """
         if (first := self.find(request)) is not None:
             return first
@@ -370,10 +366,7 @@ class Client:
     """Client of the API of an endpoint file, which threads may share; `counts` counts the responses.
 
     Responses are cached next to the file: `gpt.answers` for `gpt.yaml`. `tell` is called with messages about
-    failed attempts.
-
-    Raises:
-        CotextError: the errors of `read_endpoint`, `Endpoint.secret` and `Connections`.
+    failed attempts. Raises the errors of `read_endpoint`, `Endpoint.secret` and `Connections`.
     """
 
     def __init__(self, path: Path, overrides: Mapping[str, Any] | None = None) -> None:
@@ -411,11 +404,9 @@ class Client:
     def post(self, payload: Mapping[str, Any], repeat: int = 0) -> dict[str, Any]:
         """Return the response to a request for a chat completion, from the cache if possible.
 
-        `repeat`: another number requests another response to the same payload.
-
-        Raises:
-            RefusedRequestError: the API rejects this request.
-            UnansweredError: no response after all attempts; earlier responses are cached.
+        `repeat`: another number requests another response to the same payload. Raises RefusedRequestError if
+        the API rejects this request, and UnansweredError without a response after all attempts; earlier
+        responses are cached.
         """
         request = Request(self._address, payload, repeat)
         # Equal requests of several threads share the response to the first.
@@ -471,9 +462,7 @@ class Client:
     def _send(self, request: Request, seconds: float) -> dict[str, Any]:
         """Send a request once, with a time limit.
 
-        Raises:
-            RefusedRequestError: the API rejects this request.
-            TransientError: a temporary error.
+        Raises RefusedRequestError if the API rejects this request, and TransientError for a temporary error.
         """
         try:
             answer = self._connections.post(self._where, request.payload, seconds)
@@ -532,10 +521,7 @@ class Client:
     def _parsed(self, text: str) -> Any:
         """Parse a JSON text without the key, which a server may send back.
 
-        Lone surrogates, which files cannot store, are replaced by "?".
-
-        Raises:
-            CotextError: the errors of `parse_json`.
+        Lone surrogates, which files cannot store, are replaced by "?". Raises the errors of `parse_json`.
         """
         try:
             text = json.dumps(json.loads(text), ensure_ascii=False).encode(errors="replace").decode()

@@ -182,10 +182,8 @@ class EndpointTranslator:
         """Translate documents, in order; `on_sentences` is called with numbers of translated sentences.
 
         `instructions`: by document id, added to all prompts of the document. Requests without context are
-        concurrent also within a document.
-
-        Raises:
-            CotextError: the errors of `Client.post`, after responses in flight have arrived; all are cached.
+        concurrent also within a document. Raises the errors of `Client.post`, after responses in flight have
+        arrived; all are cached.
         """
         works = [_Work(d, [""] * len(d), instructions.get(d.id, "")) for d in documents]
         counted = threading.Lock()
@@ -233,9 +231,7 @@ class EndpointTranslator:
     ) -> tuple[list[str], list[str]]:
         """Translate a piece by one request; also return the kinds of text removed from the answer.
 
-        Raises:
-            UnusableError: the answer is not usable.
-            CotextError: the errors of `Client.post`.
+        Raises UnusableError if the answer is not usable. Raises the errors of `Client.post`.
         """
         try:
             answer = self._client.post({**self._fields, "messages": prompt.messages(piece, problem)}, repeat)
@@ -304,10 +300,8 @@ class _ChainTranslation:
     def _wrong(self, sentences: Sequence[int], translations: Sequence[str], insisted: bool) -> dict[int, str]:
         """Return the problems of translations, by sentence.
 
-        `insisted`: accept translations that may be right, and note them.
-
-        Raises:
-            UnusableError: most translations have a problem, or one is empty.
+        `insisted`: accept translations that may be right, and note them. Raises UnusableError if most
+        translations have a problem, or one is empty.
         """
         source = self._work.document.sentences
         if len(sentences) > 1 and is_echo([source[index] for index in sentences], translations):
@@ -425,11 +419,9 @@ def translate_file(
 ) -> EndpointReport:
     """Translate a corpus file into the same format, and write a report next to the output.
 
-    `on_start` is called with the number of sentences, `on_sentences` with numbers of translated ones.
-
-    Raises:
-        CotextError: the input cannot be read; the output cannot be written, or another process writes it; the
-            errors of `EndpointTranslator.translate`.
+    `on_start` is called with the number of sentences, `on_sentences` with numbers of translated ones. Raises
+    CotextError: the input cannot be read; the output cannot be written, or another process writes it; the
+    errors of `EndpointTranslator.translate`.
     """
     find_format(format).require_written()
     documents = list(read_documents(source, format))

@@ -322,9 +322,8 @@ LAST_SECONDS: Final = 5  # for remaining responses after `stop_seconds`
 def listening_socket(host: str, port: int, keys: bool) -> socket.socket:
     """Return a socket bound to an address; `keys`: whether clients need a key.
 
-    Raises:
-        CotextError: the address is unknown, in use, not allowed, or reachable from other machines without
-            keys.
+    Raises CotextError if the address is unknown, in use, not allowed, or reachable from other machines
+    without keys.
     """
     where = f"--host {host} --port {port}"
     if not 0 <= port < 65536:

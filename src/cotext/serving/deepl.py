@@ -66,8 +66,7 @@ async def fields_and_client(request: Request) -> tuple[Fields, str]:
 def systems_for(request: Request, fields: Fields, name: str | None = None) -> list[System]:
     """Return the systems for the languages of a request, or only the one with this name.
 
-    Raises:
-        RequestError: 400, a language is missing or not supported; 404, the name is unknown.
+    Raises RequestError: 400, a language is missing or not supported; 404, the name is unknown.
     """
     target = code_of(fields.needed("target_lang"), "Value for 'target_lang' not supported.")
     source = fields.text("source_lang") or None
@@ -105,9 +104,8 @@ async def glossary_entries(
 ) -> tuple[tuple[str, str], ...]:
     """Return the entries of the glossaries in `glossary_id` and `glossary_ids`; the first with a term counts.
 
-    Raises:
-        RequestError: 400, there are too many ids, the source language is missing, or a glossary is for other
-            languages; 404, an id is unknown.
+    Raises RequestError: 400, there are too many ids, the source language is missing, or a glossary is for
+    other languages; 404, an id is unknown.
     """
     ids = [*fields.names("glossary_id"), *fields.names("glossary_ids")]
     if not ids:

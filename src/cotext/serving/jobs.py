@@ -88,11 +88,9 @@ def translate_job(
 ) -> list[str]:
     """Translate the file of a job; return messages about the translation.
 
-    The journal is kept, in case the final state of the job cannot be saved.
-
-    Raises:
-        CotextError: the file cannot be translated; the message is for the client, without paths.
-        CancelledError: the job was cancelled.
+    The journal is kept, in case the final state of the job cannot be saved. Raises CotextError: the file
+    cannot be translated; the message is for the client, without paths. Raises CancelledError if the job was
+    cancelled.
     """
     source, out = table.source(row), table.result(row)
     before: list[str] = []
@@ -196,9 +194,8 @@ class Jobs:
     def start(self) -> JobTable:
         """Lock the folder, clean it up, and resume its jobs; called by the server or on first use.
 
-        Raises:
-            CotextError: another server uses the folder, its jobs were written by another version, or a write
-                fails.
+        Raises CotextError if another server uses the folder, its jobs were written by another version, or a
+        write fails.
         """
         with self._starting:
             if self._stopping.is_set():
@@ -233,8 +230,7 @@ class Jobs:
     def reserve(self, client: str, size: int) -> str:
         """Reserve space for an upload until `release`, and return the name of the reservation.
 
-        Raises:
-            RequestError: 429, the files of the client use its share; 503, there is no space.
+        Raises RequestError: 429, the files of the client use its share; 503, there is no space.
         """
         name, size, table = secrets.token_hex(16), max(size, LEAST_BYTES), self.table
         with self._changed:
@@ -262,11 +258,9 @@ class Jobs:
         """Submit a file, which is copied and synced to disk.
 
         `file_name`: name of the file on the client. If the content fits several formats, its suffix decides.
-        `reservation`: of at least the size of the file, which ends.
-
-        Raises:
-            RequestError: 400, the format is unknown or terms are not supported. 413, the file is too large.
-                429 and 503, too many files wait, or there is no space.
+        `reservation`: of at least the size of the file, which ends. Raises RequestError: 400, the format is
+        unknown or terms are not supported. 413, the file is too large. 429 and 503, too many files wait, or
+        there is no space.
         """
         CURRENT.get().system = system.name
         file.seek(0, os.SEEK_END)

@@ -47,8 +47,7 @@ def header_key(request: Request, scheme: str) -> str | None:
 async def fields(request: Request) -> dict[str, Any]:
     """Return the fields of a JSON object or a form; in a form, every field has a list of values.
 
-    Raises:
-        RequestError: 400, the body is invalid; 413, it is too large; 415, its type is not supported.
+    Raises RequestError: 400, the body is invalid; 413, it is too large; 415, its type is not supported.
     """
     kind, settings = content_type(request), service_of(request).settings
     max_fields = settings.max_sentences + 100
@@ -203,9 +202,8 @@ class Form(MultiPartParser):
     async def read(self) -> dict[str, list[Any]]:
         """Return the fields, each with a list of values.
 
-        Raises:
-            RequestError: 400, the form is damaged or incomplete, or has several files; 413, it is too large.
-            OSError: the file cannot be written.
+        Raises RequestError: 400, the form is damaged or incomplete, or has several files; 413, it is too
+        large. Raises OSError if the file cannot be written.
         """
         try:
             form = await self.parse()

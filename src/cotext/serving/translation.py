@@ -82,11 +82,8 @@ async def translate_documents(
     """Translate the documents of a request; in a session, one after the other as segments.
 
     In a session, the context of a document is the preceding segments, then the context blocks of the request.
-    `request.given` is used only without a session.
-
-    Raises:
-        RequestError: the errors of `Service.translate`; 400, more confirmed translations than texts; 413, too
-            many texts for a session.
+    `request.given` is used only without a session. Raises RequestError: 400, more confirmed translations than
+    texts; 413, too many texts for a session; the errors of `Service.translate`.
     """
     if place is None:
         return await service.translate(request, client)
@@ -237,10 +234,7 @@ def session_place(request: Request, named: Mapping[str, object]) -> SessionPlace
     """Return the position of a request in a session; None without a session.
 
     Read from the fields `session`, `segment` and `confirmed` in `named`, from the headers `X-Cotext-Session`
-    and `X-Cotext-Segment`, and from the address, in this order.
-
-    Raises:
-        RequestError: 400, a value is invalid.
+    and `X-Cotext-Segment`, and from the address, in this order. Raises RequestError: 400, a value is invalid.
     """
     headers = request.headers
     name = named.get("session") or headers.get("x-cotext-session") or request.path_params.get("session")
@@ -446,10 +440,8 @@ def extension_of(
     """Read the field `cotext` (an object; in a form, as JSON), and the session from headers and address.
 
     Return whether the texts are one document, the system, and the position in a session. `by_themselves`: if
-    this field is missing, read its members from the fields of the request.
-
-    Raises:
-        RequestError: 400, a value is invalid; the errors of `session_place`.
+    this field is missing, read its members from the fields of the request. Raises RequestError: 400, a value
+    is invalid; the errors of `session_place`.
     """
     value = wanted.value("cotext")
     if value is None:
@@ -476,8 +468,7 @@ def code_of(text: str, message: str = "give a language code, such as en, de or z
 async def translate_texts(request: Request, client: str, wanted: TranslationRequest) -> list[TranslatedText]:
     """Return the translations of texts, in order; the work is cancelled if the client disconnects.
 
-    Raises:
-        RequestError: 413, too much text; the errors of `translate_documents`.
+    Raises RequestError: 413, too much text; the errors of `translate_documents`.
     """
     service = service_of(request)
     size = check_size(service.settings, (*wanted.texts, wanted.context))

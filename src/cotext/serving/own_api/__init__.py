@@ -233,8 +233,7 @@ class TranslateBody(Body):
 async def events_of(service: Service, system: System, body: TranslateBody, client: str) -> Events:
     """Yield the events `start`, `sentence` (for each translated one) and `done`; closing cancels the work.
 
-    Raises:
-        RequestError: before the first event: the errors of `Service.translate`; 400, a term is invalid.
+    Raises RequestError: before the first event: the errors of `Service.translate`; 400, a term is invalid.
     """
     begun = time.monotonic()
     lines = await service.in_thread(partial(PlainText, body.text, "1", ""), Work(client))
@@ -296,11 +295,8 @@ async def received_file(request: Request, client: str) -> AsyncIterator[tuple[Up
     """Receive a form with a file in the field `file`; return the file, all fields, and a reservation.
 
     The file arrives in the folder of jobs. Meanwhile its size is reserved in the space of `client`: the
-    declared size, or else the largest.
-
-    Raises:
-        RequestError: 400, the form is invalid, or does not have exactly one file. 413, the form is too large.
-            429 and 503, there is no space.
+    declared size, or else the largest. Raises RequestError: 400, the form is invalid, or does not have
+    exactly one file. 413, the form is too large. 429 and 503, there is no space.
     """
     jobs, settings = service_of(request).jobs, service_of(request).settings
     if content_type(request) != "multipart/form-data":
@@ -366,8 +362,7 @@ async def fetch_file(request: Request) -> Response:
 def file_answer(path: Path, name: str, on_end: Callable[[], None] = lambda: None) -> Response:
     """Return a file as a download; `on_end` is called before its last piece is sent.
 
-    Raises:
-        RequestError: 404, the file has been deleted.
+    Raises RequestError: 404, the file has been deleted.
     """
     try:
         file = path.open("rb")
