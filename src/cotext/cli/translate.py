@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, replace
 from difflib import SequenceMatcher
 from functools import partial
@@ -34,13 +34,11 @@ from cotext.serving.settings import ServeRequest
 from cotext.translation.requests import RerankRequest, ScoreRequest
 
 if TYPE_CHECKING:
-    from cotext.files.translate_files import BlocksJob
     from cotext.language_models.translator import EndpointReport
     from cotext.runtime.jobs.engine import Joined
     from cotext.serving.systems import Systems
     from cotext.translation.corpus_files import FileReport, ScoredDocument
     from cotext.translation.open import OpenedRun
-    from cotext.translation.translate_file import CorpusJob
 
 
 STANDARD_INPUT = Path("/dev/stdin")
@@ -70,7 +68,11 @@ def translate(request: TranslationRequest, json: Json = False) -> None:
     if request.shard is not None:
         do_shard(work.jobs[0], json, "translating")
         return
-    _say_messages(work.jobs, say)
+    lines = [f"{job.source}: {message}" for job in work.jobs for message in job.messages]
+    for line in lines[:MAX_MESSAGE_LINES]:
+        say(printable(line))
+    if len(lines) > MAX_MESSAGE_LINES:
+        say(f"... and {len(lines) - MAX_MESSAGE_LINES:,} more messages (use --json for all)")
     with meter("translating", work.sentences) as progress:
         reports = work.run(progress.advance)
     tell_files([job.out for job in work.jobs], reports, json, in_folder=request.out_dir is not None)
@@ -167,15 +169,6 @@ def _figures(out: Path, report: "FileReport") -> dict[str, Any]:
     found = asdict(report)
     # The key `format` already names the format of this JSON.
     return {"out": str(out), "file_format": found.pop("format"), **found}
-
-
-def _say_messages(jobs: Sequence["CorpusJob | BlocksJob"], say: Callable[[str], None]) -> None:
-    """Print the messages on the files, at most `MAX_MESSAGE_LINES`."""
-    lines = [f"{job.source}: {message}" for job in jobs for message in job.messages]
-    for line in lines[:MAX_MESSAGE_LINES]:
-        say(printable(line))
-    if len(lines) > MAX_MESSAGE_LINES:
-        say(f"... and {len(lines) - MAX_MESSAGE_LINES:,} more messages (use --json for all)")
 
 
 def _tell(out: Path, report: "FileReport") -> None:

@@ -104,13 +104,7 @@ class TransientError(Exception):
         self.pause, self.unusable = pause, unusable
 
 
-@dataclass(frozen=True, slots=True)
-class Received:
-    """A response; `retry_after`: the header."""
-
-    status: int
-    text: str
-    retry_after: str
+Received = tuple[int, str, str]  # a response: its status, text, and header Retry-After
 
 
 class Connections:
@@ -195,7 +189,7 @@ class Connections:
                             f"an answer of more than {self._most_bytes:,} bytes", unusable=True
                         )
         retry = response.headers.get("Retry-After", "")
-        return Received(response.status_code, body.decode(errors="replace"), retry)
+        return response.status_code, body.decode(errors="replace"), retry
 
 
 @cache
@@ -465,12 +459,12 @@ class Client:
         Raises RefusedRequestError if the API rejects this request, and TransientError for a temporary error.
         """
         try:
-            answer = self._connections.post(self._where, request.payload, seconds)
+            status, text, retry = self._connections.post(self._where, request.payload, seconds)
         except TransientError as error:
             raise TransientError(self._without_key(str(error)), unusable=error.unusable) from None
-        if answer.status == 200:
-            return self._content(answer.text)
-        raise self._refusal(answer.status, answer.text, answer.retry_after)
+        if status == 200:
+            return self._content(text)
+        raise self._refusal(status, text, retry)
 
     def _content(self, text: str) -> dict[str, Any]:
         try:

@@ -293,7 +293,12 @@ class _ChainTranslation:
                 self._work.note(sentences, first, AGAIN)
             for thing in left_out:
                 self._work.note(sentences, f"has {thing}", LEFT_OUT)
-            self._take(sentences, translations, wrong)
+            for index, text in zip(sentences, translations, strict=True):
+                if index not in wrong:
+                    self._work.translated[index] = text
+            for index, doubt in wrong.items():
+                self._work.note([index], doubt, AGAIN)
+                self.translate([index], self._repair_context, self._repeats)
             return ""
         return problem
 
@@ -320,14 +325,6 @@ class _ChainTranslation:
                 raise UnusableError(MOVED)
             self._work.note([sentences[index] for index in between], MOVED, KEPT)
         return wrong
-
-    def _take(self, sentences: Sequence[int], translations: Sequence[str], wrong: dict[int, str]) -> None:
-        for index, text in zip(sentences, translations, strict=True):
-            if index not in wrong:
-                self._work.translated[index] = text
-        for index, problem in wrong.items():
-            self._work.note([index], problem, AGAIN)
-            self.translate([index], self._repair_context, self._repeats)
 
 
 def text_of(answer: Mapping[str, Any]) -> str:

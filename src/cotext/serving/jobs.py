@@ -268,7 +268,12 @@ class Jobs:
         file.seek(0)
         if size > self._settings.max_file_bytes:
             raise RequestError(413, f"a file may have {self._settings.max_file_bytes:,} bytes at most")
-        self._check_waiting(client)
+        waiting = self.table.unfinished()
+        count = sum(row.client == client for row in waiting)
+        if count >= self._settings.max_waiting_of_client:
+            raise RequestError(429, f"{count} of your files are waiting; send fewer at a time", RETRY_SECONDS)
+        if len(waiting) >= self._settings.max_waiting:
+            raise RequestError(503, "too many files are waiting; try again later", RETRY_SECONDS)
         ticket = JobTicket(secrets.token_hex(16).upper(), secrets.token_hex(32).upper())
         name, languages = clean_name(file_name), system.languages
         result = result_name(name, languages.source, languages.target)
@@ -293,14 +298,6 @@ class Jobs:
                 raise disk_full() from None
             raise
         return ticket
-
-    def _check_waiting(self, client: str) -> None:
-        waiting = self.table.unfinished()
-        count = sum(row.client == client for row in waiting)
-        if count >= self._settings.max_waiting_of_client:
-            raise RequestError(429, f"{count} of your files are waiting; send fewer at a time", RETRY_SECONDS)
-        if len(waiting) >= self._settings.max_waiting:
-            raise RequestError(503, "too many files are waiting; try again later", RETRY_SECONDS)
 
     def status(self, id: str, client: str, key: str | None = None) -> JobStatus:
         return self._status(self._row(id, client, key))

@@ -78,9 +78,22 @@ def score_in_contexts(
     numbers: dict[CandidateSet, int] = {}
     indices: dict[str, list[list[int]]] = {context: [] for context in ("true", *contexts)}
     for example in examples:
-        choices = {"true": [CandidateSet(example.source, example.candidates, example.differing_sentences)]}
+        differing, candidates = example.differing_sentences, example.candidates
+        choices = {"true": [CandidateSet(example.source, candidates, differing)]}
+        choices |= {context: [] for context in contexts}
         if foreign is not None:
-            choices |= _edited(translator, example, foreign, contexts)
+            # One choice for each sentence in which candidates differ.
+            right = ParallelDocument(example.id, example.source, candidates[example.correct])
+            others = foreign.pool.without(foreign.documents[example.id])
+            for number, excerpt in zip(differing, excerpts(translator, right, differing), strict=True):
+                # The seed depends on sentence and candidates, so that equal choices have equal contexts.
+                seed = f"{SEED} {example.source[number]} {[candidate[number] for candidate in candidates]}"
+                for context in contexts:
+                    original = excerpt
+                    if context == "global":
+                        original = _in_other_rows(translator, example, number, excerpt)
+                    changed = edited(original, EDITS[context], others, Random(seed))
+                    choices[context].append(_choice(changed, candidates))
         for context, of_example in choices.items():
             indices[context].append([numbers.setdefault(choice, len(numbers)) for choice in of_example])
     scores = score_candidates(translator, list(numbers))
@@ -107,29 +120,6 @@ def _in_other_rows(
     """Return the excerpt of a sentence with the context that its own window does not show."""
     document = Document(example.id, example.source)
     return outside(excerpt, translator.visible_sentences(document, own_row=True)[number])
-
-
-def _edited(
-    translator: DocumentTranslator,
-    example: ContrastiveExample,
-    foreign: ForeignSentences,
-    contexts: Sequence[str],
-) -> dict[str, list[CandidateSet]]:
-    """Return for every context one choice per sentence in which candidates differ."""
-    right = ParallelDocument(example.id, example.source, example.candidates[example.correct])
-    others = foreign.pool.without(foreign.documents[example.id])
-    choices: dict[str, list[CandidateSet]] = {context: [] for context in contexts}
-    numbers = example.differing_sentences
-    for number, excerpt in zip(numbers, excerpts(translator, right, numbers), strict=True):
-        # The seed depends on sentence and candidates, so that equal choices have equal contexts.
-        seed = f"{SEED} {example.source[number]} {[candidate[number] for candidate in example.candidates]}"
-        for context in contexts:
-            original = excerpt
-            if context == "global":
-                original = _in_other_rows(translator, example, number, excerpt)
-            changed = edited(original, EDITS[context], others, Random(seed))
-            choices[context].append(_choice(changed, example.candidates))
-    return choices
 
 
 def _choice(excerpt: Excerpt, candidates: Sequence[Sequence[str]]) -> CandidateSet:
