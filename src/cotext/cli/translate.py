@@ -35,7 +35,6 @@ from cotext.translation.requests import RerankRequest, ScoreRequest
 
 if TYPE_CHECKING:
     from cotext.language_models.translator import EndpointReport
-    from cotext.runtime.jobs.engine import Joined
     from cotext.serving.systems import Systems
     from cotext.translation.corpus_files import FileReport, ScoredDocument
     from cotext.translation.open import OpenedRun
@@ -257,41 +256,37 @@ def join(
     from cotext.runtime.jobs.engine import joining
 
     with joining(out, overwrite) as parts:
-        _join(out, parts, overwrite, json)
+        command = parts.header.command
+        if command == "score":
+            from cotext.translation.corpus_files import joined_scores
 
+            write_scores(out, *joined_scores(parts), json)
+        elif command == "translate":
+            from cotext.translation.translate_file import join_translations
 
-def _join(out: Path, parts: "Joined", overwrite: bool, json: bool) -> None:
-    command = parts.header.command
-    if command == "score":
-        from cotext.translation.corpus_files import joined_scores
+            tell_files([out], [join_translations(out, parts, overwrite)], json)
+        elif command == "contrastive":
+            from cotext.cli.evaluate import write_reports
+            from cotext.evaluation.studies.contrastive.contrastive import JoinedSuites
 
-        write_scores(out, *joined_scores(parts), json)
-    elif command == "translate":
-        from cotext.translation.translate_file import join_translations
+            joined = JoinedSuites(parts)
+            write_reports(out, joined.suites, joined.found(), joined.rules, joined.window, json)
+        elif command == "cxmi":
+            from cotext.evaluation.studies.context.context_use import joined_use
 
-        tell_files([out], [join_translations(out, parts, overwrite)], json)
-    elif command == "contrastive":
-        from cotext.cli.evaluate import write_reports
-        from cotext.evaluation.studies.contrastive.contrastive import JoinedSuites
+            use = joined_use(parts)
+            write_figures(out, use.as_dict())
+            typer.echo(as_json(use.as_dict()) if json else use.render())
+        elif command == "distill":
+            from cotext.cli.train import tell_distilled
+            from cotext.runtime.progress import meter
+            from cotext.training.distillation import join_distilled
 
-        joined = JoinedSuites(parts)
-        write_reports(out, joined.suites, joined.found(), joined.rules, joined.window, json)
-    elif command == "cxmi":
-        from cotext.evaluation.studies.context.context_use import joined_use
-
-        use = joined_use(parts)
-        write_figures(out, use.as_dict())
-        typer.echo(as_json(use.as_dict()) if json else use.render())
-    elif command == "distill":
-        from cotext.cli.train import tell_distilled
-        from cotext.runtime.progress import meter
-        from cotext.training.distillation import join_distilled
-
-        with meter("writing documents", 0) as progress:
-            outcome = join_distilled(out, parts, progress.next_task)
-        tell_distilled(out, outcome, "", json)
-    else:
-        raise CotextError(f"{out}: its shards were made by an unknown command, {shown(command)}")
+            with meter("writing documents", 0) as progress:
+                outcome = join_distilled(out, parts, progress.next_task)
+            tell_distilled(out, outcome, "", json)
+        else:
+            raise CotextError(f"{out}: its shards were made by an unknown command, {shown(command)}")
 
 
 def write_scores(out: Path | None, scored: "Iterable[ScoredDocument]", signature: str, json: bool) -> None:

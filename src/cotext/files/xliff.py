@@ -74,43 +74,36 @@ def segments(
     text: str, element: Element, kind_of: Callable[[Element], Kind], keep_breaks: bool
 ) -> list[Segment]:
     """Return the contents of an element; with `keep_breaks`, a line break outside elements ends a segment."""
-    parts: list[_Part] = []
-    _gather(text, element, kind_of, parts)
+    parts = list(_parts(text, element, kind_of))
     groups = _divided(parts) if keep_breaks else [parts]
     return [_segment(group, keep_breaks) for group in groups]
 
 
-def _gather(text: str, element: Element, kind_of: Callable[[Element], Kind], parts: list[_Part]) -> None:
-    for child in element.children:
-        if not isinstance(child, Element):
-            if child.shown:
-                _gather_text(child.content, parts)
+def _parts(text: str, element: Element, kind_of: Callable[[Element], Kind]) -> Iterator[_Part]:
+    for number, child in enumerate(element.children):
+        if isinstance(child, Element):
+            role, detail = kind_of(child)
+            whole = text[child.start : child.stop]
+            if role == "encloses" and child.stop > child.inner:
+                yield _Part("open", text[child.start : child.inner], partner=f"{child.start}")
+                yield from _parts(text, child, kind_of)
+                yield _Part("close", text[child.after : child.stop], partner=f"{child.start}")
+            elif role == "copied":
+                yield _Part("copied", whole, child.text)
+            elif role in ("begins", "ends"):
+                yield _Part(role, whole, partner=detail)
+            elif _PLACEHOLDER.fullmatch(detail):
+                yield _Part("copied", whole, detail)
             else:
-                parts.append(_Part("point", child.content))
-            continue
-        role, detail = kind_of(child)
-        whole = text[child.start : child.stop]
-        if role == "encloses" and child.stop > child.inner:
-            parts.append(_Part("open", text[child.start : child.inner], partner=f"{child.start}"))
-            _gather(text, child, kind_of, parts)
-            parts.append(_Part("close", text[child.after : child.stop], partner=f"{child.start}"))
-        elif role == "copied":
-            parts.append(_Part("copied", whole, child.text))
-        elif role in ("begins", "ends"):
-            parts.append(_Part(role, whole, partner=detail))
-        elif _PLACEHOLDER.fullmatch(detail):
-            parts.append(_Part("copied", whole, detail))
+                yield _Part("point", whole)
+        elif not child.shown:
+            yield _Part("point", child.content)
         else:
-            parts.append(_Part("point", whole))
-
-
-def _gather_text(content: str, parts: list[_Part]) -> None:
-    """Add a text; escaped markup in it, such as HTML in a CDATA section, becomes elements too."""
-    first = len(parts)
-    for item in items_of(content, Markers()):
-        raw = content[item.start : item.stop]
-        kind = {"open": "begins", "close": "ends"}.get(item.kind, item.kind)
-        parts.append(_Part(kind, escaped(raw), raw, f"{first} {item.name}"))
+            # Escaped markup in a text, such as HTML in a CDATA section, becomes elements too.
+            for item in items_of(child.content, Markers()):
+                raw = child.content[item.start : item.stop]
+                kind = {"open": "begins", "close": "ends"}.get(item.kind, item.kind)
+                yield _Part(kind, escaped(raw), raw, f"{number} {item.name}")
 
 
 def _divided(parts: list[_Part]) -> list[list[_Part]]:

@@ -362,10 +362,6 @@ class Piece:
     translated_before: tuple[str, ...] = ()
     instruction: str = ""
 
-    def __len__(self) -> int:
-        """Count the sentences to translate."""
-        return len(self.sentences)
-
 
 def piece_of(
     source: Sequence[str],
@@ -415,7 +411,7 @@ class Prompt:
         Raises UnusableError if the answer is not usable.
         """
         if "{sentence}" not in self.template:
-            return read_numbered(answer, len(piece))
+            return read_numbered(answer, len(piece.sentences))
         sentence, left_out = read_plain(answer, self.endpoint.languages.target)
         return [sentence], left_out
 
@@ -424,7 +420,7 @@ class Prompt:
         values = {
             "source_language": source,
             "target_language": target,
-            "count": str(len(piece)),
+            "count": str(len(piece.sentences)),
             "context": self._context(piece),
             "sentences": numbered(piece.sentences),
             "sentence": one_line(piece.sentences[0]),
