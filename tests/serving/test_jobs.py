@@ -332,8 +332,9 @@ def test_what_a_killed_server_leaves_is_put_in_order(
     release()
     stopping.join()
     jobs = tmp_path / "state" / "jobs"
-    (jobs / "ABCDEF").mkdir()  # killed before the row was written
-    (jobs / "ABCDEF" / "source.txt").write_bytes(TEXT)
+    (jobs / lost.id[::-1]).mkdir()  # killed before the row was written
+    (jobs / "letters").mkdir()  # of the user
+    (jobs / lost.id[::-1] / "source.txt").write_bytes(TEXT)
     (jobs / done.id / "source.txt").write_bytes(TEXT)  # killed before it was deleted
     (jobs / empty.id / "result.txt").unlink()
     (jobs / lost.id / "source.txt").unlink()
@@ -341,7 +342,7 @@ def test_what_a_killed_server_leaves_is_put_in_order(
     assert again.finished(lost).message == "the uploaded file was lost; send it again"
     assert again.translated(waiting) == again.translated(done)
     assert refused(lambda: again.status(empty)).status == 404
-    assert folders(tmp_path) == {done.id, waiting.id}
+    assert folders(tmp_path) == {done.id, waiting.id, "letters"}
     assert sorted(names(jobs / done.id)) == ["job.json", "result.txt"]
 
 

@@ -235,7 +235,7 @@ class GlossaryStore:
     def __init__(self, state: Path) -> None:
         self._folder = state / "glossaries"
         self._lock = threading.Lock()
-        for unfinished in self._folder.glob(".*"):  # left by a killed server
+        for unfinished in self._folder.glob(".*.tsv"):  # left by a killed server
             remove(unfinished)
         stored = map(_read_glossary, self._folder.glob("*.tsv"))
         self._known = {glossary.id: glossary for glossary in sorted(stored, key=lambda each: each.created)}
@@ -317,6 +317,7 @@ def _read_glossary(path: Path) -> StoredGlossary:
 VERSION: Final = 1  # version of the record of a job
 RECORD: Final = "job.json"
 LEAST_BYTES: Final = 4096  # counted for every job at least, for its folder and record
+_ID: Final = re.compile("[0-9A-F]{32}")  # of a job
 State = Literal["queued", "translating", "done", "error"]
 FINISHED: Final[frozenset[State]] = frozenset({"done", "error"})
 
@@ -454,9 +455,9 @@ class JobTable:
         remove(self.root / row.id)
 
     def sweep(self) -> None:
-        """Delete folders without a record, left by a killed server."""
+        """Delete folders of jobs without a record, left by a killed server; other files may be the user's."""
         for path in self.root.iterdir():
-            if path.name not in self._rows:
+            if _ID.fullmatch(path.name) and path.name not in self._rows:
                 remove(path)
 
     def add(self, row: Row) -> None:
