@@ -15,7 +15,11 @@ def audit(
     """Audit translations: what is lost, added, out of order, untranslated or changed."""
     from cotext.evaluation.studies.audit.measure import audit as measure
     from cotext.runtime.files import write_text
+    from cotext.translation.translate_file import check_output
 
+    if request.out is not None:
+        inputs = [*request.output, request.source, request.reference, request.terms]
+        check_output(request.out, [path for path in inputs if path is not None])
     found = measure(request)
     if request.out is not None:
         # File names may contain bytes that are not text.

@@ -70,10 +70,9 @@ def choose_translations(
     if sources is not None:
         names = f"{paths[0]}", f"{source}"
         check_correspondence(first.documents, sources, same_ids=False, names=names)
-    named = next((system for system in systems if system.carries_ids), systems[0])
-    of_documents = zip(*(system.documents for system in systems), strict=True)
+    named = next((system for system in systems if system.carries_ids), first)
     pools = []
-    for documents in of_documents:
+    for documents in zip(*(system.documents for system in systems), strict=True):
         for number, lists in enumerate(zip(*(d.sentences for d in documents), strict=True), start=1):
             with naming(f"document {documents[0].id!r}, sentence {number}"):
                 pools.append(pooled(lists, request.probabilities))
