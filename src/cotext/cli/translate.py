@@ -144,9 +144,8 @@ def rerank(request: RerankRequest, json: Json = False) -> None:
         return
     typer.echo(
         f"{printable(str(request.out))}: {counted(report.sentences, 'sentence')} in "
-        f"{counted(report.documents, 'document')}; {report.changed:,} are not "
-        "the first candidate of their n-best list\n"
-        f"{report.signature}"
+        f"{counted(report.documents, 'document')}; {report.changed:,} are not the first candidate of their "
+        f"n-best list\n{report.signature}"
     )
 
 

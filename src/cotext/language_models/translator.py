@@ -82,8 +82,7 @@ def moved(sources: Sequence[str], translations: Sequence[str]) -> range | None:
     """Return the range of sentences that seem merged and divided; None if there are none.
 
     Decided only by lengths (Gale and Church 1993): whether merging two sentences and dividing another
-    explains the lengths of the translations far better. docs/results/scores.md has the
-    measured accuracy.
+    explains the lengths of the translations far better. docs/results/scores.md has the measured accuracy.
     """
     if len(sources) > MOST_ALIGNED:
         return None
