@@ -218,13 +218,16 @@ def grouped(
                 groups.setdefault(name, []).append(outcome)
         return {name: figures(members) for name, members in groups.items()}
 
+    def value_of(tag: str) -> Callable[[ContrastiveExample], str | None]:
+        return lambda example: example.tags.get(tag)
+
     by_distance = by(lambda example: distance_bucket(example.distance))
     tags = dict.fromkeys(tag for example, _ in judged for tag in example.tags)
     return (
         figures([outcome for _, outcome in judged]),
         by(lambda example: example.phenomenon),
         {bucket: by_distance[bucket] for bucket in DISTANCE_BUCKETS if bucket in by_distance},
-        {tag: by(lambda example, tag=tag: example.tags.get(tag)) for tag in tags},
+        {tag: by(value_of(tag)) for tag in tags},
     )
 
 
