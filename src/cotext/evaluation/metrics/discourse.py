@@ -129,7 +129,7 @@ def hits(marks: Sequence[Mark], hypothesis: Sequence[str], reference_tokens: int
     """
     outcome = []
     for mark in marks:
-        position = int(mark.position * (len(hypothesis) / reference_tokens))
+        position = int(mark.position * (len(hypothesis) / max(reference_tokens, 1)))
         near = hypothesis[max(position - WINDOW, 0) : position + WINDOW]
         text = " ".join(near)
         outcome.append(any(word in text if " " in word else word in near for word in mark.renderings))
