@@ -63,6 +63,10 @@ def test_what_is_refused_leaves_nothing(world: World, text: Path) -> None:
     assert there.read_text() == "mine"
     twice = ("translate", world.run, text, "--out", page, "--bilingual", page)
     must_refuse("this command also reads or writes this file", *twice)
+    memory, out = text.with_name("there.tmx"), ("--out", text.with_name("out.txt"))
+    translate = ("translate", world.run, text, "--memory", memory, "--overwrite")
+    must_refuse("this command also reads or writes this file", *translate, *out, "--bilingual", memory)
     several = ["translate", world.run, text, there, "--out-dir", text.with_name("all"), "--bilingual", page]
     must_refuse("a single file", *several)
     assert sorted(path.name for path in text.parent.iterdir()) == ["notes.txt", "there.html"]
+    must_refuse("would overwrite", *translate, "--out", there.rename(out[1]), "--glossary", out[1])

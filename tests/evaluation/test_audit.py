@@ -279,6 +279,7 @@ def test_the_command_prints_json_and_fails_on_the_kinds_that_are_asked_for(tmp_p
     plain = cotext("audit", *arguments, "--fail-on", "added", "--fail-on", "tag")
     assert (plain.code, "faults: 1 lost." in plain.out) == (0, True)
     assert cotext("audit", *arguments, "--fail-on", "typo").code == 2
+    assert "would overwrite an input file" in cotext("audit", *arguments, "--out", arguments[0]).err
 
 
 def test_the_page_says_what_is_wrong_and_escapes_it(tmp_path: Path) -> None:

@@ -312,8 +312,9 @@ def test_the_command(world: World, runs: Runs, tmp_path: Path) -> None:
     assert page.read_text(encoding="utf-8") == text
     assert {path: path.stat().st_mtime_ns for path in kept} == kept
     [stored] = (runs[1] / "compared").glob("*.use.json")
-    stored.write_text("{")
-    must_refuse("damaged", *given)
+    for damage in ("{", "{}", '{"documents": {"true": {"d": [[1], 2]}}}'):
+        stored.write_text(damage)
+        must_refuse("damaged", *given)
     stored.unlink()
 
 
@@ -361,6 +362,7 @@ def test_controls_are_measured_when_they_are_asked_for(world: World, runs: Runs,
     (kept,) = (runs[1] / "compared").glob("*.json")
     before = json.loads(kept.read_text())["toy/order"]
     assert "contexts" not in before
+    kept.write_text(json.dumps({"its former name": before}))
     assert "Context use, tested" in succeed(*given).out
     after = json.loads(kept.read_text())["toy/order"]
     assert after.pop("contexts")

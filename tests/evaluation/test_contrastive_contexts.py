@@ -14,8 +14,8 @@ from cotext.evaluation.requests import SuiteRules
 from cotext.evaluation.studies.context.context_use import excerpts
 from cotext.evaluation.studies.contrastive import contrastive as module
 from cotext.evaluation.studies.contrastive.contrastive import (
-    ForeignSentences,
     context_window_of,
+    foreign_sentences,
     run_suite,
     score_in_contexts,
 )
@@ -37,7 +37,7 @@ CONTROLS = SuiteRules(controls=True)
 @loop_over("view", ["window", "window, bracket", "source context", "document", "cumulative"])
 def test_without_context_is_every_sentence_alone(view: str) -> None:
     t = translator(VIEWS[view])
-    found = score_in_contexts(t, EXAMPLES, ForeignSentences.of(SUITE))
+    found = score_in_contexts(t, EXAMPLES, foreign_sentences(SUITE))
     assert list(found) == list(CONTEXTS)
     for example, scores in zip(EXAMPLES, found["none"], strict=True):
         for candidate, log_probability, tokens in zip(
@@ -67,7 +67,7 @@ def test_what_is_asked_twice_is_scored_once(monkeypatch: pytest.MonkeyPatch) -> 
     """A group of the controlled corpus differs in its clue, which neither control sees."""
     asked = noted(monkeypatch)
     suite = contrastive_suites(1, 60)[0]
-    score_in_contexts(translator(VIEWS["document"]), suite.examples, ForeignSentences.of(suite))
+    score_in_contexts(translator(VIEWS["document"]), suite.examples, foreign_sentences(suite))
     # Where the clue is in the sentence itself, the sentences differ.
     within = sum(example.distance == 0 for example in suite.examples)
     groups = (len(suite.examples) - within) // 3
@@ -76,7 +76,7 @@ def test_what_is_asked_twice_is_scored_once(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_what_is_drawn_depends_on_what_is_asked_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = noted(monkeypatch)
-    t, foreign = translator(VIEWS["window"]), ForeignSentences.of(SUITE)
+    t, foreign = translator(VIEWS["window"]), foreign_sentences(SUITE)
     score_in_contexts(t, EXAMPLES, foreign)
     together = set(asked)
     asked.clear()
@@ -135,7 +135,7 @@ def asked_in(
     pairs = [(f"x{n}", f"X{n}") for n in range(4)]
     own = ParallelDocument("", LONG.examples[0].source, LONG.examples[0].candidates[0])
     pool = module.Pool([own, ParallelDocument("", *zip(*pairs, strict=True))])
-    foreign = ForeignSentences(pool, {"0": 0})
+    foreign = (pool, {"0": 0})
     score_in_contexts(t, LONG.examples[:1], foreign, [context])
     return [(each.source, each.candidates[0], each.compared) for each in seen[1:]]
 

@@ -81,6 +81,7 @@ def test_near_is_twenty_before_and_twenty_from_the_place_on(place: int, found: b
 def test_windows_at_the_end_and_one_phenomenon_alone() -> None:
     assert hits([Mark(1, ("a",)), Mark(59, ("z",))], ["a", *"x" * 58, "z"], 60) == [True, True]
     assert hits([Mark(1, ("a",))], [], 60) == [False]
+    assert hits([Mark(0, ("a",))], ["a"], 0) == [True]  # a reference without a word
     measured = measure_discourse(MARKED[2:], Texts({"x": REFERENCE[2:]}, [REFERENCE[2:]]))["x"]
     assert [each.score.title for each in measured] == ["PT"]
 

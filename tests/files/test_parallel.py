@@ -13,7 +13,6 @@ from tests.data.test_document_alignment import pairs_of
 from tests.refusals import must_raise
 from tests.tiny_runs import toy_documents
 
-ENDE = Languages("en", "de")
 XLIFF_1 = """<xliff version="1.2" xmlns="urn:oasis:names:tc:xliff:document:1.2">
 <file original="a" source-language="en-US" target-language="de-DE" datatype="x"><body>
 <trans-unit id="1"><source>The <g id="1">boat</g>
@@ -58,6 +57,8 @@ def test_translated_segments_without_inline_elements_and_fuzzy_entries() -> None
     first = [("The boat is old.", "Das Boot ist alt."), ("One.", "Eins."), ("Two.", "Zwei.")]
     assert files == [first, [("AB", "CD")]]
     assert translated_in_xliff(XLIFF_2.encode(), "b.xlf") == (("en", "de"), [[("It rains.", "Es regnet.")]])
+    mixed = XLIFF_1.replace("de-DE", "fr", 1)
+    must_raise("has files in en-fr and in en-de", translated_in_xliff, mixed.encode(), "a.xlf")
     found = translated_in_po(PO.encode(), "a.po")
     assert found == (("", ""), [[("Open", "Öffnen"), ("%d file", "%d Datei")]])
 
@@ -81,8 +82,8 @@ def test_a_folder_of_bilingual_files_is_a_corpus(tmp_path: Path) -> None:
     (folder / "c.po").write_text(PO)
     memory = [ParallelDocument("old", ("Yes.",), ("Ja.",)), ParallelDocument("new", ("No.",), ("Nein.",))]
     write_parallel(folder / "d.tmx", None, memory, "tmx", ("en", "de"))
-    paired = pair_files(folder, None, out, Languages())
-    assert (paired.languages, languages_of_tmx(out)) == (ENDE, ("en", "de"))
+    pair_files(folder, None, out, Languages())
+    assert languages_of_tmx(out) == ("en", "de")
     assert [(each.id, len(each)) for each in read_parallel(out, None)] == [
         ("a.xlf/1", 3), ("a.xlf/2", 1), ("c.po", 2), ("d.tmx/old", 1), ("d.tmx/new", 1), ("more/a.xlf", 1),
     ]  # fmt: skip
@@ -130,9 +131,10 @@ def test_a_corpus_of_few_documents_is_cut_into_sections(tmp_path: Path) -> None:
     document = ParallelDocument("a", *([f"{side}{n}" for n in range(50)] for side in "st"))
     write_parallel(tmp_path / "a.tmx", None, [document], "tmx", ("en", "de"))
     out = tmp_path / "out.tmx"
-    cut = cut_corpus(tmp_path / "a.tmx", None, None, out, Languages(), 2)
-    assert cut is not None
-    assert str(cut.languages) == "en-de"
+    notes = cut_corpus(tmp_path / "a.tmx", None, None, out, Languages(), 2)
+    assert notes is not None
+    assert notes[0] == "fewer than 2 documents: cut into sections of about 20 sentences"
+    assert languages_of_tmx(out) == ("en", "de")
     sections = [*read_parallel(out, None)]
     assert [len(section) for section in sections] == [25, 25]
     assert [text for section in sections for text in section.source] == [*document.source]

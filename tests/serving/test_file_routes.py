@@ -169,6 +169,8 @@ WRONG: dict[str, tuple[bytes, int, str]] = {
     "an unknown system": (form((FILE, TEXT), (SYSTEM[0], b"none")), 404, "unknown system"),
     "an empty term": (form((FILE, TEXT), (GLOSSARY, b'[["", "x"]]')), 400, "needs a text"),
     "no glossary": (form((FILE, TEXT), (GLOSSARY, b"[[1]]")), 400, "pairs"),
+    "terms of two letters": (form((FILE, TEXT), (GLOSSARY, b'{"it": "es"}')), 400, "pairs"),
+    "half a character": (form((FILE, TEXT), (GLOSSARY, b'[["it", "\\ud800"]]')), 400, "pairs"),
 }
 
 

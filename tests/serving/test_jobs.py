@@ -15,7 +15,7 @@ import pytest
 
 from cotext.data.splitting import Splitting
 from cotext.files.table import format_of
-from cotext.files.translate_files import open_job
+from cotext.files.translate_files import BlockOptions, open_job
 from cotext.runtime.jobs.engine import run
 from cotext.serving.jobs import Jobs, Running
 from cotext.serving.service import Service
@@ -23,7 +23,7 @@ from cotext.serving.settings import ServerSettings
 from cotext.serving.sharing import Work
 from cotext.serving.state import JobStatus, JobTable, JobTicket
 from cotext.serving.systems import System, Systems
-from cotext.translation.translate_file import FileOptions, NotedWindows
+from cotext.translation.translate_file import NotedWindows
 from tests.refusals import must_raise
 from tests.serving.tiny_server import tiny_systems
 from tests.serving.waiting import TEXT, Sender, long_text, refused, until
@@ -99,7 +99,7 @@ def by_command(system: System, folder: Path, content: bytes, name: str = "a.txt"
     folder.mkdir()
     source, out = folder / name, folder / f"out-{name}"
     source.write_bytes(content)
-    job = open_job(system.opened, source, out, format_of(source), FileOptions(Splitting()))
+    job = open_job(system.opened, source, out, format_of(source), BlockOptions(Splitting()))
     run(job)
     return out.read_bytes()
 
@@ -332,8 +332,9 @@ def test_what_a_killed_server_leaves_is_put_in_order(
     release()
     stopping.join()
     jobs = tmp_path / "state" / "jobs"
-    (jobs / "ABCDEF").mkdir()  # killed before the row was written
-    (jobs / "ABCDEF" / "source.txt").write_bytes(TEXT)
+    (jobs / lost.id[::-1]).mkdir()  # killed before the row was written
+    (jobs / "letters").mkdir()  # of the user
+    (jobs / lost.id[::-1] / "source.txt").write_bytes(TEXT)
     (jobs / done.id / "source.txt").write_bytes(TEXT)  # killed before it was deleted
     (jobs / empty.id / "result.txt").unlink()
     (jobs / lost.id / "source.txt").unlink()
@@ -341,7 +342,7 @@ def test_what_a_killed_server_leaves_is_put_in_order(
     assert again.finished(lost).message == "the uploaded file was lost; send it again"
     assert again.translated(waiting) == again.translated(done)
     assert refused(lambda: again.status(empty)).status == 404
-    assert folders(tmp_path) == {done.id, waiting.id}
+    assert folders(tmp_path) == {done.id, waiting.id, "letters"}
     assert sorted(names(jobs / done.id)) == ["job.json", "result.txt"]
 
 

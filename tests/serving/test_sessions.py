@@ -122,6 +122,11 @@ def test_a_confirmed_translation_is_the_context_of_what_follows(tool: Tool) -> N
         assert tool.one_by_one(DOCUMENT[2:]) == tool.whole(DOCUMENT, {2: own})[2:] != machine[2:]
 
 
+def test_a_confirmed_segment_without_a_word_is_no_context(tool: Tool) -> None:
+    assert tool.ask("42", "...", confirmed=("43", "!")) == ["43", "!"]
+    assert tool.one_by_one(DOCUMENT) == tool.whole(DOCUMENT)
+
+
 def test_a_confirmed_translation_may_have_other_sentences(tool: Tool) -> None:
     machine = tool.one_by_one(DOCUMENT)
     for own in ("Die Katze sieht. Der Hund rennt.", "Alles in einem", "Eins. Zwei. Drei.", "x" * 5_000, " "):

@@ -103,13 +103,13 @@ class Adaptation:
         self._files: tuple[Path, Path | None] = (source, others[0] if others else None)
         self.notes: tuple[str, ...] = ()
         self._format, pairs = request.format, self.folder / PAIRS
-        paired = None
+        notes = None
         if request.format is None:
-            paired = pair_files(*self._files, pairs, languages, FEWEST_DOCUMENTS)
-        if paired is None:
-            paired = cut_corpus(*self._files, request.format, pairs, languages, FEWEST_DOCUMENTS)
-        if paired is not None:
-            self._files, self.notes, self._format = (paired.path, None), paired.notes, None
+            notes = pair_files(*self._files, pairs, languages, FEWEST_DOCUMENTS)
+        if notes is None:
+            notes = cut_corpus(*self._files, request.format, pairs, languages, FEWEST_DOCUMENTS)
+        if notes is not None:
+            self._files, self.notes, self._format = (pairs, None), notes, None
         stated = languages_of_files(*self._files, self._format)
         check_pair(languages, stated, f"the corpus {self._files[0]}", f"{name_of(request.model)} translates")
         self._languages = languages if str(languages) else stated

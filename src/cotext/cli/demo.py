@@ -140,7 +140,7 @@ def _open_folder(out: Path, settings: DemoSettings) -> None:
                     f"{out}: is not empty and not a folder made by `demo`; choose another folder with --out"
                 )
             write_text(path, content)
-        elif path.read_text(encoding="utf-8") != content:
+        elif path.read_bytes() != content.encode():
             raise CotextError(
                 f"{out}: was made with other settings or by another version of Cotext; "
                 "delete it, or choose another folder with --out"

@@ -268,12 +268,10 @@ def _with_pairs(request: PreparationRequest) -> PreparationRequest:
 
     needed = sum(request.set_aside.values())
     out = request.out.with_name(f"{request.out.name}.{PAIRS}")
-    paired = pair_files(request.source, request.target, out, request.languages, needed + 1 if needed else 0)
-    if paired is None:
-        return request
-    for note in paired.notes:
+    notes = pair_files(request.source, request.target, out, request.languages, needed + 1 if needed else 0)
+    for note in notes or ():
         say(note)
-    return replace(request, source=paired.path, target=None)
+    return replace(request, source=out, target=None) if notes else request
 
 
 def prepare_controlled(request: ControlledRequest, json: Json = False) -> None:
@@ -324,8 +322,7 @@ def tell_distilled(out: Path, outcome: "Outcome", resumed: str, json: bool) -> N
     if outcome.kept.count:
         typer.echo(
             f"  {counted(outcome.kept.count, 'document')} with a sentence too long for the teacher "
-            "(--set max_source_tokens=...) kept untranslated; "
-            f"{_examples(outcome.kept)}"
+            f"(--set max_source_tokens=...) kept untranslated; {_examples(outcome.kept)}"
         )
     for noted, what in (
         (outcome.missing, "missing"),
@@ -414,8 +411,7 @@ def import_pretrained(
     """Make a run folder from a pretrained sentence model: OPUS-MT, M2M-100, NLLB-200 or mBART-50.
 
     The run can translate and score, and `train --init` starts document systems from it. No code in the model
-    files is ever run. If `transformers` is installed, token ids and logits are compared
-    with its results.
+    files is ever run. If `transformers` is installed, token ids and logits are compared with its results.
     """
     from cotext.data.tokenizer import LanguageChoice
     from cotext.interchange.importing import import_model

@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, replace
 from difflib import SequenceMatcher
 from functools import partial
@@ -34,13 +34,10 @@ from cotext.serving.settings import ServeRequest
 from cotext.translation.requests import RerankRequest, ScoreRequest
 
 if TYPE_CHECKING:
-    from cotext.files.translate_files import BlocksJob
     from cotext.language_models.translator import EndpointReport
-    from cotext.runtime.jobs.engine import Joined
     from cotext.serving.systems import Systems
     from cotext.translation.corpus_files import FileReport, ScoredDocument
     from cotext.translation.open import OpenedRun
-    from cotext.translation.translate_file import CorpusJob
 
 
 STANDARD_INPUT = Path("/dev/stdin")
@@ -70,7 +67,11 @@ def translate(request: TranslationRequest, json: Json = False) -> None:
     if request.shard is not None:
         do_shard(work.jobs[0], json, "translating")
         return
-    _say_messages(work.jobs, say)
+    lines = [f"{job.source}: {message}" for job in work.jobs for message in job.messages]
+    for line in lines[:MAX_MESSAGE_LINES]:
+        say(printable(line))
+    if len(lines) > MAX_MESSAGE_LINES:
+        say(f"... and {len(lines) - MAX_MESSAGE_LINES:,} more messages (use --json for all)")
     with meter("translating", work.sentences) as progress:
         reports = work.run(progress.advance)
     tell_files([job.out for job in work.jobs], reports, json, in_folder=request.out_dir is not None)
@@ -143,9 +144,8 @@ def rerank(request: RerankRequest, json: Json = False) -> None:
         return
     typer.echo(
         f"{printable(str(request.out))}: {counted(report.sentences, 'sentence')} in "
-        f"{counted(report.documents, 'document')}; {report.changed:,} are not "
-        "the first candidate of their n-best list\n"
-        f"{report.signature}"
+        f"{counted(report.documents, 'document')}; {report.changed:,} are not the first candidate of their "
+        f"n-best list\n{report.signature}"
     )
 
 
@@ -167,15 +167,6 @@ def _figures(out: Path, report: "FileReport") -> dict[str, Any]:
     found = asdict(report)
     # The key `format` already names the format of this JSON.
     return {"out": str(out), "file_format": found.pop("format"), **found}
-
-
-def _say_messages(jobs: Sequence["CorpusJob | BlocksJob"], say: Callable[[str], None]) -> None:
-    """Print the messages on the files, at most `MAX_MESSAGE_LINES`."""
-    lines = [f"{job.source}: {message}" for job in jobs for message in job.messages]
-    for line in lines[:MAX_MESSAGE_LINES]:
-        say(printable(line))
-    if len(lines) > MAX_MESSAGE_LINES:
-        say(f"... and {len(lines) - MAX_MESSAGE_LINES:,} more messages (use --json for all)")
 
 
 def _tell(out: Path, report: "FileReport") -> None:
@@ -263,41 +254,37 @@ def join(
     from cotext.runtime.jobs.engine import joining
 
     with joining(out, overwrite) as parts:
-        _join(out, parts, overwrite, json)
+        command = parts.header.command
+        if command == "score":
+            from cotext.translation.corpus_files import joined_scores
 
+            write_scores(out, *joined_scores(parts), json)
+        elif command == "translate":
+            from cotext.translation.translate_file import join_translations
 
-def _join(out: Path, parts: "Joined", overwrite: bool, json: bool) -> None:
-    command = parts.header.command
-    if command == "score":
-        from cotext.translation.corpus_files import joined_scores
+            tell_files([out], [join_translations(out, parts, overwrite)], json)
+        elif command == "contrastive":
+            from cotext.cli.evaluate import write_reports
+            from cotext.evaluation.studies.contrastive.contrastive import JoinedSuites
 
-        write_scores(out, *joined_scores(parts), json)
-    elif command == "translate":
-        from cotext.translation.translate_file import join_translations
+            joined = JoinedSuites(parts)
+            write_reports(out, joined.suites, joined.found(), joined.rules, joined.window, json)
+        elif command == "cxmi":
+            from cotext.evaluation.studies.context.context_use import joined_use
 
-        tell_files([out], [join_translations(out, parts, overwrite)], json)
-    elif command == "contrastive":
-        from cotext.cli.evaluate import write_reports
-        from cotext.evaluation.studies.contrastive.contrastive import JoinedSuites
+            use = joined_use(parts)
+            write_figures(out, use.as_dict())
+            typer.echo(as_json(use.as_dict()) if json else use.render())
+        elif command == "distill":
+            from cotext.cli.train import tell_distilled
+            from cotext.runtime.progress import meter
+            from cotext.training.distillation import join_distilled
 
-        joined = JoinedSuites(parts)
-        write_reports(out, joined.suites, joined.found(), joined.rules, joined.window, json)
-    elif command == "cxmi":
-        from cotext.evaluation.studies.context.context_use import joined_use
-
-        use = joined_use(parts)
-        write_figures(out, use.as_dict())
-        typer.echo(as_json(use.as_dict()) if json else use.render())
-    elif command == "distill":
-        from cotext.cli.train import tell_distilled
-        from cotext.runtime.progress import meter
-        from cotext.training.distillation import join_distilled
-
-        with meter("writing documents", 0) as progress:
-            outcome = join_distilled(out, parts, progress.next_task)
-        tell_distilled(out, outcome, "", json)
-    else:
-        raise CotextError(f"{out}: its shards were made by an unknown command, {shown(command)}")
+            with meter("writing documents", 0) as progress:
+                outcome = join_distilled(out, parts, progress.next_task)
+            tell_distilled(out, outcome, "", json)
+        else:
+            raise CotextError(f"{out}: its shards were made by an unknown command, {shown(command)}")
 
 
 def write_scores(out: Path | None, scored: "Iterable[ScoredDocument]", signature: str, json: bool) -> None:

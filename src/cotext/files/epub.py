@@ -16,15 +16,11 @@ from cotext.runtime import CotextError
 if TYPE_CHECKING:
     from lxml import etree
 
-_MIMETYPE: Final = b"application/epub+zip"
+# The first part of the archive, which has the media type of EPUB.
+_FIRST_PART: Final = b"mimetypeapplication/epub+zip"
 _CONTAINER: Final = "META-INF/container.xml"
 _ENCRYPTION: Final = "META-INF/encryption.xml"
 _PAGES: Final = ("application/xhtml+xml", "text/html")
-
-
-def _recognises(head: bytes) -> bool:
-    """Return whether a file is an archive whose first part has the media type of EPUB."""
-    return head.startswith(b"PK\3\4") and head[30:].startswith(b"mimetype" + _MIMETYPE)
 
 
 class _Book(Archive):
@@ -77,4 +73,9 @@ def _labels(root: "etree._Element") -> Iterator[tuple[str, TreeSlot]]:
         yield f"table of contents, entry {count}", PlainSlot(element)
 
 
-FORMAT: Final = FileFormat("epub", (".epub",), _recognises, lambda content, name: _Book(content, name).file())
+FORMAT: Final = FileFormat(
+    "epub",
+    (".epub",),
+    lambda head: head.startswith(b"PK\3\4") and head[30:].startswith(_FIRST_PART),
+    lambda content, name: _Book(content, name).file(),
+)

@@ -226,7 +226,12 @@ def spelled(paragraph: Paragraph, block: Block, further: Sequence[str], how: int
     after_code = False
     for piece in block.pieces:
         if isinstance(piece, str):
-            parts.append(_text(piece, paragraph, how))
+            if how:
+                parts.append(
+                    _SPECIAL.sub(lambda match: paragraph.spelled.get(match[0], f"\\{match[0]}"), piece)
+                )
+            else:
+                parts.append("".join(paragraph.spelled.get(character, character) for character in piece))
             after_code = False
             continue
         template = paragraph.sources[piece]
@@ -240,12 +245,6 @@ def spelled(paragraph: Paragraph, block: Block, further: Sequence[str], how: int
         parts.append(f" {source}" if is_code and after_code else source)  # adjacent code would be joined
         after_code = is_code
     return "".join(parts)
-
-
-def _text(text: str, paragraph: Paragraph, how: int) -> str:
-    if not how:
-        return "".join(paragraph.spelled.get(character, character) for character in text)
-    return _SPECIAL.sub(lambda match: paragraph.spelled.get(match[0], f"\\{match[0]}"), text)
 
 
 def unlike_a_block(line: str) -> str:
@@ -373,7 +372,10 @@ class MarkdownReader:
                 if in_table:
                     if row != first:
                         row, text, cell_end = first, self._line(first), 0
-                    start, cell_end = _cell(token.content, text, cell_end)
+                    source = token.content.replace("|", "\\|")  # bars in a cell are escaped
+                    if (start := text.find(source, cell_end)) < 0:
+                        raise NotFoundError
+                    cell_end = start + len(source)
                     spans = [(start, cell_end, first)]
                 else:
                     spans = list(self._spans(token.content.split("\n"), range(first, last)))
@@ -493,14 +495,6 @@ class MarkdownReader:
         if [token.type for token in tokens] != ["paragraph_open", "inline", "paragraph_close"]:
             return None
         return content_of(tokens[1].children)
-
-
-def _cell(content: str, line: str, start: int) -> tuple[int, int]:
-    """Return the span of a cell in its line, after `start`; bars in it are escaped."""
-    source = content.replace("|", "\\|")
-    if (at := line.find(source, start)) < 0:
-        raise NotFoundError
-    return at, at + len(source)
 
 
 def _parser() -> Any:

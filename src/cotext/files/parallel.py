@@ -6,7 +6,7 @@ sentence (`cotext.data.aligned_corpus`). `prepare` and `adapt` accept both and w
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import groupby, islice, pairwise
 from pathlib import Path
 from typing import Final
@@ -45,24 +45,16 @@ SECTION: Final = 20  # sentence pairs of a section, where a document must be cut
 PAIRS: Final = "pairs.tmx"
 
 
-@dataclass(frozen=True, slots=True)
-class PairedFiles:
-    """A corpus made from files: its path, its languages if known, and notes for the user."""
-
-    path: Path
-    languages: Languages
-    notes: tuple[str, ...]
-
-
 def pair_files(
     source: Path, target: Path | None, out: Path, known: Languages, needed: int = 0
-) -> PairedFiles | None:
-    """Write the sentence pairs of files to the TMX file `out`; return None if the files are a corpus.
+) -> tuple[str, ...] | None:
+    """Write the sentence pairs of files to the TMX file `out`; return notes for the user.
 
-    Not a corpus: folders, bilingual files, and two documents in a format that `translate` reads. `known`:
-    languages that are given; others are taken from the files. If there are fewer than `needed` documents,
-    they are cut into sections of about `SECTION` pairs. Raises CotextError if a file cannot be read, nothing
-    can be paired, the files are not in the known languages, or `out` is in a folder that is read.
+    Returns None if the files are a corpus, not folders, bilingual files, or two documents in a format that
+    `translate` reads. `known`: languages that are given; others are taken from the files. If there are fewer
+    than `needed` documents, they are cut into sections of about `SECTION` pairs. Raises CotextError if a file
+    cannot be read, nothing can be paired, the files are not in the known languages, or `out` is in a folder
+    that is read.
     """
     paths = [path for path in (source, target) if path is not None]
     if all(is_corpus(path) or _is_refused(path) for path in paths):
@@ -88,11 +80,11 @@ def pair_files(
 
 def cut_corpus(
     source: Path, target: Path | None, format: str | None, out: Path, known: Languages, needed: int
-) -> PairedFiles | None:
-    """Cut a corpus with fewer than `needed` documents into sections, written to the TMX file `out`.
+) -> tuple[str, ...] | None:
+    """Cut a corpus with fewer than `needed` documents into sections in the TMX file `out`; return notes.
 
     So a translation memory without document boundaries can be used. Its order is taken as that of the text.
-    Return None if the corpus has enough documents. Raises the errors of `read_parallel`.
+    Returns None if the corpus has enough documents. Raises the errors of `read_parallel`.
     """
     documents = list(islice(read_parallel(source, target, format), needed))
     if len(documents) >= needed or not documents:
@@ -104,15 +96,15 @@ def cut_corpus(
 
 def _written(
     documents: list[ParallelDocument], out: Path, languages: Languages, needed: int, notes: list[str]
-) -> PairedFiles:
-    """Write documents as TMX, cut into sections if there are fewer than `needed`."""
+) -> tuple[str, ...]:
+    """Write documents as TMX, cut into sections if there are fewer than `needed`; return all notes."""
     if len(documents) < needed:
         notes.append(f"fewer than {needed} documents: cut into sections of about {SECTION} sentences")
         documents = [section for document in documents for section in _sections(document)]
     codes = (languages.source, languages.target) if str(languages) else None
     out.parent.mkdir(parents=True, exist_ok=True)
     write_parallel(out, None, documents, "tmx", codes)
-    return PairedFiles(out, languages, (*notes, f"{out}: the sentence pairs"))
+    return (*notes, f"{out}: the sentence pairs")
 
 
 def _is_refused(path: Path) -> bool:

@@ -334,7 +334,6 @@ class Package(Archive):
 
     def properties(self) -> list[PartReader]:
         """Return readers of the document properties, such as the title."""
-
         parts = [part for _, kind, part in self.relations("") if kind == "core-properties"]
         return [self.reader(part, properties) for part in parts]
 

@@ -115,8 +115,7 @@ def format_of(path: Path, name: str | None = None) -> FileFormat | str:
     if kind := binary_kind(head):
         raise CotextError(
             f"{path}: not a supported format: it looks like {kind}; save it in a supported format, such as "
-            f".docx or "
-            "plain text"
+            ".docx or plain text"
         )
     if (corpus := detect_format(path)) not in PLAIN:
         return corpus

@@ -8,6 +8,7 @@ import hashlib
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -45,25 +46,24 @@ from cotext.translation.translator import Translation
 T = TypeVar("T")
 
 
+@dataclass(frozen=True, slots=True)
+class BlockOptions(FileOptions):
+    """`entries`: of bilingual files, to translate. `alone` reserves the model while words are aligned."""
+
+    entries: Entries = "untranslated"
+    alone: Callable[[], AbstractContextManager[object]] = nullcontext
+
+
 class BlocksJob(Job[FileReport]):
     """Job that translates a file of blocks; `sentences` and `characters` count its text.
 
-    `alone` reserves the model while words are aligned. Raises CotextError if the file cannot be read as its
-    format, or a sentence is too long.
+    Raises CotextError if the file cannot be read as its format, or a sentence is too long.
     """
 
     command, unit = "translate", "documents"
 
     def __init__(
-        self,
-        opened: OpenedRun,
-        source: Path,
-        out: Path,
-        format: FileFormat,
-        options: FileOptions,
-        *,
-        entries: Entries = "untranslated",
-        alone: Callable[[], AbstractContextManager[object]] = nullcontext,
+        self, opened: OpenedRun, source: Path, out: Path, format: FileFormat, options: BlockOptions
     ) -> None:
         self.source, self.out, self.tell = source, out, options.on_message
         splitting, terminology = options.splitting, options.terminology
@@ -75,10 +75,10 @@ class BlocksJob(Job[FileReport]):
         splitter = splitting.splitter(opened.languages.source) if splitting else None
         settings = splitter.name if splitter else ""
         if format.bilingual:
-            settings += f" {entries}"
-        bilingual = BilingualJob(opened.languages.source, opened.languages.target, entries)
+            settings += f" {options.entries}"
+        bilingual = BilingualJob(opened.languages.source, opened.languages.target, options.entries)
         self._file = format.for_job(bilingual).open(content, str(source))
-        self._texts = BlockDocuments(opened, self._file.contents, splitter, terminology, alone)
+        self._texts = BlockDocuments(opened, self._file.contents, splitter, terminology, options.alone)
         self.messages = list(self._file.contents.messages)
         blocks, sentences = self._texts.blocks_split
         if blocks:
@@ -153,23 +153,13 @@ class BlocksJob(Job[FileReport]):
 
 
 def open_job(
-    opened: OpenedRun,
-    source: Path,
-    out: Path,
-    format: FileFormat | str,
-    options: FileOptions,
-    *,
-    entries: Entries = "untranslated",
-    alone: Callable[[], AbstractContextManager[object]] = nullcontext,
+    opened: OpenedRun, source: Path, out: Path, format: FileFormat | str, options: BlockOptions
 ) -> CorpusJob | BlocksJob:
-    """Read and check a file to translate; `format` is a result of `format_of`.
-
-    `entries`: entries of bilingual files to translate. `alone` reserves the model while words are aligned.
-    """
+    """Read and check a file to translate; `format` is a result of `format_of`."""
     if isinstance(format, str):
         return CorpusJob(opened, source, out, format, options)
     opened.require_no_lists(str(source))
-    return BlocksJob(opened, source, out, format, options, entries=entries, alone=alone)
+    return BlocksJob(opened, source, out, format, options)
 
 
 def all_checked(checks: Iterable[Callable[[], T]]) -> list[T]:
@@ -236,8 +226,9 @@ class FilesTranslation:
     ) -> None:
         files, outs, part = request.files, request.outs, request.part()
         formats = all_checked(partial(format_of, file, request.format) for file in files)
-        _check(request, outs, formats)
-        check_outputs_of(files, outs, request.scores, request.overwrite, request.out_dir, formats)
+        inputs = [*files, *filter(None, [request.glossary, request.keep, request.memory])]
+        _check(request, [*inputs, *outs], formats)
+        check_outputs_of(inputs, outs, request.scores, request.overwrite, request.out_dir, formats)
         settings = dict(request.settings)
         needs_states = {"--scores": request.scores, "--on": request.on}
         opened = open_to_translate(
@@ -249,16 +240,17 @@ class FilesTranslation:
         )
         self.opened = placed(opened, request, settings)
         on_open(self.opened)
-        options = FileOptions(
+        options = BlockOptions(
             splitting=None if request.no_split else request.splitting(),
             terminology=read_terminology(self.opened.languages, request),
             on_message=on_message,
             scores=request.scores,
             shard=part,
+            entries=request.entries,
         )
         self.request = request
         self.jobs: list[CorpusJob | BlocksJob] = all_checked(
-            partial(open_job, self.opened, file, out, kind, options, entries=request.entries)
+            partial(open_job, self.opened, file, out, kind, options)
             for file, out, kind in zip(files, outs, formats, strict=True)
         )
 
@@ -280,8 +272,8 @@ class FilesTranslation:
         return reports
 
 
-def _check(request: TranslationRequest, outs: Sequence[Path], formats: Sequence[FileFormat | str]) -> None:
-    """Raise CotextError if options do not fit the files."""
+def _check(request: TranslationRequest, used: Sequence[Path], formats: Sequence[FileFormat | str]) -> None:
+    """Raise CotextError if options do not fit the files; `used`: those that are read or written."""
     of_one_corpus = len(formats) == 1 and isinstance(formats[0], str)
     if request.scores is not None and not of_one_corpus:
         raise CotextError("--scores can be used only with a single corpus with one sentence per line")
@@ -293,13 +285,13 @@ def _check(request: TranslationRequest, outs: Sequence[Path], formats: Sequence[
     if (path := request.bilingual) is not None:
         if len(formats) > 1 or of_one_corpus:
             raise CotextError("--bilingual can be used only with a single file that is not a corpus")
-        if path.resolve() in {other.resolve() for other in (*request.files, *outs)}:
+        if path.resolve() in {other.resolve() for other in used}:
             raise CotextError(
                 f"--bilingual {path}: this command also reads or writes this file; choose another name"
             )
         if not path.parent.is_dir():
             raise CotextError(f"--bilingual {path}: {path.parent} is not a folder; create it first")
-        if os.path.lexists(path) and not request.overwrite and not journal_of(outs[0]).exists():
+        if os.path.lexists(path) and not request.overwrite and not journal_of(used[-1]).exists():
             raise CotextError(f"{path}: exists; choose another name, or add --overwrite to replace it")
     if request.on is None:
         return

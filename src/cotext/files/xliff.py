@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final, Literal
 
-from cotext.data.documents import same_language
+from cotext.data.documents import Languages, primary_language, same_language
 from cotext.files.blocks import ANY, Block, FileFormat, Item, Job, Piece, Tag, shown_text
 from cotext.files.places import (
     Edit,
@@ -42,6 +42,8 @@ from cotext.runtime import CotextError, shown
 # pair around text (detail: equal for both halves); `stands`: represents something, without text (detail: the
 # represented text); `copied`: its text is copied.
 Kind = tuple[Literal["encloses", "begins", "ends", "stands", "copied"], str]
+# Tried only at the start of a run of spaces, so that the time is linear.
+_LINE_BREAKS: Final = re.compile(r"(?<![ \t])[ \t]*+\n\s*")
 _PLACEHOLDER: Final = re.compile(r"[^\s<>%{$]*+[%{$][^\s<>]*")
 
 
@@ -72,43 +74,36 @@ def segments(
     text: str, element: Element, kind_of: Callable[[Element], Kind], keep_breaks: bool
 ) -> list[Segment]:
     """Return the contents of an element; with `keep_breaks`, a line break outside elements ends a segment."""
-    parts: list[_Part] = []
-    _gather(text, element, kind_of, parts)
+    parts = list(_parts(text, element, kind_of))
     groups = _divided(parts) if keep_breaks else [parts]
     return [_segment(group, keep_breaks) for group in groups]
 
 
-def _gather(text: str, element: Element, kind_of: Callable[[Element], Kind], parts: list[_Part]) -> None:
-    for child in element.children:
-        if not isinstance(child, Element):
-            if child.shown:
-                _gather_text(child.content, parts)
+def _parts(text: str, element: Element, kind_of: Callable[[Element], Kind]) -> Iterator[_Part]:
+    for number, child in enumerate(element.children):
+        if isinstance(child, Element):
+            role, detail = kind_of(child)
+            whole = text[child.start : child.stop]
+            if role == "encloses" and child.stop > child.inner:
+                yield _Part("open", text[child.start : child.inner], partner=f"{child.start}")
+                yield from _parts(text, child, kind_of)
+                yield _Part("close", text[child.after : child.stop], partner=f"{child.start}")
+            elif role == "copied":
+                yield _Part("copied", whole, child.text)
+            elif role in ("begins", "ends"):
+                yield _Part(role, whole, partner=detail)
+            elif _PLACEHOLDER.fullmatch(detail):
+                yield _Part("copied", whole, detail)
             else:
-                parts.append(_Part("point", child.content))
-            continue
-        role, detail = kind_of(child)
-        whole = text[child.start : child.stop]
-        if role == "encloses" and child.stop > child.inner:
-            parts.append(_Part("open", text[child.start : child.inner], partner=f"{child.start}"))
-            _gather(text, child, kind_of, parts)
-            parts.append(_Part("close", text[child.after : child.stop], partner=f"{child.start}"))
-        elif role == "copied":
-            parts.append(_Part("copied", whole, child.text))
-        elif role in ("begins", "ends"):
-            parts.append(_Part(role, whole, partner=detail))
-        elif _PLACEHOLDER.fullmatch(detail):
-            parts.append(_Part("copied", whole, detail))
+                yield _Part("point", whole)
+        elif not child.shown:
+            yield _Part("point", child.content)
         else:
-            parts.append(_Part("point", whole))
-
-
-def _gather_text(content: str, parts: list[_Part]) -> None:
-    """Add a text; escaped markup in it, such as HTML in a CDATA section, becomes elements too."""
-    first = len(parts)
-    for item in items_of(content, Markers()):
-        raw = content[item.start : item.stop]
-        kind = {"open": "begins", "close": "ends"}.get(item.kind, item.kind)
-        parts.append(_Part(kind, escaped(raw), raw, f"{first} {item.name}"))
+            # Escaped markup in a text, such as HTML in a CDATA section, becomes elements too.
+            for item in items_of(child.content, Markers()):
+                raw = child.content[item.start : item.stop]
+                kind = {"open": "begins", "close": "ends"}.get(item.kind, item.kind)
+                yield _Part(kind, escaped(raw), raw, f"{number} {item.name}")
 
 
 def _divided(parts: list[_Part]) -> list[list[_Part]]:
@@ -147,18 +142,10 @@ def _items(parts: Iterable[_Part], keep_breaks: bool) -> Iterator[Item]:
         if part.kind == "close":
             around.pop()
         kind = {"begins": "open", "ends": "close"}.get(part.kind, part.kind)
-        text = part.text if keep_breaks or kind != "text" else _on_one_line(part.text)
+        text = part.text if keep_breaks or kind != "text" else _LINE_BREAKS.sub(" ", part.text)
         yield Item(kind, f"{around[-1]} {part.partner}", number, number, text)
         if part.kind == "open":
             around.append(part.partner)
-
-
-def _on_one_line(text: str) -> str:
-    first, *lines = text.split("\n")
-    if not lines:
-        return text
-    inner = [line.strip() for line in lines[:-1]]
-    return " ".join([first.rstrip(" \t"), *filter(None, inner), lines[-1].lstrip()])
 
 
 _ROOT: Final = re.compile(rb"<(?:[\w.-]+:)?xliff[\s>]")
@@ -282,19 +269,22 @@ class _Reader:
             inner.append(translation if kept is None else self._text[kept.inner : kept.after])
             at = one.after
         inner.append(self._text[at : source.after])
+        before = ""
         if target is not None:
-            tag = opened_tag(self._text[target.start : target.inner])
-            inner = [tag if self._second else _marked(tag), *inner, f"</{target.raw_name}>"]
-            yield target.start, target.stop, "".join(inner)
+            name, tag = target.raw_name, opened_tag(self._text[target.start : target.inner])
         else:
-            prefix = source.raw_name.rpartition(":")[0]
-            name = f"{prefix}:target" if prefix else "target"
+            prefix, colon, _ = source.raw_name.rpartition(":")
+            name = f"{prefix}{colon}target"
             tag = f"<{name}>"
             if "xml:space" in source.attributes:
                 tag = with_attribute(tag, "xml:space", source.attributes["xml:space"])
             indent = re.search(r"\r?\n[ \t]*$", self._text[max(0, source.start - 200) : source.start])
-            tag = tag if self._second else _marked(tag)
-            yield source.stop, source.stop, "".join([indent[0] if indent else "", tag, *inner, f"</{name}>"])
+            before = indent[0] if indent else ""
+        if not self._second:  # mark it as machine translation
+            tag = with_attribute(tag, "state", "needs-review-translation")
+            tag = with_attribute(tag, "state-qualifier", "leveraged-mt")
+        start, stop = (source.stop, source.stop) if target is None else (target.start, target.stop)
+        yield start, stop, "".join([before, tag, *inner, f"</{name}>"])
         if self._second and holder.attributes.get("state") != "translated":
             tag = with_attribute(self._text[holder.start : holder.inner], "state", "translated")
             yield holder.start, holder.inner, tag
@@ -337,13 +327,6 @@ class _Reader:
         languages_known = self._job.source_language and self._job.target_language
         messages = [] if languages_known else [f"{compared} ({', '.join(sorted(self._languages))})"]
         return messages + [f"{what}: {count}" for what, count in self._counts.items() if count]
-
-
-def _marked(tag: str) -> str:
-    """Return the start tag of a target of 1.2, marked as machine translation."""
-    return with_attribute(
-        with_attribute(tag, "state", "needs-review-translation"), "state-qualifier", "leveraged-mt"
-    )
 
 
 def _is_segment(element: Element) -> bool:
@@ -424,19 +407,23 @@ def translated_files(
 
     Segments without a target, or in a state such as `new`, are omitted. Inline elements are removed.
     Languages are empty if the file states none. `every`: return all segments, also untranslated ones, with
-    inline elements as written.
+    inline elements as written. Raises CotextError if files state different languages.
     """
     text = decoded_xml(content, name).text
     root = MarkupReader(text, name).root()
     files = list(root.elements("file"))
     is_second = root.attributes.get("version", "").startswith("2")
-    holder, *_ = [root] if is_second else [*files, root]
     keys = ("srcLang", "trgLang") if is_second else ("source-language", "target-language")
+    holders = [root] if is_second else files or [root]
+    stated = [tuple(holder.attributes.get(key, "") for key in keys) for holder in holders]
+    first, *others = (Languages(*map(primary_language, pair)) for pair in stated)
+    if other := next(filter(first.contradicts, others), None):
+        raise CotextError(f"{name}: has files in {first} and in {other}; use one language pair")
     documents = [
         [pair for unit in _units(file) for pair in _translated(text, unit, is_second, every)]
         for file in files
     ]
-    return (holder.attributes.get(keys[0], ""), holder.attributes.get(keys[1], "")), documents
+    return (stated[0][0], stated[0][1]), documents
 
 
 def _units(group: Element) -> Iterator[Element]:

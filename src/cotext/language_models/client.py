@@ -104,20 +104,13 @@ class TransientError(Exception):
         self.pause, self.unusable = pause, unusable
 
 
-@dataclass(frozen=True, slots=True)
-class Received:
-    """A response; `retry_after`: the header."""
-
-    status: int
-    text: str
-    retry_after: str
+Received = tuple[int, str, str]  # a response: its status, text, and header Retry-After
 
 
 class Connections:
     """Up to `at_once` connections to one address; a response has at most `most_bytes`.
 
-    Raises:
-        CotextError: httpx2 is not installed, or the address or a proxy setting is invalid.
+    Raises CotextError if httpx2 is not installed, or the address or a proxy setting is invalid.
     """
 
     def __init__(self, address: str, headers: Mapping[str, str], most_bytes: int, at_once: int) -> None:
@@ -160,9 +153,8 @@ class Connections:
     def post(self, address: str, payload: Mapping[str, Any], seconds: float) -> Received:
         """Send a request once; `seconds`: limit for the whole response.
 
-        Raises:
-            TransientError: no response, or one that is too large.
-            StoppedError: another thread has closed the connections.
+        Raises TransientError without a response, or if it is too large; StoppedError if another thread has
+        closed the connections.
         """
         answer: Future[Received]
         try:
@@ -197,7 +189,7 @@ class Connections:
                             f"an answer of more than {self._most_bytes:,} bytes", unusable=True
                         )
         retry = response.headers.get("Retry-After", "")
-        return Received(response.status_code, body.decode(errors="replace"), retry)
+        return response.status_code, body.decode(errors="replace"), retry
 
 
 @cache
@@ -306,8 +298,7 @@ class Answers:
     def find(self, request: Request) -> Answer | None:
         """Return the cached response to a request; None if it is missing or damaged.
 
-        Raises:
-            CotextError: the file cannot be read.
+        Raises CotextError if the file cannot be read.
         """
         path = self._path(request)
         if not path.exists():
@@ -322,8 +313,7 @@ class Answers:
     def keep(self, request: Request, content: dict[str, Any]) -> Answer:
         """Save a response of today; if another process has saved one first, return that one.
 
-        Raises:
-            CotextError: the file cannot be written.
+        Raises CotextError if the file cannot be written.
         """
         if (first := self.find(request)) is not None:
             return first
@@ -370,10 +360,7 @@ class Client:
     """Client of the API of an endpoint file, which threads may share; `counts` counts the responses.
 
     Responses are cached next to the file: `gpt.answers` for `gpt.yaml`. `tell` is called with messages about
-    failed attempts.
-
-    Raises:
-        CotextError: the errors of `read_endpoint`, `Endpoint.secret` and `Connections`.
+    failed attempts. Raises the errors of `read_endpoint`, `Endpoint.secret` and `Connections`.
     """
 
     def __init__(self, path: Path, overrides: Mapping[str, Any] | None = None) -> None:
@@ -411,11 +398,9 @@ class Client:
     def post(self, payload: Mapping[str, Any], repeat: int = 0) -> dict[str, Any]:
         """Return the response to a request for a chat completion, from the cache if possible.
 
-        `repeat`: another number requests another response to the same payload.
-
-        Raises:
-            RefusedRequestError: the API rejects this request.
-            UnansweredError: no response after all attempts; earlier responses are cached.
+        `repeat`: another number requests another response to the same payload. Raises RefusedRequestError if
+        the API rejects this request, and UnansweredError without a response after all attempts; earlier
+        responses are cached.
         """
         request = Request(self._address, payload, repeat)
         # Equal requests of several threads share the response to the first.
@@ -471,17 +456,15 @@ class Client:
     def _send(self, request: Request, seconds: float) -> dict[str, Any]:
         """Send a request once, with a time limit.
 
-        Raises:
-            RefusedRequestError: the API rejects this request.
-            TransientError: a temporary error.
+        Raises RefusedRequestError if the API rejects this request, and TransientError for a temporary error.
         """
         try:
-            answer = self._connections.post(self._where, request.payload, seconds)
+            status, text, retry = self._connections.post(self._where, request.payload, seconds)
         except TransientError as error:
             raise TransientError(self._without_key(str(error)), unusable=error.unusable) from None
-        if answer.status == 200:
-            return self._content(answer.text)
-        raise self._refusal(answer.status, answer.text, answer.retry_after)
+        if status == 200:
+            return self._content(text)
+        raise self._refusal(status, text, retry)
 
     def _content(self, text: str) -> dict[str, Any]:
         try:
@@ -532,10 +515,7 @@ class Client:
     def _parsed(self, text: str) -> Any:
         """Parse a JSON text without the key, which a server may send back.
 
-        Lone surrogates, which files cannot store, are replaced by "?".
-
-        Raises:
-            CotextError: the errors of `parse_json`.
+        Lone surrogates, which files cannot store, are replaced by "?". Raises the errors of `parse_json`.
         """
         try:
             text = json.dumps(json.loads(text), ensure_ascii=False).encode(errors="replace").decode()

@@ -131,8 +131,7 @@ class Endpoint(Closed):
     def secret(self) -> str:
         """Return the key from its environment variable; an empty string if no key is needed.
 
-        Raises:
-            CotextError: the variable is not set, or contains invalid characters.
+        Raises CotextError if the variable is not set, or contains invalid characters.
         """
         if not self.key:
             return ""
@@ -160,8 +159,7 @@ def is_endpoint(path: Path) -> bool:
 def read_endpoint(path: Path, overrides: Mapping[str, Any] | None = None) -> Endpoint:
     """Read an endpoint file; `overrides` replace values.
 
-    Raises:
-        CotextError: the file is missing, has unknown keys or invalid values, or contains an API key.
+    Raises CotextError if the file is missing, has unknown keys or invalid values, or contains an API key.
     """
     content = parse_yaml(read_text(path), str(path))
     if not isinstance(content, dict):
@@ -287,8 +285,7 @@ def numbered(sentences: Sequence[str]) -> str:
 def read_numbered(text: str, count: int) -> tuple[list[str], list[str]]:
     """Return the sentences of an answer, and the kinds of text removed from it.
 
-    Raises:
-        UnusableError: the answer does not have `count` numbered sentences.
+    Raises UnusableError if the answer does not have `count` numbered sentences.
     """
     text, left_out = _without_thoughts(text)
     lines = text.replace("\r\n", "\n").split("\n")
@@ -323,10 +320,8 @@ def read_numbered(text: str, count: int) -> tuple[list[str], list[str]]:
 def read_plain(text: str, target_language: str) -> tuple[str, list[str]]:
     """Return the only sentence of an answer without numbers, and the kinds of text removed from it.
 
-    `target_language`: code; if it is "en", refusals cannot be detected.
-
-    Raises:
-        UnusableError: the answer has several lines, or is a refusal.
+    `target_language`: code; if it is "en", refusals cannot be detected. Raises UnusableError if the answer
+    has several lines, or is a refusal.
     """
     text, left_out = _without_thoughts(text)
     lines = [line for line in text.replace("\r\n", "\n").split("\n") if line.strip()]
@@ -366,10 +361,6 @@ class Piece:
     before: tuple[str, ...] = ()
     translated_before: tuple[str, ...] = ()
     instruction: str = ""
-
-    def __len__(self) -> int:
-        """Count the sentences to translate."""
-        return len(self.sentences)
 
 
 def piece_of(
@@ -417,11 +408,10 @@ class Prompt:
     def read(self, answer: str, piece: Piece) -> tuple[list[str], list[str]]:
         """Return the translation of each sentence, and the kinds of text removed from the answer.
 
-        Raises:
-            UnusableError: the answer is not usable.
+        Raises UnusableError if the answer is not usable.
         """
         if "{sentence}" not in self.template:
-            return read_numbered(answer, len(piece))
+            return read_numbered(answer, len(piece.sentences))
         sentence, left_out = read_plain(answer, self.endpoint.languages.target)
         return [sentence], left_out
 
@@ -430,7 +420,7 @@ class Prompt:
         values = {
             "source_language": source,
             "target_language": target,
-            "count": str(len(piece)),
+            "count": str(len(piece.sentences)),
             "context": self._context(piece),
             "sentences": numbered(piece.sentences),
             "sentence": one_line(piece.sentences[0]),

@@ -54,18 +54,13 @@ LONG: Final = "is far longer than its source"
 ECHO: Final = "is the source"  # may be right, such as a title or a quotation
 MOVED: Final = "seems to have merged some sentences and divided others, by their lengths"
 
-_CONTENT: Final = re.compile(r"[^\W_]")
+_CONTENT: Final = re.compile(r"[^\W_]")  # a letter or a digit
 _SPACE: Final = re.compile(r"\s+")
-
-
-def has_content(text: str) -> bool:
-    """Return whether a text contains a letter or a digit."""
-    return _CONTENT.search(text) is not None
 
 
 def suspicion(source: str, translation: str) -> str:
     """Return the problem of a translation, one of the constants above; an empty string if there is none."""
-    if not translation or (has_content(source) and not has_content(translation)):
+    if not translation or (_CONTENT.search(source) and not _CONTENT.search(translation)):
         return EMPTY
     if len(translation) > LONGEST_TIMES * len(source) + LONGEST_MORE:
         return LONG
@@ -87,8 +82,7 @@ def moved(sources: Sequence[str], translations: Sequence[str]) -> range | None:
     """Return the range of sentences that seem merged and divided; None if there are none.
 
     Decided only by lengths (Gale and Church 1993): whether merging two sentences and dividing another
-    explains the lengths of the translations far better. docs/results/scores.md has the
-    measured accuracy.
+    explains the lengths of the translations far better. docs/results/scores.md has the measured accuracy.
     """
     if len(sources) > MOST_ALIGNED:
         return None
@@ -187,10 +181,8 @@ class EndpointTranslator:
         """Translate documents, in order; `on_sentences` is called with numbers of translated sentences.
 
         `instructions`: by document id, added to all prompts of the document. Requests without context are
-        concurrent also within a document.
-
-        Raises:
-            CotextError: the errors of `Client.post`, after responses in flight have arrived; all are cached.
+        concurrent also within a document. Raises the errors of `Client.post`, after responses in flight have
+        arrived; all are cached.
         """
         works = [_Work(d, [""] * len(d), instructions.get(d.id, "")) for d in documents]
         counted = threading.Lock()
@@ -238,9 +230,7 @@ class EndpointTranslator:
     ) -> tuple[list[str], list[str]]:
         """Translate a piece by one request; also return the kinds of text removed from the answer.
 
-        Raises:
-            UnusableError: the answer is not usable.
-            CotextError: the errors of `Client.post`.
+        Raises UnusableError if the answer is not usable. Raises the errors of `Client.post`.
         """
         try:
             answer = self._client.post({**self._fields, "messages": prompt.messages(piece, problem)}, repeat)
@@ -302,17 +292,20 @@ class _ChainTranslation:
                 self._work.note(sentences, first, AGAIN)
             for thing in left_out:
                 self._work.note(sentences, f"has {thing}", LEFT_OUT)
-            self._take(sentences, translations, wrong)
+            for index, text in zip(sentences, translations, strict=True):
+                if index not in wrong:
+                    self._work.translated[index] = text
+            for index, doubt in wrong.items():
+                self._work.note([index], doubt, AGAIN)
+                self.translate([index], self._repair_context, self._repeats)
             return ""
         return problem
 
     def _wrong(self, sentences: Sequence[int], translations: Sequence[str], insisted: bool) -> dict[int, str]:
         """Return the problems of translations, by sentence.
 
-        `insisted`: accept translations that may be right, and note them.
-
-        Raises:
-            UnusableError: most translations have a problem, or one is empty.
+        `insisted`: accept translations that may be right, and note them. Raises UnusableError if most
+        translations have a problem, or one is empty.
         """
         source = self._work.document.sentences
         if len(sentences) > 1 and is_echo([source[index] for index in sentences], translations):
@@ -331,14 +324,6 @@ class _ChainTranslation:
                 raise UnusableError(MOVED)
             self._work.note([sentences[index] for index in between], MOVED, KEPT)
         return wrong
-
-    def _take(self, sentences: Sequence[int], translations: Sequence[str], wrong: dict[int, str]) -> None:
-        for index, text in zip(sentences, translations, strict=True):
-            if index not in wrong:
-                self._work.translated[index] = text
-        for index, problem in wrong.items():
-            self._work.note([index], problem, AGAIN)
-            self.translate([index], self._repair_context, self._repeats)
 
 
 def text_of(answer: Mapping[str, Any]) -> str:
@@ -430,11 +415,9 @@ def translate_file(
 ) -> EndpointReport:
     """Translate a corpus file into the same format, and write a report next to the output.
 
-    `on_start` is called with the number of sentences, `on_sentences` with numbers of translated ones.
-
-    Raises:
-        CotextError: the input cannot be read; the output cannot be written, or another process writes it; the
-            errors of `EndpointTranslator.translate`.
+    `on_start` is called with the number of sentences, `on_sentences` with numbers of translated ones. Raises
+    CotextError: the input cannot be read; the output cannot be written, or another process writes it; the
+    errors of `EndpointTranslator.translate`.
     """
     find_format(format).require_written()
     documents = list(read_documents(source, format))

@@ -194,8 +194,6 @@ def _address(name: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
 
 
 def is_loopback(name: str) -> bool:
-    if name in ("127.0.0.1", "localhost"):
-        return True
     if (address := _address(name)) is None:
         return name.lower() == "localhost"
     mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
@@ -324,9 +322,8 @@ LAST_SECONDS: Final = 5  # for remaining responses after `stop_seconds`
 def listening_socket(host: str, port: int, keys: bool) -> socket.socket:
     """Return a socket bound to an address; `keys`: whether clients need a key.
 
-    Raises:
-        CotextError: the address is unknown, in use, not allowed, or reachable from other machines without
-            keys.
+    Raises CotextError if the address is unknown, in use, not allowed, or reachable from other machines
+    without keys.
     """
     where = f"--host {host} --port {port}"
     if not 0 <= port < 65536:
@@ -399,12 +396,9 @@ class StoppingServer(uvicorn.Server):
     ) -> None:
         super().__init__(config)
         self._admission: Admission = made.state.admission
-        service: Service = made.state.service
-        self._seconds = service.settings.stop_seconds
-        self._on_start = on_start
-        self._on_stop = on_stop
-        self._stop = StopRequest()
-        self._deadline = 0.0
+        self._seconds: float = made.state.service.settings.stop_seconds
+        self._on_start, self._on_stop = on_start, on_stop
+        self._stop, self._deadline = StopRequest(), 0.0
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -439,11 +433,9 @@ class TimedProtocol(H11Protocol):
     total. The client must read a buffered response in TAKE_SECONDS.
     """
 
-    def __init__(self, *arguments: Any, **options: Any) -> None:
-        super().__init__(*arguments, **options)
-        self._overdue: asyncio.TimerHandle | None = None
-        self._allowed: float | None = None
-        self._stuck: asyncio.TimerHandle | None = None
+    _overdue: asyncio.TimerHandle | None = None
+    _allowed: float | None = None
+    _stuck: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: Any) -> None:
         """Start the timer, or abort if there are too many connections."""

@@ -19,7 +19,7 @@ from starlette.routing import Route
 from cotext.data.documents import name_of
 from cotext.serving.own_api import file_answer, received_file
 from cotext.serving.record import RequestError
-from cotext.serving.requests import Fields, client_of, read_fields, service_of
+from cotext.serving.requests import Fields, client_of, header_key, read_fields, service_of
 from cotext.serving.state import Entries, JobOptions, StoredGlossary, terminology_of
 from cotext.serving.systems import System
 from cotext.serving.translation import (
@@ -54,25 +54,19 @@ def routes() -> list[Route]:
 
 # --- Fields that several requests of the DeepL API have: key, languages, glossaries, unsupported options.
 
-_SCHEME = "deepl-auth-key "
+_SCHEME: Final = "deepl-auth-key"
 
 
 async def fields_and_client(request: Request) -> tuple[Fields, str]:
     fields = await read_fields(request)
     # Old clients send the key in a field.
-    return fields, client_of(request, header_key(request) or fields.text("auth_key") or None)
-
-
-def header_key(request: Request) -> str | None:
-    header = request.headers.get("authorization", "")
-    return header[len(_SCHEME) :].strip() if header.lower().startswith(_SCHEME) else None
+    return fields, client_of(request, header_key(request, _SCHEME) or fields.text("auth_key") or None)
 
 
 def systems_for(request: Request, fields: Fields, name: str | None = None) -> list[System]:
     """Return the systems for the languages of a request, or only the one with this name.
 
-    Raises:
-        RequestError: 400, a language is missing or not supported; 404, the name is unknown.
+    Raises RequestError: 400, a language is missing or not supported; 404, the name is unknown.
     """
     target = code_of(fields.needed("target_lang"), "Value for 'target_lang' not supported.")
     source = fields.text("source_lang") or None
@@ -110,9 +104,8 @@ async def glossary_entries(
 ) -> tuple[tuple[str, str], ...]:
     """Return the entries of the glossaries in `glossary_id` and `glossary_ids`; the first with a term counts.
 
-    Raises:
-        RequestError: 400, there are too many ids, the source language is missing, or a glossary is for other
-            languages; 404, an id is unknown.
+    Raises RequestError: 400, there are too many ids, the source language is missing, or a glossary is for
+    other languages; 404, an id is unknown.
     """
     ids = [*fields.names("glossary_id"), *fields.names("glossary_ids")]
     if not ids:
@@ -151,8 +144,8 @@ MODEL_TYPES: Final = (BEST, "latency_optimized", "prefer_quality_optimized")
 async def translate(request: Request) -> Response:
     """`POST /v2/translate`: return a translation for each text."""
     fields, client = await fields_and_client(request)
-    extension = extension_of(request, fields)
-    systems = systems_for(request, fields, extension.system)
+    together, system, place = extension_of(request, fields)
+    systems = systems_for(request, fields, system)
     refuse_unsupported(fields, systems[0])
     model_type = fields.one_of("model_type", MODEL_TYPES)
     tags = _tag_handling(fields)
@@ -160,8 +153,8 @@ async def translate(request: Request) -> Response:
     translation = TranslationRequest(
         fields.texts("text"),
         systems,
-        extension.document,
-        extension.place,
+        together,
+        place,
         _split_sentences(fields, tags),
         tags,
         fields.text("context"),
@@ -244,7 +237,7 @@ UNNAMED: Final = "file"  # name that clients give to a file without a name
 
 async def send_document(request: Request) -> Response:
     """`POST /v2/document`: receive a file; the API key must be in the header, and is checked first."""
-    client, service = client_of(request, header_key(request)), service_of(request)
+    client, service = client_of(request, header_key(request, _SCHEME)), service_of(request)
     async with received_file(request, client) as (file, fields, reservation):
         system = systems_for(request, fields)[0]
         refuse_unsupported(fields, system)

@@ -19,7 +19,7 @@ from typing import BinaryIO, Final
 from cotext.data.formats.streams import COMPRESSIONS, GZ_BEGINNING, XZ_BEGINNING
 from cotext.data.splitting import Splitting
 from cotext.files.table import GENERIC, file_formats, format_of
-from cotext.files.translate_files import open_job
+from cotext.files.translate_files import BlockOptions, open_job
 from cotext.runtime import CotextError
 from cotext.runtime.files import working_in
 from cotext.runtime.jobs.engine import run
@@ -47,7 +47,6 @@ from cotext.serving.state import (
 from cotext.serving.systems import System, Systems
 from cotext.translation.corpus_files import FileReport
 from cotext.translation.faults import faults_in_words, shown_places
-from cotext.translation.translate_file import FileOptions
 
 # --- Translation of the file of one job, resumed from its journal.
 
@@ -89,11 +88,9 @@ def translate_job(
 ) -> list[str]:
     """Translate the file of a job; return messages about the translation.
 
-    The journal is kept, in case the final state of the job cannot be saved.
-
-    Raises:
-        CotextError: the file cannot be translated; the message is for the client, without paths.
-        CancelledError: the job was cancelled.
+    The journal is kept, in case the final state of the job cannot be saved. Raises CotextError: the file
+    cannot be translated; the message is for the client, without paths. Raises CancelledError if the job was
+    cancelled.
     """
     source, out = table.source(row), table.result(row)
     before: list[str] = []
@@ -111,14 +108,10 @@ def translate_job(
         # document. Plain text is prose, even if it looks like a corpus.
         if format == "text":
             format = file_formats()[GENERIC]
-        job = open_job(
-            shared.opened_for(running.work),
-            source,
-            out,
-            format,
-            FileOptions(Splitting(), row.options.terminology, before.append, by_window=True),
-            alone=partial(shared.exclusively, running.work),
-        )
+        alone = partial(shared.exclusively, running.work)
+        terms = row.options.terminology
+        options = BlockOptions(Splitting(), terms, before.append, by_window=True, alone=alone)
+        job = open_job(shared.opened_for(running.work), source, out, format, options)
         table.read(row.id, job.sentences, job.characters)
         at_start = list(before)  # later messages are also in the report
         report = run(job, running.advance, overwrite=True, keep=True)
@@ -201,9 +194,8 @@ class Jobs:
     def start(self) -> JobTable:
         """Lock the folder, clean it up, and resume its jobs; called by the server or on first use.
 
-        Raises:
-            CotextError: another server uses the folder, its jobs were written by another version, or a write
-                fails.
+        Raises CotextError if another server uses the folder, its jobs were written by another version, or a
+        write fails.
         """
         with self._starting:
             if self._stopping.is_set():
@@ -238,8 +230,7 @@ class Jobs:
     def reserve(self, client: str, size: int) -> str:
         """Reserve space for an upload until `release`, and return the name of the reservation.
 
-        Raises:
-            RequestError: 429, the files of the client use its share; 503, there is no space.
+        Raises RequestError: 429, the files of the client use its share; 503, there is no space.
         """
         name, size, table = secrets.token_hex(16), max(size, LEAST_BYTES), self.table
         with self._changed:
@@ -267,19 +258,22 @@ class Jobs:
         """Submit a file, which is copied and synced to disk.
 
         `file_name`: name of the file on the client. If the content fits several formats, its suffix decides.
-        `reservation`: of at least the size of the file, which ends.
-
-        Raises:
-            RequestError: 400, the format is unknown or terms are not supported. 413, the file is too large.
-                429 and 503, too many files wait, or there is no space.
+        `reservation`: of at least the size of the file, which ends. Raises RequestError: 400, the format is
+        unknown or terms are not supported. 413, the file is too large. 429 and 503, too many files wait, or
+        there is no space.
         """
         CURRENT.get().system = system.name
         file.seek(0, os.SEEK_END)
         size = file.tell()
         file.seek(0)
         if size > self._settings.max_file_bytes:
-            raise RequestError(413, f"a file may have at most {self._settings.max_file_bytes:,} bytes")
-        self._check_waiting(client)
+            raise RequestError(413, f"a file may have {self._settings.max_file_bytes:,} bytes at most")
+        waiting = self.table.unfinished()
+        count = sum(row.client == client for row in waiting)
+        if count >= self._settings.max_waiting_of_client:
+            raise RequestError(429, f"{count} of your files are waiting; send fewer at a time", RETRY_SECONDS)
+        if len(waiting) >= self._settings.max_waiting:
+            raise RequestError(503, "too many files are waiting; try again later", RETRY_SECONDS)
         ticket = JobTicket(secrets.token_hex(16).upper(), secrets.token_hex(32).upper())
         name, languages = clean_name(file_name), system.languages
         result = result_name(name, languages.source, languages.target)
@@ -304,14 +298,6 @@ class Jobs:
                 raise disk_full() from None
             raise
         return ticket
-
-    def _check_waiting(self, client: str) -> None:
-        waiting = self.table.unfinished()
-        count = sum(row.client == client for row in waiting)
-        if count >= self._settings.max_waiting_of_client:
-            raise RequestError(429, f"{count} of your files are waiting; send fewer at a time", RETRY_SECONDS)
-        if len(waiting) >= self._settings.max_waiting:
-            raise RequestError(503, "too many files are waiting; try again later", RETRY_SECONDS)
 
     def status(self, id: str, client: str, key: str | None = None) -> JobStatus:
         return self._status(self._row(id, client, key))

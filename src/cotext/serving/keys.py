@@ -50,8 +50,7 @@ def hashed(key: str) -> str:
 def read_keys(path: Path) -> list[Key]:
     """Read a file of keys.
 
-    Raises:
-        CotextError: the file is missing or damaged, or other users may read or write it.
+    Raises CotextError if the file is missing or damaged, or other users may read or write it.
     """
     listed = read_json(path).get("keys")
     if os.name == "posix" and path.stat().st_mode & 0o077:
@@ -65,8 +64,7 @@ def read_keys(path: Path) -> list[Key]:
 def add_key(path: Path, name: str, requests_per_minute: int = 0) -> str:
     """Create a key for a client, add its hash to a file, and return the key, which is not stored.
 
-    Raises:
-        CotextError: the name is invalid or taken; the errors of `read_keys`.
+    Raises CotextError: the name is invalid or taken; the errors of `read_keys`.
     """
     check_name(name, "client")
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -83,8 +81,7 @@ def add_key(path: Path, name: str, requests_per_minute: int = 0) -> str:
 def revoke_key(path: Path, name: str) -> None:
     """Remove the key of a client from a file.
 
-    Raises:
-        CotextError: the client has no key; the errors of `read_keys`.
+    Raises CotextError: the client has no key; the errors of `read_keys`.
     """
     with writing(path):
         keys = read_keys(path)
@@ -106,8 +103,7 @@ def _write(path: Path, keys: Sequence[Key]) -> None:
 class KeyFile:
     """The current keys of a file, which is read again when it changes.
 
-    Raises:
-        CotextError: the errors of `read_keys`. If later reads fail, no key is valid.
+    Raises the errors of `read_keys`. If later reads fail, no key is valid.
     """
 
     def __init__(self, path: Path) -> None:
@@ -185,8 +181,8 @@ class Admission:
     def admit(self, record: RequestRecord, key: str | None) -> str:
         """Return the name of the client of a key, and reserve a request slot until the request ends.
 
-        Raises:
-            RequestError: 403, the key is missing or unknown; 429, too many requests; 503, the server is full.
+        Raises RequestError: 403, the key is missing or unknown; 429, too many requests; 503, the server is
+        full.
         """
         name, per_minute = self._identify(key)
         if record.client:

@@ -53,14 +53,13 @@ async def translate(request: Request) -> Response:
     kind = fields.one_of("format", ("text", "html"), "text")
     alternatives = whole_number(fields.value("alternatives") or 0, "alternatives")
     source, target = fields.needed("source"), fields.needed("target")
-    extension = extension_of(request, fields, by_themselves=True)
+    together, system, place = extension_of(request, fields, by_themselves=True)
+    code = None if source == AUTO else code_of(source)
     translation = TranslationRequest(
         texts,
-        service.systems.translating(
-            None if source == AUTO else code_of(source), code_of(target), extension.system
-        ),
-        extension.document,
-        extension.place,
+        service.systems.translating(code, code_of(target), system),
+        together,
+        place,
         "nonewlines" if kind == "html" else "1",
         TagHandling("html") if kind == "html" else None,
         detects=source == AUTO,

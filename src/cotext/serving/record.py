@@ -92,18 +92,10 @@ _log = logging.getLogger(LOGGER)
 def log_request(record: RequestRecord) -> None:
     if not _log.isEnabledFor(logging.INFO) or (record.route in MONITORING_ROUTES and record.status < 400):
         return
-    content = {
-        "method": record.method,
-        "route": record.route,
-        "status": record.status,
-        "seconds": round(time.monotonic() - record.started, 4),
-        "client": record.client,
-        "system": record.system,
-        "sentences": record.sentences,
-        "tokens": record.tokens,
-        "request": record.id,
-    }
-    _log.info("request", extra={"content": content})
+    names = ("method", "route", "status", "client", "system", "sentences", "tokens")
+    content = {name: getattr(record, name) for name in names}
+    times = {"seconds": round(time.monotonic() - record.started, 4), "request": record.id}
+    _log.info("request", extra={"content": content | times})
 
 
 def log_error(record: RequestRecord, error: BaseException) -> str:

@@ -38,11 +38,16 @@ def client_of(request: Request, key: str | None) -> str:
     return admission.admit(CURRENT.get(), key)
 
 
+def header_key(request: Request, scheme: str) -> str | None:
+    """Return the key in a header `Authorization: SCHEME KEY`, or None; `scheme`: in lower case."""
+    kind, _, key = request.headers.get("authorization", "").partition(" ")
+    return key.strip() if kind.lower() == scheme else None
+
+
 async def fields(request: Request) -> dict[str, Any]:
     """Return the fields of a JSON object or a form; in a form, every field has a list of values.
 
-    Raises:
-        RequestError: 400, the body is invalid; 413, it is too large; 415, its type is not supported.
+    Raises RequestError: 400, the body is invalid; 413, it is too large; 415, its type is not supported.
     """
     kind, settings = content_type(request), service_of(request).settings
     max_fields = settings.max_sentences + 100
@@ -197,9 +202,8 @@ class Form(MultiPartParser):
     async def read(self) -> dict[str, list[Any]]:
         """Return the fields, each with a list of values.
 
-        Raises:
-            RequestError: 400, the form is damaged or incomplete, or has several files; 413, it is too large.
-            OSError: the file cannot be written.
+        Raises RequestError: 400, the form is damaged or incomplete, or has several files; 413, it is too
+        large. Raises OSError if the file cannot be written.
         """
         try:
             form = await self.parse()
@@ -290,8 +294,7 @@ B = TypeVar("B", bound=Body)
 
 def asking(request: Request) -> str:
     """Authenticate the client by `Authorization: Bearer KEY` (RFC 6750, 2.1); see `client_of`."""
-    kind, _, key = request.headers.get("authorization", "").partition(" ")
-    return client_of(request, key.strip() if kind.lower() == "bearer" else None)
+    return client_of(request, header_key(request, "bearer"))
 
 
 async def body_of(request: Request, kind: type[B]) -> B:

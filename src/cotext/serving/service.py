@@ -101,10 +101,8 @@ class Service:
         """Translate; equal requests of a client are computed once, and answers are cached for a while.
 
         If the task is cancelled, because the client disconnects, the work stops a few seconds later unless
-        other clients wait for it. The answer is shared and must not be modified.
-
-        Raises:
-            RequestError: 400, the request is invalid; 413, 429, 503, it exceeds a limit.
+        other clients wait for it. The answer is shared and must not be modified. Raises RequestError: 400,
+        the request is invalid; 413, 429, 503, it exceeds a limit.
         """
         if self.is_stopping:
             raise stopping()
@@ -134,8 +132,7 @@ class Service:
     async def in_thread(self, call: Callable[[], T], work: Work) -> T:
         """Run a call in a thread; if the task is cancelled, cancel `work` without waiting for the thread.
 
-        Raises:
-            RequestError: an error of the call that concerns the client.
+        Raises RequestError: an error of the call that concerns the client.
         """
         loop = asyncio.get_running_loop()
         try:

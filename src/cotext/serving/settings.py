@@ -102,8 +102,7 @@ class ServeRequest(ServerSettings, Device):
 
     runs: Sequence[str] = option(
         "Run or engine folders, or names of models; written FOLDER or NAME=FOLDER. The first of each "
-        "language "
-        "pair answers requests without the name of a system.",
+        "language pair answers requests without the name of a system.",
         argument=True,
     )
     host: str = option("Address to listen on. Default: for this machine only.", default="127.0.0.1")

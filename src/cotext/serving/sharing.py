@@ -280,8 +280,7 @@ class SharedSystem:
     def add(self, flow: Flow, opened: OpenDocument) -> None:
         """Queue a document; only the model thread may use it until it is complete or the flow has ended.
 
-        Raises:
-            CancelledError: the server stops.
+        Raises CancelledError if the server stops.
         """
         assert flow.pool is not None
         if flow.tells:
@@ -305,8 +304,7 @@ class SharedSystem:
     def exclusively(self, work: Work) -> Iterator[None]:
         """Give the calling thread exclusive use of the model between two batches.
 
-        Raises:
-            CancelledError: the work was cancelled while it waited, or the server stops.
+        Raises CancelledError if the work was cancelled while it waited, or the server stops.
         """
         if self._is_held_here:
             yield

@@ -165,8 +165,7 @@ Entries = Sequence[tuple[str, str]]  # source terms and their translations
 def terminology_of(entries: Entries) -> Terminology:
     """Return constraints with these entries; several translations of one term are alternatives.
 
-    Raises:
-        CotextError: a term or a translation is empty.
+    Raises CotextError if a term or a translation is empty.
     """
     terms: dict[str, list[str]] = {}
     for source, target in entries:
@@ -177,8 +176,7 @@ def terminology_of(entries: Entries) -> Terminology:
 def distinct(entries: Entries) -> Entries:
     """Return the entries without outer white space.
 
-    Raises:
-        RequestError: 400, an entry is not a valid term, or a source term occurs twice.
+    Raises RequestError: 400, an entry is not a valid term, or a source term occurs twice.
     """
     stripped: list[tuple[str, str]] = []
     numbers: dict[str, int] = {}
@@ -231,16 +229,13 @@ class GlossaryStore:
 
     A glossary is a file: a `StoredGlossary` as JSON in the first line, then one entry per line, with a tab
     between term and translation. Methods raise RequestError: 404 for unknown glossaries, 503 if writing or
-    deleting fails.
-
-    Raises:
-        CotextError: a file is damaged.
+    deleting fails. Raises CotextError if a file is damaged.
     """
 
     def __init__(self, state: Path) -> None:
         self._folder = state / "glossaries"
         self._lock = threading.Lock()
-        for unfinished in self._folder.glob(".*"):  # left by a killed server
+        for unfinished in self._folder.glob(".*.tsv"):  # left by a killed server
             remove(unfinished)
         stored = map(_read_glossary, self._folder.glob("*.tsv"))
         self._known = {glossary.id: glossary for glossary in sorted(stored, key=lambda each: each.created)}
@@ -248,9 +243,8 @@ class GlossaryStore:
     def create(self, client: str, name: str, languages: Languages, entries: Entries) -> StoredGlossary:
         """Store a new glossary.
 
-        Raises:
-            RequestError: 400, the name or an entry is invalid. 456, the client has MAX_GLOSSARIES, or has
-                used its share of MAX_BYTES. 503, all clients together have used MAX_BYTES.
+        Raises RequestError: 400, the name or an entry is invalid. 456, the client has MAX_GLOSSARIES, or has
+        used its share of MAX_BYTES. 503, all clients together have used MAX_BYTES.
         """
         if not is_line(name):
             raise RequestError(400, f"the name of a glossary is one line of at most {MAX_TERM:,} characters")
@@ -323,6 +317,7 @@ def _read_glossary(path: Path) -> StoredGlossary:
 VERSION: Final = 1  # version of the record of a job
 RECORD: Final = "job.json"
 LEAST_BYTES: Final = 4096  # counted for every job at least, for its folder and record
+_ID: Final = re.compile("[0-9A-F]{32}")  # of a job
 State = Literal["queued", "translating", "done", "error"]
 FINISHED: Final[frozenset[State]] = frozenset({"done", "error"})
 
@@ -412,10 +407,8 @@ class JobTable:
     """The jobs of a server: for each a folder with a generated name, its record and its files.
 
     Changes of records are on disk when a method returns. Methods may be called from any thread, and raise
-    OSError if a write fails. No path contains a name that a client has sent.
-
-    Raises:
-        CotextError: a record on disk is damaged or was written by another version.
+    OSError if a write fails. No path contains a name that a client has sent. Raises CotextError if a record
+    on disk is damaged or was written by another version.
     """
 
     def __init__(self, root: Path) -> None:
@@ -462,9 +455,9 @@ class JobTable:
         remove(self.root / row.id)
 
     def sweep(self) -> None:
-        """Delete folders without a record, left by a killed server."""
+        """Delete folders of jobs without a record, left by a killed server; other files may be the user's."""
         for path in self.root.iterdir():
-            if path.name not in self._rows:
+            if _ID.fullmatch(path.name) and path.name not in self._rows:
                 remove(path)
 
     def add(self, row: Row) -> None:

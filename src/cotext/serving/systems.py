@@ -28,9 +28,8 @@ class System:
 class Systems:
     """The systems of a server, in order: the first of a language pair is the default.
 
-    Raises:
-        CotextError: there is no system, two systems have the same name, or the languages of a system are
-            unknown.
+    Raises CotextError if there is no system, two systems have the same name, or the languages of a system are
+    unknown.
     """
 
     def __init__(self, systems: Sequence[System]) -> None:
@@ -57,8 +56,7 @@ class Systems:
     def translating(self, source: str | None, target: str | None, name: str | None = None) -> list[System]:
         """Return the systems for a language pair (codes such as `en`, None: any), or only the named one.
 
-        Raises:
-            RequestError: 400, no system translates this pair; 404, the name is unknown.
+        Raises RequestError: 400, no system translates this pair; 404, the name is unknown.
         """
         candidates = list(self) if name is None else [self.named(name)]
         pairs = ", ".join(dict.fromkeys(str(system.languages) for system in candidates))
@@ -78,10 +76,8 @@ def open_systems(
 ) -> Systems:
     """Load runs; their names are from `NAME=FOLDER`, the name of a model, or the last part of a path.
 
-    `languages`: for runs without recorded languages.
-
-    Raises:
-        CotextError: the errors of `resolve_run`, `open_to_translate` and `Systems`.
+    `languages`: for runs without recorded languages. Raises the errors of `resolve_run`, `open_to_translate`
+    and `Systems`.
     """
     systems = []
     for name, folder in map(_named, runs):

@@ -82,11 +82,8 @@ async def translate_documents(
     """Translate the documents of a request; in a session, one after the other as segments.
 
     In a session, the context of a document is the preceding segments, then the context blocks of the request.
-    `request.given` is used only without a session.
-
-    Raises:
-        RequestError: the errors of `Service.translate`; 400, more confirmed translations than texts; 413, too
-            many texts for a session.
+    `request.given` is used only without a session. Raises RequestError: 400, more confirmed translations than
+    texts; 413, too many texts for a session; the errors of `Service.translate`.
     """
     if place is None:
         return await service.translate(request, client)
@@ -182,13 +179,15 @@ class _InSession:
         """Return the segment as context, with its confirmed translation.
 
         If source and translation have the same number of sentences, these are paired. Otherwise the segment
-        is one sentence of context; if it is too long, it is not used as context.
+        is one sentence of context; if it is too long or has no sentence, it is not used as context.
         """
         opened, splitting = self._request.system.opened, Splitting()
         translator, source_splitter = opened.translator, splitting.splitter(opened.languages.source)
         blocks_to_translate = [block for block in self._blocks if block.translate]
         documents = BlockDocuments(opened, Contents([blocks_to_translate]), source_splitter).documents
         sources = [sentence for document in documents for sentence in document.sentences]
+        if not sources:  # such as a number
+            return Context()
         targets = [text.strip()]
         if len(sources) > 1:
             targets = splitting.splitter(opened.languages.target).sentences(text)
@@ -218,14 +217,9 @@ def _spoken(pair: PairedSentence, window: FoundWindow | None) -> Spoken:
 
 def _written(blocks: Sequence[Block], text: str) -> list[Block]:
     """Return the blocks with a confirmed translation: one line per block, or all of it in the first block."""
-    indices = [i for i, block in enumerate(blocks) if block.translate]
-    lines = text.split("\n")
-    if len(lines) != len(indices):
-        lines = [text] + [""] * (len(indices) - 1)
-    translated = list(blocks)
-    for i, line in zip(indices, lines, strict=True):
-        translated[i] = replace(blocks[i], pieces=(line,))
-    return translated
+    lines, count = text.split("\n"), sum(block.translate for block in blocks)
+    written = iter(lines if len(lines) == count else [text, *[""] * (count - 1)])
+    return [replace(block, pieces=(next(written),)) if block.translate else block for block in blocks]
 
 
 def also_in_sessions(routes: Sequence[Route]) -> list[Route]:
@@ -240,10 +234,7 @@ def session_place(request: Request, named: Mapping[str, object]) -> SessionPlace
     """Return the position of a request in a session; None without a session.
 
     Read from the fields `session`, `segment` and `confirmed` in `named`, from the headers `X-Cotext-Session`
-    and `X-Cotext-Segment`, and from the address, in this order.
-
-    Raises:
-        RequestError: 400, a value is invalid.
+    and `X-Cotext-Segment`, and from the address, in this order. Raises RequestError: 400, a value is invalid.
     """
     headers = request.headers
     name = named.get("session") or headers.get("x-cotext-session") or request.path_params.get("session")
@@ -443,22 +434,14 @@ class _Document:
 EXTENSION: Final = ("document", "system", "session", "segment", "confirmed")
 
 
-@dataclass(frozen=True, slots=True)
-class Extension:
-    """Extensions of an API: whether the texts are one document, the system, the position in a session."""
-
-    document: bool = False
-    system: str | None = None
-    place: SessionPlace | None = None
-
-
-def extension_of(request: Request, wanted: Fields, by_themselves: bool = False) -> Extension:
+def extension_of(
+    request: Request, wanted: Fields, by_themselves: bool = False
+) -> tuple[bool, str | None, SessionPlace | None]:
     """Read the field `cotext` (an object; in a form, as JSON), and the session from headers and address.
 
-    `by_themselves`: if this field is missing, read its members from the fields of the request.
-
-    Raises:
-        RequestError: 400, a value is invalid; the errors of `session_place`.
+    Return whether the texts are one document, the system, and the position in a session. `by_themselves`: if
+    this field is missing, read its members from the fields of the request. Raises RequestError: 400, a value
+    is invalid; the errors of `session_place`.
     """
     value = wanted.value("cotext")
     if value is None:
@@ -471,8 +454,7 @@ def extension_of(request: Request, wanted: Fields, by_themselves: bool = False) 
     inner = Fields(value) if isinstance(value, dict) and value.keys() <= set(EXTENSION) else None
     if inner is None:
         raise RequestError(400, f"Parameter 'cotext' has to be an object of {', '.join(EXTENSION)}")
-    place = session_place(request, value)
-    return Extension(inner.flag("document"), inner.text("system") or None, place)
+    return inner.flag("document"), inner.text("system") or None, session_place(request, value)
 
 
 def code_of(text: str, message: str = "give a language code, such as en, de or zh") -> str:
@@ -486,8 +468,7 @@ def code_of(text: str, message: str = "give a language code, such as en, de or z
 async def translate_texts(request: Request, client: str, wanted: TranslationRequest) -> list[TranslatedText]:
     """Return the translations of texts, in order; the work is cancelled if the client disconnects.
 
-    Raises:
-        RequestError: 413, too much text; the errors of `translate_documents`.
+    Raises RequestError: 413, too much text; the errors of `translate_documents`.
     """
     service = service_of(request)
     size = check_size(service.settings, (*wanted.texts, wanted.context))

@@ -46,7 +46,29 @@ class Protocol(Metric):
             sizes = [[len(document)] for document in texts.references[0]]
         references = [_joined(documents, sizes) for documents in texts.references]
         metric = build_metric(self, target_language, references)
-        return {name: _measure(self, metric, hypothesis, sizes) for name, hypothesis in texts.systems.items()}
+        document_indices = np.array([index for index, document in enumerate(sizes) for _ in document])
+        piece = f"|piece:at-most-{self.max_tokens}-reference-tokens" if self.unit == "piece" else ""
+        start = f"protocol:{self.name}|unit:{self.unit}{piece}"
+        measured = {}
+        for name, hypothesis in texts.systems.items():
+            # Not public, but sacrebleu computes its own corpus scores and paired tests with these two.
+            counts = metric._extract_corpus_statistics(_joined(hypothesis, sizes), None)
+            result = metric._aggregate_and_compute(counts)
+            matrix, signature = np.array(counts, dtype=np.float64), f"{start}|{metric.get_signature()}"
+            statistics = Statistics(matrix, document_indices, self.unit, sum_scorer(metric))
+            components = {}
+            if isinstance(result, BLEUScore):
+                lengths = {
+                    "hypothesis_tokens": float(result.sys_len),
+                    "reference_tokens": float(result.ref_len),
+                }
+                components = {"brevity_penalty": float(result.bp), **lengths}
+                components |= {f"precision_{n}": float(value) for n, value in enumerate(result.precisions, 1)}
+            score = float(result.score)
+            measured[name] = Measurement.of(
+                self.name, self.title, signature, statistics, hypothesis, components, score
+            )
+        return measured
 
     def utility(self) -> tuple[Utility, str]:
         metric = build_metric(self)
@@ -129,33 +151,6 @@ def _joined(documents: Sequence[Document], sizes: list[list[int]]) -> list[str]:
         for document, counts in zip(documents, sizes, strict=True)
         for start, end in pairwise(accumulate(counts, initial=0))
     ]
-
-
-def _measure(
-    protocol: Protocol, metric: CorpusMetric, hypothesis: Sequence[Document], sizes: list[list[int]]
-) -> Measurement:
-    # These two are not public, but sacrebleu computes its own corpus scores and paired tests with them.
-    counts = metric._extract_corpus_statistics(_joined(hypothesis, sizes), None)
-    result = metric._aggregate_and_compute(counts)
-    piece = f"|piece:at-most-{protocol.max_tokens}-reference-tokens" if protocol.unit == "piece" else ""
-    document_indices = [index for index, document in enumerate(sizes) for _ in document]
-    statistics = Statistics(
-        np.array(counts, dtype=np.float64), np.array(document_indices), protocol.unit, sum_scorer(metric)
-    )
-    components = {}
-    if isinstance(result, BLEUScore):
-        parts = {"brevity_penalty": "bp", "hypothesis_tokens": "sys_len", "reference_tokens": "ref_len"}
-        components = {name: float(getattr(result, key)) for name, key in parts.items()}
-        components |= {f"precision_{n}": float(value) for n, value in enumerate(result.precisions, 1)}
-    return Measurement.of(
-        protocol.name,
-        protocol.title,
-        f"protocol:{protocol.name}|unit:{protocol.unit}{piece}|{metric.get_signature()}",
-        statistics,
-        hypothesis,
-        components,
-        float(result.score),
-    )
 
 
 # Names ending in "tok" or "lc" expect tokenised text and score as multi-bleu does; lc: lower-cased,

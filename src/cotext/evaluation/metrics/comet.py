@@ -9,7 +9,7 @@ import math
 import os
 import subprocess
 import tempfile
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +17,6 @@ from typing import IO, Any
 
 import numpy as np
 
-from cotext.data.documents import Document
 from cotext.evaluation.metrics.interface import Measurement, Texts
 from cotext.evaluation.statistics.sufficient_statistics import Statistics, share
 from cotext.runtime import CotextError, __version__
@@ -113,12 +112,30 @@ def measure_comet(
                 done += len(answer["scores"])
                 if progress is not None:
                     progress(done, segments)
+    side, refs = "hypothesis", "none"
+    if loaded["uses_reference"]:
+        count = len(texts.references)
+        side, refs = "reference", "1" if count == 1 else f"first-of-{count}"
     measured: dict[str, list[Measurement]] = {name: [] for name in texts.systems}
     for context, records in answers_by_context.items():
         for index, (name, hypothesis) in enumerate(texts.systems.items()):
             scored = records[index * len(source) : (index + 1) * len(source)]
-            references = len(texts.references)
-            measured[name].append(_measurement(scored, hypothesis, comet, loaded, context, references))
+            scores = [(score, 1.0) for record in scored for score in record["scores"]]
+            numbers = [number for number, record in enumerate(scored) for _ in record["scores"]]
+            counts = np.array(scores).reshape(-1, 2)
+            statistics = Statistics(counts, np.array(numbers), "sentence", share(0, 1, _SCALE))
+            shrunk, cut = (sum(record[key] for record in scored) for key in ("shrunk", "cut"))
+            protocol, title = ("doc-comet", "doc-COMET") if context else ("comet", "COMET")
+            signature = (
+                f"protocol:{protocol}|unit:sentence|model:{comet.model_name}"
+                f"|sha256:{loaded['sha256'][:_DIGEST_DIGITS]}|refs:{refs}"
+                f"|context:{f'{context}-{side}' if context else 0}|max-tokens:{loaded['max_tokens']}"
+                f"|{f'shrunk:{shrunk}|' if context else ''}cut:{cut}"
+                f"|scale:{_SCALE:g}|comet:{loaded['comet']}|version:cotext-{__version__}"
+            )
+            components = {"shrunk_windows": float(shrunk), "cut_sentences": float(cut)}
+            measurement = Measurement.of(protocol, title, signature, statistics, hypothesis, components)
+            measured[name].append(measurement)
     return measured
 
 
@@ -171,35 +188,3 @@ def _read(comet: Comet, process: subprocess.Popen[bytes], log: IO[bytes]) -> Ite
     raise CotextError(
         "\n".join([f"COMET ({comet.python}, {comet.model}) {killed}; what it wrote last:", *lines])
     )
-
-
-def _measurement(
-    records: Sequence[Mapping[str, Any]],
-    hypothesis: Sequence[Document],
-    comet: Comet,
-    loaded: Mapping[str, Any],
-    context: int,
-    references: int,
-) -> Measurement:
-    scores = [score for record in records for score in record["scores"]]
-    documents = [index for index, record in enumerate(records) for _ in record["scores"]]
-    statistics = Statistics(
-        np.array([(score, 1.0) for score in scores]).reshape(-1, 2),
-        np.array(documents),
-        "sentence",
-        share(0, 1, _SCALE),
-    )
-    shrunk, cut = (sum(record[key] for record in records) for key in ("shrunk", "cut"))
-    side, refs = "hypothesis", "none"
-    if loaded["uses_reference"]:
-        side, refs = "reference", "1" if references == 1 else f"first-of-{references}"
-    protocol, title = ("doc-comet", "doc-COMET") if context else ("comet", "COMET")
-    signature = (
-        f"protocol:{protocol}|unit:sentence|model:{comet.model_name}"
-        f"|sha256:{loaded['sha256'][:_DIGEST_DIGITS]}|refs:{refs}"
-        f"|context:{f'{context}-{side}' if context else 0}|max-tokens:{loaded['max_tokens']}"
-        f"|{f'shrunk:{shrunk}|' if context else ''}cut:{cut}"
-        f"|scale:{_SCALE:g}|comet:{loaded['comet']}|version:cotext-{__version__}"
-    )
-    components = {"shrunk_windows": float(shrunk), "cut_sentences": float(cut)}
-    return Measurement.of(protocol, title, signature, statistics, hypothesis, components)

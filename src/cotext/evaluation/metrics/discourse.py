@@ -97,7 +97,9 @@ def measure_discourse(marked: Sequence[MarkedDocument], texts: Texts) -> dict[st
         )
     tokens, expected = _tokens_of_reference(marked, reference)
     phenomena = [name for name in PHENOMENA if any(d.phenomenon == name and d.marks for d in marked)]
-    measured = {}
+    titles = [*phenomena, *(["TCP"] if len(phenomena) == len(PHENOMENA) else [])]
+    split = f"case:mixed|tok:{'moses-en-hyphens' if tokens == 'moses' else 'none'}"
+    measured: dict[str, list[Measurement]] = {}
     for name, hypothesis in texts.systems.items():
         counts = np.zeros((len(marked), 2 * len(PHENOMENA)))
         written = tokenised(hypothesis, tokens)
@@ -105,7 +107,17 @@ def measure_discourse(marked: Sequence[MarkedDocument], texts: Texts) -> dict[st
             column = 2 * PHENOMENA.index(document.phenomenon)
             counts[row, column] = sum(hits(document.marks, ours, len(theirs)))
             counts[row, column + 1] = len(document.marks)
-        measured[name] = _measurements(counts, phenomena, hypothesis, tokens)
+        measured[name] = []
+        for title in titles:
+            columns = range(len(PHENOMENA)) if title == "TCP" else [PHENOMENA.index(title)]
+            statistics = Statistics(counts, np.arange(len(counts)), "document", _geometric_mean(columns))
+            components = {}
+            for column in columns:
+                components[f"{PHENOMENA[column]}_hits"] = float(counts[:, 2 * column].sum())
+                components[f"{PHENOMENA[column]}_marks"] = float(counts[:, 2 * column + 1].sum())
+            key, window = title.lower(), f"window:{WINDOW}+{WINDOW}"
+            signature = f"protocol:{key}|unit:document|{window}|{split}|version:cotext-{__version__}"
+            measured[name].append(Measurement.of(key, title, signature, statistics, hypothesis, components))
     return measured
 
 
@@ -117,7 +129,7 @@ def hits(marks: Sequence[Mark], hypothesis: Sequence[str], reference_tokens: int
     """
     outcome = []
     for mark in marks:
-        position = int(mark.position * (len(hypothesis) / reference_tokens))
+        position = int(mark.position * (len(hypothesis) / max(reference_tokens, 1)))
         near = hypothesis[max(position - WINDOW, 0) : position + WINDOW]
         text = " ".join(near)
         outcome.append(any(word in text if " " in word else word in near for word in mark.renderings))
@@ -162,28 +174,6 @@ def _tokens_of_reference(
         f"discourse marks: only {shares[0]} of the {total} marked words are at their positions in the "
         f"reference, {shares[1]} after tokenisation; give the marked reference, in the order of the marks"
     )
-
-
-def _measurements(
-    counts: Floats, phenomena: Sequence[str], hypothesis: Sequence[Document], tokens: Tokens
-) -> list[Measurement]:
-    titles = [*phenomena, *(["TCP"] if len(phenomena) == len(PHENOMENA) else [])]
-    measurements = []
-    for title in titles:
-        columns = range(len(PHENOMENA)) if title == "TCP" else [PHENOMENA.index(title)]
-        statistics = Statistics(counts, np.arange(len(counts)), "document", _geometric_mean(columns))
-        components = {}
-        for column in columns:
-            components[f"{PHENOMENA[column]}_hits"] = float(counts[:, 2 * column].sum())
-            components[f"{PHENOMENA[column]}_marks"] = float(counts[:, 2 * column + 1].sum())
-        signature = (
-            f"protocol:{title.lower()}|unit:document|window:{WINDOW}+{WINDOW}|case:mixed"
-            f"|tok:{'moses-en-hyphens' if tokens == 'moses' else 'none'}|version:cotext-{__version__}"
-        )
-        measurements.append(
-            Measurement.of(title.lower(), title, signature, statistics, hypothesis, components)
-        )
-    return measurements
 
 
 def _geometric_mean(columns: Sequence[int]) -> SumScorer:

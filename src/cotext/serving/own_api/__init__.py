@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Final
 
 from anyio import to_thread
-from pydantic import StrictStr
+from pydantic import StrictStr, TypeAdapter, ValidationError
 from starlette.datastructures import UploadFile
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
@@ -219,19 +219,21 @@ async def explain(explanations: Explanations, request: Request) -> Response:
 # --- Translation of a document: lines are paragraphs, and each sentence is an event.
 
 
+GlossaryEntries = tuple[tuple[StrictStr, StrictStr], ...]
+
+
 class TranslateBody(Body):
     """Request to translate a text as one document."""
 
     system: StrictStr
     text: StrictStr
-    glossary: tuple[tuple[StrictStr, StrictStr], ...] = ()
+    glossary: GlossaryEntries = ()
 
 
 async def events_of(service: Service, system: System, body: TranslateBody, client: str) -> Events:
     """Yield the events `start`, `sentence` (for each translated one) and `done`; closing cancels the work.
 
-    Raises:
-        RequestError: before the first event: the errors of `Service.translate`; 400, a term is invalid.
+    Raises RequestError: before the first event: the errors of `Service.translate`; 400, a term is invalid.
     """
     begun = time.monotonic()
     lines = await service.in_thread(partial(PlainText, body.text, "1", ""), Work(client))
@@ -293,11 +295,8 @@ async def received_file(request: Request, client: str) -> AsyncIterator[tuple[Up
     """Receive a form with a file in the field `file`; return the file, all fields, and a reservation.
 
     The file arrives in the folder of jobs. Meanwhile its size is reserved in the space of `client`: the
-    declared size, or else the largest.
-
-    Raises:
-        RequestError: 400, the form is invalid, or does not have exactly one file. 413, the form is too large.
-            429 and 503, there is no space.
+    declared size, or else the largest. Raises RequestError: 400, the form is invalid, or does not have
+    exactly one file. 413, the form is too large. 429 and 503, there is no space.
     """
     jobs, settings = service_of(request).jobs, service_of(request).settings
     if content_type(request) != "multipart/form-data":
@@ -363,8 +362,7 @@ async def fetch_file(request: Request) -> Response:
 def file_answer(path: Path, name: str, on_end: Callable[[], None] = lambda: None) -> Response:
     """Return a file as a download; `on_end` is called before its last piece is sent.
 
-    Raises:
-        RequestError: 404, the file has been deleted.
+    Raises RequestError: 404, the file has been deleted.
     """
     try:
         file = path.open("rb")
@@ -385,18 +383,13 @@ def _pieces(file: BinaryIO, on_end: Callable[[], None]) -> Iterator[bytes]:
         yield piece
 
 
-def _glossary(text: str) -> tuple[tuple[str, str], ...]:
+def _glossary(text: str) -> GlossaryEntries:
     """Read a glossary from a JSON list of pairs; raise RequestError 400 if it is invalid."""
-    if not text.strip():
-        return ()
     try:
-        pairs: Any = json.loads(text)
-        entries = tuple((source, target) for source, target in pairs)
-    except (ValueError, TypeError, RecursionError):
-        entries = ((None, None),)
-    if not all(isinstance(part, str) for entry in entries for part in entry):
-        raise RequestError(400, 'give a glossary as a JSON list of pairs: [["term", "translation"], ...]')
-    return entries
+        return TypeAdapter(GlossaryEntries).validate_json(text) if text.strip() else ()
+    except ValidationError:
+        reason = 'give a glossary as a JSON list of pairs: [["term", "translation"], ...]'
+        raise RequestError(400, reason) from None
 
 
 # --- The web page: HTML, style, scripts and icon, all from the package.

@@ -81,9 +81,8 @@ class Explanations:
     ) -> dict[str, Any]:
         """Return the word, all words of its sentence, and the influence of each context sentence in nats.
 
-        Raises:
-            RequestError: 400, the system has no context or no word probabilities, or there is no word; 503,
-                the computation takes too long.
+        Raises RequestError: 400, the system has no context or no word probabilities, or there is no word;
+        503, the computation takes too long.
         """
         CURRENT.get().system = system.name
         question.check()

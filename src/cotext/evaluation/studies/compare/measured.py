@@ -254,10 +254,11 @@ def _use(opened: OpenedRun, path: Path, test: EvaluationSet, meter: Meter) -> Co
         write_text(path, json.dumps({"signature": cxmi.signature, "documents": sums}))
     try:
         stored = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
+        sums_of = {kind: [*sums.values()] for kind, sums in stored["documents"].items()}
+        arrays = {kind: np.array(sums, np.float64).reshape(-1, 2) for kind, sums in sums_of.items()}
+        return CorpusCxmi(str(stored["signature"]), arrays)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise CotextError(f"{path}: damaged ({error}); delete it to measure again") from None
-    arrays = {kind: np.array([*sums.values()]).reshape(-1, 2) for kind, sums in stored["documents"].items()}
-    return CorpusCxmi(stored["signature"], arrays)
 
 
 def _decide(
@@ -273,9 +274,10 @@ def _decide(
         stored = run.folder / FOLDER / f"{_digest(checksum(path))}-{name}.json"
         several = len(set(documents_of(suite.examples))) > 1
         controls = settings.request.controls and window.has_context and several
-        if stored.exists():
-            decisions[suite.name] = read_decisions(stored)[suite.name]
-            if decisions[suite.name].readings is not None or not controls:
+        # A suite whose file was renamed may have another name.
+        if stored.exists() and (found := read_decisions(stored).get(suite.name)) is not None:
+            decisions[suite.name] = found
+            if found.readings is not None or not controls:
                 continue
         opened = run.with_decode({**scoring, "first_pass": ""})
         meter = settings.new_meter(f"{suite.name}, {title}")

@@ -162,8 +162,7 @@ def require_alike(path: Path, folders: Mapping[int, Path]) -> None:
         if changed:
             raise CotextError(
                 f"{path}: seed-{first} and seed-{seed} have different settings and cannot be averaged; "
-                f"move one of them elsewhere:"
-                f"{''.join(changed)}"
+                f"move one of them elsewhere:{''.join(changed)}"
             )
     noted = ((seed, noted_data(run).get("checksums")) for seed, run in folders.items())
     digests = {seed: checksums for seed, checksums in noted if checksums is not None}

@@ -5,7 +5,7 @@ from itertools import groupby
 
 from cotext.evaluation.metrics.interface import is_lower_better
 from cotext.evaluation.statistics.significance import SIGNIFICANT, are_too_few
-from cotext.evaluation.studies.compare.comparison import RunComparison, TestedScore
+from cotext.evaluation.studies.compare.comparison import RunComparison
 from cotext.evaluation.studies.compare.measured import ContextGain, MeasuredSystem
 from cotext.evaluation.studies.contrastive.evidence import (
     WHOLE_DOCUMENT,
@@ -192,34 +192,24 @@ def _real(result: RunComparison) -> Iterable[str]:
 
 
 def _quality(result: RunComparison) -> Iterable[str]:
-    for number, run in enumerate(result.runs):
-        tested = [score for score in result.quality.scores[number] if score.against_first is not None]
-        outcomes = dict.fromkeys(_outcome(result, score) for score in tested)
-        for outcome in outcomes:
-            parts = [_score_words(score) for score in tested if _outcome(result, score) == outcome]
-            yield f"{run.title}: {outcome}: {', '.join(parts)}."
-
-
-def _outcome(result: RunComparison, score: TestedScore) -> str:
-    assert score.against_first is not None
     first = result.runs[0].title
-    test = result.quality.tests[score.score.protocol]
-    if test.too_few:
-        return f"too few documents ({test.units}) for a significant difference from {first}"
-    if not score.against_first.significant:
-        return f"no significant difference from {first}"
-    better = (score.against_first.difference > 0) != is_lower_better(score.score.protocol)
-    return f"significantly {'better' if better else 'worse'} than {first}"
-
-
-def _score_words(score: TestedScore) -> str:
-    assert score.against_first is not None
-    test = score.against_first
-    low, high = test.interval_95
-    return (
-        f"{score.score.title} {score.score.value:.1f} ({test.difference:+.2f} [{low:+.2f}, "
-        f"{high:+.2f}], p {render_p(test.p_corrected)})"
-    )
+    for run, scores in zip(result.runs, result.quality.scores, strict=True):
+        outcomes: dict[str, list[str]] = {}
+        for tested in scores:
+            if (test := tested.against_first) is None:
+                continue
+            score, of_all = tested.score, result.quality.tests[tested.score.protocol]
+            outcome = f"no significant difference from {first}"
+            if of_all.too_few:
+                outcome = f"too few documents ({of_all.units}) for a significant difference from {first}"
+            elif test.significant:
+                better = (test.difference > 0) != is_lower_better(score.protocol)
+                outcome = f"significantly {'better' if better else 'worse'} than {first}"
+            low, high = test.interval_95
+            difference = f"{test.difference:+.2f} [{low:+.2f}, {high:+.2f}], p {render_p(test.p_corrected)}"
+            outcomes.setdefault(outcome, []).append(f"{score.title} {score.value:.1f} ({difference})")
+        for outcome, parts in outcomes.items():
+            yield f"{run.title}: {outcome}: {', '.join(parts)}."
 
 
 def _verb(subjects: list[str], one: str, several: str) -> str:

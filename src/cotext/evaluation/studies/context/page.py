@@ -11,7 +11,6 @@ from cotext.data.context_edits import Excerpt, alone, without
 from cotext.data.documents import ParallelDocument, check_sides
 from cotext.evaluation.requests import ContextRequest
 from cotext.evaluation.studies.context.context_use import (
-    SentenceInfluences,
     influences,
     open_document,
     translated_by,
@@ -131,7 +130,19 @@ def document_context_use(
 ) -> DocumentContextUse:
     """Remove the context of every sentence, one by one; `own`: the target is the translation by the run."""
     sentence_influences = influences(translator, document)
-    translations = _translated(translator, sentence_influences, on_start, on_sentences)
+    # Translate every sentence that has context.
+    variants: dict[int, tuple[Excerpt, Excerpt, Excerpt]] = {}
+    for number, effect in enumerate(sentence_influences):
+        if (most := effect.most) is not None:
+            index = effect.excerpt.numbers.index(most.number)
+            variants[number] = effect.excerpt, without(effect.excerpt, index), alone(effect.excerpt)
+    sources = [variant.document.source for of_sentence in variants.values() for variant in of_sentence]
+    on_start(sum(map(len, dict.fromkeys(sources))))
+    texts_of = iter(translated_once(translator, sources, on_sentences))
+    translations = {
+        number: ContextTranslations(*(next(texts_of).sentences[variant.sentence] for variant in of_sentence))
+        for number, of_sentence in variants.items()
+    }
     sentences = []
     for number, effect in enumerate(sentence_influences):
         lengths, texts = _target_words(translator, document.target[number], len(effect.cxmi))
@@ -167,27 +178,6 @@ def _target_words(translator: DocumentTranslator, text: str, tokens: int) -> tup
 def _changes(texts: Sequence[str], lengths: Sequence[int], tokens: Sequence[float]) -> tuple[WordChange, ...]:
     bounds = pairwise(accumulate(lengths, initial=0))
     return tuple(WordChange(text, sum(tokens[a:b])) for text, (a, b) in zip(texts, bounds, strict=True))
-
-
-def _translated(
-    translator: DocumentTranslator,
-    sentence_influences: Sequence[SentenceInfluences],
-    on_start: Callable[[int], None],
-    on_sentences: Callable[[int], None],
-) -> dict[int, ContextTranslations]:
-    """Translate every sentence that has context; return the translations by its index."""
-    variants: dict[int, tuple[Excerpt, Excerpt, Excerpt]] = {}
-    for number, effect in enumerate(sentence_influences):
-        if (most := effect.most) is not None:
-            index = effect.excerpt.numbers.index(most.number)
-            variants[number] = effect.excerpt, without(effect.excerpt, index), alone(effect.excerpt)
-    sources = [variant.document.source for of_sentence in variants.values() for variant in of_sentence]
-    on_start(sum(map(len, dict.fromkeys(sources))))
-    texts = iter(translated_once(translator, sources, on_sentences))
-    return {
-        number: ContextTranslations(*(next(texts).sentences[variant.sentence] for variant in of_sentence))
-        for number, of_sentence in variants.items()
-    }
 
 
 def report_context(

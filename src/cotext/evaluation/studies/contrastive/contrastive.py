@@ -6,7 +6,7 @@ context: one choice, which is scored once.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, fields
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -40,28 +40,24 @@ EDITS: Final = {"none": "none", "foreign": "random", "shuffled": "shuffled", "gl
 SEED = 1  # for drawing sentences of other documents
 
 
-@dataclass(frozen=True, slots=True)
-class ForeignSentences:
-    """The sentences of a suite by document, each source with its right translation."""
+# Sentences of a suite by document, each source with its right translation; document numbers by example id.
+ForeignSentences = tuple[Pool, Mapping[str, int]]
 
-    pool: Pool
-    documents: dict[str, int]  # document number by example id
 
-    @classmethod
-    def of(cls, suite: ContrastiveSuite) -> "ForeignSentences":
-        """Collect the sentences, each once per document; raise CotextError if there is only one document."""
-        numbers = documents_of(suite.examples)
-        pairs: list[dict[tuple[str, str], None]] = [{} for _ in set(numbers)]
-        if len(pairs) < 2:
-            raise CotextError(
-                f"contrastive suite {suite.name!r}: all examples are from one document, but foreign context "
-                "is drawn from other documents; omit --controls, or choose --context shuffled or none"
-            )
-        for example, number in zip(suite.examples, numbers, strict=True):
-            right = example.candidates[example.correct]
-            pairs[number].update(dict.fromkeys(zip(example.source, right, strict=True)))
-        pool = Pool([ParallelDocument("", *zip(*of_document, strict=True)) for of_document in pairs])
-        return cls(pool, {e.id: n for e, n in zip(suite.examples, numbers, strict=True)})
+def foreign_sentences(suite: ContrastiveSuite) -> ForeignSentences:
+    """Collect sentences, each once per document; raise CotextError if there is only one document."""
+    numbers = documents_of(suite.examples)
+    pairs: list[dict[tuple[str, str], None]] = [{} for _ in set(numbers)]
+    if len(pairs) < 2:
+        raise CotextError(
+            f"contrastive suite {suite.name!r}: all examples are from one document, but foreign context "
+            "is drawn from other documents; omit --controls, or choose --context shuffled or none"
+        )
+    for example, number in zip(suite.examples, numbers, strict=True):
+        right = example.candidates[example.correct]
+        pairs[number].update(dict.fromkeys(zip(example.source, right, strict=True)))
+    pool = Pool([ParallelDocument("", *zip(*of_document, strict=True)) for of_document in pairs])
+    return pool, {e.id: n for e, n in zip(suite.examples, numbers, strict=True)}
 
 
 def score_in_contexts(
@@ -78,9 +74,23 @@ def score_in_contexts(
     numbers: dict[CandidateSet, int] = {}
     indices: dict[str, list[list[int]]] = {context: [] for context in ("true", *contexts)}
     for example in examples:
-        choices = {"true": [CandidateSet(example.source, example.candidates, example.differing_sentences)]}
+        differing, candidates = example.differing_sentences, example.candidates
+        choices = {"true": [CandidateSet(example.source, candidates, differing)]}
+        choices |= {context: [] for context in contexts}
         if foreign is not None:
-            choices |= _edited(translator, example, foreign, contexts)
+            # One choice for each sentence in which candidates differ.
+            right = ParallelDocument(example.id, example.source, candidates[example.correct])
+            pool, documents = foreign
+            others = pool.without(documents[example.id])
+            for number, excerpt in zip(differing, excerpts(translator, right, differing), strict=True):
+                # The seed depends on sentence and candidates, so that equal choices have equal contexts.
+                seed = f"{SEED} {example.source[number]} {[candidate[number] for candidate in candidates]}"
+                for context in contexts:
+                    original = excerpt
+                    if context == "global":
+                        original = _in_other_rows(translator, example, number, excerpt)
+                    changed = edited(original, EDITS[context], others, Random(seed))
+                    choices[context].append(_choice(changed, candidates))
         for context, of_example in choices.items():
             indices[context].append([numbers.setdefault(choice, len(numbers)) for choice in of_example])
     scores = score_candidates(translator, list(numbers))
@@ -107,29 +117,6 @@ def _in_other_rows(
     """Return the excerpt of a sentence with the context that its own window does not show."""
     document = Document(example.id, example.source)
     return outside(excerpt, translator.visible_sentences(document, own_row=True)[number])
-
-
-def _edited(
-    translator: DocumentTranslator,
-    example: ContrastiveExample,
-    foreign: ForeignSentences,
-    contexts: Sequence[str],
-) -> dict[str, list[CandidateSet]]:
-    """Return for every context one choice per sentence in which candidates differ."""
-    right = ParallelDocument(example.id, example.source, example.candidates[example.correct])
-    others = foreign.pool.without(foreign.documents[example.id])
-    choices: dict[str, list[CandidateSet]] = {context: [] for context in contexts}
-    numbers = example.differing_sentences
-    for number, excerpt in zip(numbers, excerpts(translator, right, numbers), strict=True):
-        # The seed depends on sentence and candidates, so that equal choices have equal contexts.
-        seed = f"{SEED} {example.source[number]} {[candidate[number] for candidate in example.candidates]}"
-        for context in contexts:
-            original = excerpt
-            if context == "global":
-                original = _in_other_rows(translator, example, number, excerpt)
-            changed = edited(original, EDITS[context], others, Random(seed))
-            choices[context].append(_choice(changed, example.candidates))
-    return choices
 
 
 def _choice(excerpt: Excerpt, candidates: Sequence[Sequence[str]]) -> CandidateSet:
@@ -193,7 +180,7 @@ def suite_scorer(translator: DocumentTranslator, suite: ContrastiveSuite, rules:
             "has no such sentences; give it more context (`cotext convert-suite --context 15`)"
         )
     edits = CONTEXTS[1:] if rules.controls else (rules.context,) if rules.context != "true" else ()
-    foreign = ForeignSentences.of(suite) if edits else None
+    foreign = foreign_sentences(suite) if edits else None
     return partial(score_in_contexts, translator, foreign=foreign, edits=edits)
 
 

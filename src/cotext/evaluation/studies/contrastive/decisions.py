@@ -110,7 +110,8 @@ def _parse(path: Path, suite: str, entry: Any) -> Decisions:
     if not isinstance(signature, str):
         raise CotextError(f"{where}: its signature is not a string")
     documents = entry.get("documents", {})
-    if documents and (not isinstance(documents, dict) or documents.keys() != decisions.keys()):
+    numbered = isinstance(documents, dict) and all(type(number) is int for number in documents.values())
+    if not numbered or (documents and documents.keys() != decisions.keys()):
         raise CotextError(f"{where}: 'documents' are not those of the decided examples")
     right = {example: value == "right" for example, value in decisions.items()}
     return Decisions(suite, signature, right, documents, _parse_readings(where, entry, right))

@@ -70,10 +70,9 @@ def choose_translations(
     if sources is not None:
         names = f"{paths[0]}", f"{source}"
         check_correspondence(first.documents, sources, same_ids=False, names=names)
-    named = next((system for system in systems if system.carries_ids), systems[0])
-    of_documents = zip(*(system.documents for system in systems), strict=True)
+    named = next((system for system in systems if system.carries_ids), first)
     pools = []
-    for documents in of_documents:
+    for documents in zip(*(system.documents for system in systems), strict=True):
         for number, lists in enumerate(zip(*(d.sentences for d in documents), strict=True), start=1):
             with naming(f"document {documents[0].id!r}, sentence {number}"):
                 pools.append(pooled(lists, request.probabilities))
@@ -89,7 +88,25 @@ def choose_translations(
             on_sentences(1)
     texts = (pool.texts[decision.chosen] for pool, decision in zip(pools, decisions, strict=True))
     selected = [Document(d.id, tuple(islice(texts, len(d.sentences)))) for d in named.documents]
-    return selected, _report(len(selected), pools, decisions, systems, request, recipe)
+    translations = sum(len(pool.texts) for pool in pools) / len(pools)
+    entries = [
+        "mbr:sentence",
+        f"utility:{request.utility}",
+        f"probabilities:{request.probabilities}",
+        f"systems:{len(systems)}",
+        *([f"candidates:{request.candidates}"] if request.candidates is not None else []),
+        f"translations:{translations:.2f}",
+    ]
+    return selected, MbrReport(
+        documents=len(selected),
+        sentences=len(pools),
+        changed=sum(decision.chosen > 0 for decision in decisions),
+        translations=translations,
+        utility=sum(d.utility for d in decisions) / len(pools),
+        utility_of_first=sum(d.utility_of_first for d in decisions) / len(pools),
+        signature="|".join([*entries, recipe, f"version:cotext-{__version__}"]),
+        inputs=tuple(system.signature for system in systems),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,33 +202,3 @@ def _by_comet(
         utilities = np.array(list(islice(scores, size**2))).reshape(size, size)
         decisions.append(decide(pool, utilities))
     return decisions, measured.score.signature
-
-
-def _report(
-    documents: int,
-    pools: Sequence[Pool],
-    decisions: Sequence[Decision],
-    systems: Sequence[_System],
-    request: MbrRequest,
-    recipe: str,
-) -> MbrReport:
-    sentences = len(pools)
-    translations = sum(len(pool.texts) for pool in pools) / sentences
-    entries = [
-        "mbr:sentence",
-        f"utility:{request.utility}",
-        f"probabilities:{request.probabilities}",
-        f"systems:{len(systems)}",
-        *([f"candidates:{request.candidates}"] if request.candidates is not None else []),
-        f"translations:{translations:.2f}",
-    ]
-    return MbrReport(
-        documents=documents,
-        sentences=sentences,
-        changed=sum(decision.chosen > 0 for decision in decisions),
-        translations=translations,
-        utility=sum(d.utility for d in decisions) / sentences,
-        utility_of_first=sum(d.utility_of_first for d in decisions) / sentences,
-        signature="|".join([*entries, recipe, f"version:cotext-{__version__}"]),
-        inputs=tuple(system.signature for system in systems),
-    )

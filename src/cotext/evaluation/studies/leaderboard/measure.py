@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from cotext.evaluation.metrics.aligned_files import name_systems
 from cotext.evaluation.metrics.comet import Progress
-from cotext.evaluation.metrics.interface import Measurement, Score, is_lower_better, measure_words
+from cotext.evaluation.metrics.interface import Score, is_lower_better, measure_words
 from cotext.evaluation.metrics.realign import AlignmentReport, document_lines
 from cotext.evaluation.requests import LeaderboardRequest
 from cotext.evaluation.statistics.significance import (
@@ -161,7 +161,13 @@ def make_leaderboard(request: LeaderboardRequest, on_comet: Progress | None = No
     if several and len(order) > 1:
         counts = {name: [measured[name][ranking].statistics] for name in order}
         test = paired_test(counts, resampling=resampling)
-    intervals = _intervals(measured, resampling, several)
+    # The interval of every score of every system; None unless there are several documents.
+    drawing = replace(resampling, samples=min(samples, SAMPLES))
+    columns: list[list[tuple[float, float] | None]] = []
+    for of_score in zip(*measured.values(), strict=True):
+        drawn = bootstrap_scores([each.statistics for each in of_score], drawing) if several else []
+        columns.append([percentiles(scores) for scores in drawn] or [None] * len(of_score))
+    intervals = dict(zip(measured, zip(*columns, strict=True), strict=True))
     scores = {name: tuple(item.score for item in items) for name, items in measured.items()}
     return Leaderboard(
         request=request,
@@ -171,7 +177,7 @@ def make_leaderboard(request: LeaderboardRequest, on_comet: Progress | None = No
         systems=tuple(Entry(n, scores[n], intervals[n], paths[n], reports[n]) for n in order),
         places=tuple(places(order, test, protocol)),
         test=test,
-        notes=tuple(_notes(reports, test, resampling.samples)),
+        notes=tuple(_notes(reports, test, samples)),
     )
 
 
@@ -216,19 +222,6 @@ def _ranking(request: LeaderboardRequest) -> int:
             f"--rank-by {request.rank_by}: is not measured; the measured scores are {', '.join(measured)}"
         )
     return measured.index(request.rank_by)
-
-
-def _intervals(
-    measured: Mapping[str, Sequence[Measurement]], resampling: Resampling, several: bool
-) -> dict[str, tuple[tuple[float, float] | None, ...]]:
-    """Return the interval of every score of every system; None unless there are several documents."""
-    drawing = replace(resampling, samples=min(resampling.samples, SAMPLES))
-    columns: list[list[tuple[float, float] | None]] = []
-    for of_score in zip(*measured.values(), strict=True):
-        statistics = [measurement.statistics for measurement in of_score]
-        drawn = bootstrap_scores(statistics, drawing) if several else []
-        columns.append([percentiles(scores) for scores in drawn] or [None] * len(statistics))
-    return dict(zip(measured, zip(*columns, strict=True), strict=True))
 
 
 def _notes(reports: Mapping[str, AlignmentReport], test: PairedTest | None, samples: int) -> list[str]:
