@@ -9,11 +9,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cotext.data.words import word_units
 from cotext.files import tags
 from cotext.files.block_sentences import join_pieces, split_pieces
 from cotext.files.blocks import Close, Copied, Open, Piece, Point, merged
 from cotext.files.tags import project, shown_text
-from cotext.translation.terms.word_alignment import SentenceAlignment, word_units
+from cotext.translation.terms.word_alignment import SentenceAlignment
 from tests.files.faking import assert_nested, elements
 
 WEIGHED = st.sampled_from([tags.MOST_WEIGHED, 0])  # 0: all is placed in proportion, as in long sentences

@@ -258,3 +258,87 @@ def blanked(text: str) -> str:
         parts += [text[done:start], " " * (stop - start)]
         done = stop
     return "".join([*parts, text[done:]])
+
+
+# --- Units of word alignment: words, punctuation marks, and single letters of scripts without spaces.
+
+Span = tuple[int, int]  # characters: first, last + 1
+
+# Characters that join the parts of a word between letters.
+_JOINING = frozenset("-'\u2019\u2010\u2011\u00ad\u00b7")
+# Punctuation that is spoken, and counts as a word.
+_READ = frozenset("%\u2030&@#\u00a7*")
+# First and last letters of scripts that are written without spaces between words.
+_WITHOUT_SPACES = (
+    (0x0E00, 0x0EFF),  # Thai, Lao
+    (0x1000, 0x109F),  # Burmese
+    (0x1780, 0x17FF),  # Khmer
+    (0x3040, 0x30FF),  # Hiragana, Katakana
+    (0x3400, 0x4DBF),  # Han
+    (0x4E00, 0x9FFF),
+    (0xF900, 0xFAFF),
+    (0x20000, 0x323AF),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """A word, a letter of a script without spaces, a punctuation mark, or a text that stays unsplit."""
+
+    start: int
+    stop: int
+    punctuation: bool = False
+
+
+def word_units(text: str, cuts: Iterable[int] = (), whole: Sequence[Span] = ()) -> list[Unit]:
+    """Return the units of a text, in order, separated by white space or nothing.
+
+    `cuts`: places at which a unit always ends. `whole`: spans that are one unit each.
+    """
+    edges = {*cuts, *(edge for span in whole for edge in span)}
+    units, place = [], 0
+    for start, stop in [*sorted(whole), (len(text), len(text))]:
+        units += _units_between(text, place, start, edges)
+        if stop > start:
+            units.append(Unit(start, stop))
+        place = stop
+    return units
+
+
+def _units_between(text: str, start: int, stop: int, edges: set[int]) -> list[Unit]:
+    units: list[Unit] = []
+    for i in range(start, stop):
+        if text[i].isspace():
+            continue
+        if units and units[-1].stop == i and i not in edges and _continues(text, i, units[-1]):
+            units[-1] = Unit(units[-1].start, i + 1)
+        else:
+            is_punctuation = unicodedata.category(text[i])[0] == "P" and text[i] not in _READ
+            units.append(Unit(i, i + 1, is_punctuation))
+    return units
+
+
+def _continues(text: str, i: int, before: Unit) -> bool:
+    """Whether a character belongs to the unit that ends before it."""
+    if before.punctuation:
+        return False
+    if unicodedata.category(text[i])[0] == "M":
+        return True
+    if text[i] in _JOINING:
+        return _joins(text[i - 1]) and i + 1 < len(text) and _joins(text[i + 1])
+    return _joins(text[i]) and (_joins(text[i - 1]) or text[i - 1] in _JOINING or _is_mark(text[i - 1]))
+
+
+def _joins(character: str) -> bool:
+    """Whether letters like this one form words."""
+    return character.isalnum() and not is_unspaced(character)
+
+
+def _is_mark(character: str) -> bool:
+    return unicodedata.category(character)[0] == "M" and not is_unspaced(character)
+
+
+def is_unspaced(character: str) -> bool:
+    """Return whether a letter belongs to a script without spaces between words, such as Chinese."""
+    # Most letters come before all of these scripts.
+    return character > "\u0dff" and any(first <= ord(character) <= last for first, last in _WITHOUT_SPACES)

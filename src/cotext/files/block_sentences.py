@@ -8,12 +8,10 @@ from unicodedata import category
 
 from cotext.data.splitting import join_sentences
 from cotext.data.tokenizer import Tokenizer
-from cotext.data.words import overlaps, placeholder_spans
+from cotext.data.words import Span, is_unspaced, overlaps, placeholder_spans, word_units
 from cotext.files.blocks import Block, Close, Copied, Open, Piece, Point, merged, shown_text
 from cotext.runtime import substituted
-from cotext.translation.terms.word_alignment import is_unspaced, word_units
 
-Span = tuple[int, int]  # characters: start, stop
 
 # --- Cutting and joining.
 #

@@ -21,15 +21,13 @@ from typing import Final
 import torch
 from torch import Tensor
 
-from cotext.data.words import overlaps
+from cotext.data.words import Span, overlaps, word_units
 from cotext.files.blocks import Close, Copied, Open, Piece, Point, merged, shown_text
 from cotext.translation.terms.word_alignment import (
     SentenceAlignment,
-    Span,
     agreement,
     proportional,
     sharpened,
-    word_units,
 )
 
 # --- The inline elements of a sentence as a tree, with their positions in source and target.

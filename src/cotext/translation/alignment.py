@@ -32,7 +32,7 @@ from torch import Tensor, nn
 from cotext.data.batch import Batch, Instance, Source, SpecialSymbols
 from cotext.data.documents import ParallelDocument
 from cotext.data.tokenizer import Tokenizer
-from cotext.data.words import token_spans
+from cotext.data.words import token_spans, word_units
 from cotext.layers.kernels.sdpa import TokenIndices, watch_weights
 from cotext.layers.multi_head import CrossAttention
 from cotext.layers.positions import is_current
@@ -42,7 +42,7 @@ from cotext.runtime import CotextError
 from cotext.search.likelihood import forced_draft
 from cotext.translation.plan import kind_of
 from cotext.translation.scorer import DocumentRow, DocumentScorer, RowsToRead, score_labels
-from cotext.translation.terms.word_alignment import SentenceAlignment, proportional, word_units
+from cotext.translation.terms.word_alignment import SentenceAlignment, proportional
 
 # --- Word alignment from probabilities: which target tokens become less likely without a source word.
 #

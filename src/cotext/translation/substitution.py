@@ -27,7 +27,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 import torch
 
 from cotext.data.batch import Batch, Instance
-from cotext.data.words import covered, is_letter, occurrences, overlaps, token_spans, words_of
+from cotext.data.words import Span, covered, is_letter, occurrences, overlaps, token_spans, words_of
 from cotext.models.checkpoint import output_logits
 from cotext.search.constraints import SearchRequest, SearchSymbols
 from cotext.search.likelihood import CHUNK
@@ -42,7 +42,7 @@ from cotext.translation.document_state import (
 from cotext.translation.plan import kind_of
 from cotext.translation.scorer import DocumentScorer, RowsToRead, read_labels, score_labels
 from cotext.translation.terms.terms import Defects, Phrases, SentenceConstraints
-from cotext.translation.terms.word_alignment import SentenceAlignment, Span, proportional, renderings
+from cotext.translation.terms.word_alignment import SentenceAlignment, proportional, renderings
 
 # Penalties in log-probability. STUTTER: the free translation of the term remains in the sentence. LENGTH: for
 # every word of difference from the expected length, which is the length of the free translation after the
