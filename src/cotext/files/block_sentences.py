@@ -12,7 +12,6 @@ from cotext.data.words import Span, is_unspaced, overlaps, placeholder_spans, wo
 from cotext.files.blocks import Block, Close, Copied, Open, Piece, Point, merged, shown_text
 from cotext.runtime import substituted
 
-
 # --- Cutting and joining.
 #
 # Inline elements around whole sentences, or at the ends of a sentence, are placed between sentences, so that
