@@ -43,6 +43,7 @@ PROCESSES = multiprocessing.get_context("forkserver")
 PROCESSES.set_forkserver_preload(
     [
         "pytest",
+        "hypothesis.strategies",
         "cotext.cli.main",
         "cotext.data.prepare",
         "cotext.translation.open",
