@@ -18,7 +18,7 @@ from cotext.evaluation.studies.compare.measured import read_metrics
 from cotext.interchange.model_names import NamedModel
 from cotext.runtime.files import sealed
 from cotext.runtime.processes import Job, run_jobs
-from tests.command_line import World, succeed
+from tests.command_line import TINY, World, succeed
 from tests.refusals import must_raise
 from tests.tiny_runs import make_controlled_corpora_small
 
@@ -111,19 +111,7 @@ MINIATURE = replace(
         DemoSystem("sentence", "focused-concatenation/base"),
         DemoSystem("s2to2", "focused-concatenation/s2to2", ("loss.context_discount=0.5",)),
     ),
-    overrides=(
-        "train.max_updates=4",
-        "train.validate_every=4",
-        "train.log_every=2",
-        "train.max_tokens=500",
-        "train.validate_bleu=false",
-        "train.threads=1",
-        "model.dimension=16",
-        "model.feed_forward=16",
-        "model.heads=2",
-        "decode.beam=1",
-        "decode.max_extra=2",
-    ),
+    overrides=(*TINY, "train.max_updates=4", "train.validate_every=4", "decode.beam=1"),
     documents=60,
     contrastive_examples=6,
     test_documents=3,
