@@ -10,7 +10,7 @@ import pytest
 from typer.main import get_command
 
 from cotext.cli.main import app
-from tests.command_line import succeed
+from tests.command_line import TINY, succeed
 from tests.data.test_document_alignment import pairs_of
 from tests.files import structures
 from tests.interchange.local_hub import serving
@@ -24,9 +24,7 @@ NAME = "Helsinki-NLP/opus-mt-en-de"
 # Replaced for time: the size of the corpus and of the model, and the length of training.
 SHORTER = {
     "adapt": "--minutes 0.01 --dev-documents 1 --test-documents 2",
-    "train": "model.dimension=16 model.feed_forward=16 model.heads=2 train.max_updates=1 "
-    "train.max_tokens=3000 train.validate_bleu=false train.validate_sentences=8 "
-    "train.threads=1 decode.max_extra=2 decode.beam=1",
+    "train": " ".join((*TINY, "train.max_updates=1", "train.max_tokens=3000", "decode.beam=1")),
 }
 # Neither runs here: these make an environment, and this one serves until it is stopped.
 SETUP = ("make demo", "source .venv/bin/activate")

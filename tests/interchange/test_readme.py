@@ -7,7 +7,7 @@ import pytest
 
 from cotext.data.documents import Document
 from cotext.data.formats import read_documents, write_documents
-from tests.command_line import succeed, write_corpus
+from tests.command_line import TINY, succeed, write_corpus
 from tests.pretrained_models import FOLDERS
 from tests.tiny_runs import make_controlled_corpora_small, toy_documents
 
@@ -48,9 +48,7 @@ def test_a_document_run_begins_where_its_sentence_run_stands(
     make_controlled_corpora_small(monkeypatch)
     shorter = {
         "prepare-controlled": "",
-        "train": "model.dimension=16 model.feed_forward=16 model.heads=2 train.max_updates=1 "
-        "train.max_tokens=9000 train.warmup_updates=1 train.validate_every=1 train.validate_bleu=false "
-        "train.threads=1 decode.max_extra=2 decode.beam=1",
+        "train": " ".join((*TINY, "train.max_updates=1", "train.max_tokens=9000", "decode.beam=1")),
         "compare": "--samples 100",
     }
     shown = ""
