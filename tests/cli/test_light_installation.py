@@ -12,16 +12,9 @@ import pytest
 from tests.command_line import World
 
 # Python imports a module of this name when it starts.
-WITHOUT = """
-import sys
-
-class Without:
-    def find_spec(self, name, path=None, target=None):
-        top = name.partition(".")[0]
-        if top in ("accelerate", "tensorboard", "matplotlib", "pyarrow", "starlette", "httpx2"):
-            raise ModuleNotFoundError(f"No module named {top!r}", name=top)
-
-sys.meta_path.insert(0, Without())
+WITHOUT = """import sys
+for name in ("accelerate", "tensorboard", "matplotlib", "pyarrow", "starlette", "httpx2"):
+    sys.modules[name] = None
 """
 
 
@@ -34,7 +27,7 @@ def light(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-# Importing torch takes most of the time of a command.
+# Commands one after the other in one process: importing torch takes most of their time.
 SEVERAL = """
 import json, sys
 from cotext.cli.main import main
@@ -48,9 +41,8 @@ for arguments in json.loads(sys.argv[1]):
 
 
 def cotext(*commands: list[str], before: str = "") -> subprocess.CompletedProcess[str]:
-    """Run commands one after the other in one process."""
-    command = [sys.executable, "-c", before + SEVERAL, json.dumps(commands)]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+    process = [sys.executable, "-c", before + SEVERAL, json.dumps(commands)]
+    return subprocess.run(process, capture_output=True, text=True, check=False)
 
 
 def test_text_is_translated_scored_and_shown(light: Path, world: World) -> None:
@@ -73,9 +65,8 @@ def test_text_is_translated_scored_and_shown(light: Path, world: World) -> None:
 )
 def test_training_says_which_extra_it_needs(light: Path, missing: str, extra: str, before: str) -> None:
     hook = light / "site" / "sitecustomize.py"
-    hook.write_text(re.sub(r"in \(.*\)", f"== {missing!r}", hook.read_text()))
-    train = ["train", "focused-concatenation/base", "--data", "none", "--out", "run"]
-    done = cotext(train, before=before)
+    hook.write_text(re.sub(r"in \(.*\)", f"in [{missing!r}]", hook.read_text()))
+    done = cotext(["train", "focused-concatenation/base", "--data", "none", "--out", "run"], before=before)
     assert done.stdout == "exit code 2\n"
     assert f"pip install '.[{extra}]'" in done.stderr
     assert "Traceback" not in done.stderr

@@ -16,7 +16,6 @@ from cotext.training.inputs import written_config
 from tests.command_line import Outcome, must_refuse, succeed
 from tests.tiny_runs import run_config, with_section, write_run
 
-DOCUMENTS = 16
 COUNTS = ("--dev-documents", "3", "--test-documents", "4")
 
 
@@ -24,7 +23,7 @@ COUNTS = ("--dev-documents", "3", "--test-documents", "4")
 def here(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A sentence model that learned nothing, and a corpus in two texts and in one file."""
     folder = tmp_path_factory.mktemp("adapt")
-    documents = [*training_documents(DOCUMENTS, 1)]
+    documents = [*training_documents(16, 1)]
     write_parallel(folder / "all.en", folder / "all.de", documents, "text")
     write_parallel(folder / "all.tmx", None, documents, "tmx", ("en", "de"))
     sentences = [sentence for each in documents for sentence in (*each.source, *each.target)]
