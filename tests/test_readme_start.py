@@ -3,7 +3,6 @@
 import random
 import shlex
 import subprocess
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +10,12 @@ import pytest
 from typer.main import get_command
 
 from cotext.cli.main import app
-from cotext.data.contrastive_suites import read_suite, write_suite
-from tests.command_line import succeed
+from tests.command_line import TINY, succeed
 from tests.data.test_document_alignment import pairs_of
 from tests.files import structures
 from tests.interchange.local_hub import serving
 from tests.pretrained_models import FOLDERS
+from tests.tiny_runs import make_controlled_corpora_small
 
 pytest.importorskip("huggingface_hub")
 ROOT = Path(__file__).resolve().parents[1]
@@ -25,9 +24,7 @@ NAME = "Helsinki-NLP/opus-mt-en-de"
 # Replaced for time: the size of the corpus and of the model, and the length of training.
 SHORTER = {
     "adapt": "--minutes 0.01 --dev-documents 1 --test-documents 2",
-    "train": "model.dimension=16 model.feed_forward=16 model.heads=2 train.max_updates=1 "
-    "train.max_tokens=3000 train.validate_bleu=false train.validate_sentences=8 "
-    "train.threads=1 decode.max_extra=2 decode.beam=1",
+    "train": " ".join((*TINY, "train.max_updates=1", "train.max_tokens=3000", "decode.beam=1")),
 }
 # Neither runs here: these make an environment, and this one serves until it is stopped.
 SETUP = ("make demo", "source .venv/bin/activate")
@@ -52,6 +49,7 @@ def test_the_commands_work_as_printed(tmp_path: Path, monkeypatch: pytest.Monkey
     assert [line for line in found if line in SETUP] == [*SETUP]
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    make_controlled_corpora_small(monkeypatch)
     FOLDERS["swish"](tmp_path / "hub")
     for name in ("manual.docx", "letter.docx"):
         Path(name).write_bytes(structures.STRUCTURES["docx"](random.Random(1))[0])
@@ -75,9 +73,6 @@ def test_the_commands_work_as_printed(tmp_path: Path, monkeypatch: pytest.Monkey
                 continue
             fewer = ["100" if word == "small" else word for word in words]
             succeed(command, *fewer, *SHORTER.get(command, "").split())
-            for path in Path("data/c/contrastive").glob("*.json") if command == "prepare-controlled" else ():
-                suite = read_suite(path)
-                write_suite(path, replace(suite, examples=suite.examples[:12]))
     assert Path("handbuch.docx").read_bytes()[:2] == b"PK"
     assert Path("neu.docx").read_bytes()[:2] == b"PK"
 

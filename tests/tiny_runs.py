@@ -12,6 +12,8 @@ import torch
 from safetensors.torch import load_file
 
 from cotext.config.recipe import Config, dump_config, parse_config
+from cotext.data import controlled
+from cotext.data import prepare as preparation
 from cotext.data.documents import ParallelDocument
 from cotext.data.formats import write_parallel
 from cotext.data.prepared import write_report
@@ -41,6 +43,7 @@ PROCESSES = multiprocessing.get_context("forkserver")
 PROCESSES.set_forkserver_preload(
     [
         "pytest",
+        "hypothesis.strategies",
         "cotext.cli.main",
         "cotext.data.prepare",
         "cotext.translation.open",
@@ -86,6 +89,15 @@ def prepare_toy(folder: Path, documents: int = 24, seed: int = 0) -> Path:
         write_parallel(folder / f"{name}.jsonl", None, corpus, "jsonl")
     write_report(folder, {})  # no digests: tests change what is there
     return folder
+
+
+def make_controlled_corpora_small(patch: pytest.MonkeyPatch) -> None:
+    """Less of what takes time whatever the size: documents of the tokenizer, dev and test set, suites."""
+    suites = preparation.contrastive_suites
+    patch.setattr(preparation, "contrastive_suites", lambda seed, n, *order: suites(seed, min(n, 12), *order))
+    patch.setattr(preparation, "CONTROLLED_TOKENIZER_DOCUMENTS", 500)
+    for name in ("DEVELOPMENT_DOCUMENTS", "TEST_DOCUMENTS"):
+        patch.setattr(controlled, name, 10)
 
 
 def run_config(**train_settings: Any) -> Config:

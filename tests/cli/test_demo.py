@@ -18,8 +18,9 @@ from cotext.evaluation.studies.compare.measured import read_metrics
 from cotext.interchange.model_names import NamedModel
 from cotext.runtime.files import sealed
 from cotext.runtime.processes import Job, run_jobs
-from tests.command_line import World, succeed
+from tests.command_line import TINY, World, succeed
 from tests.refusals import must_raise
+from tests.tiny_runs import make_controlled_corpora_small
 
 
 def test_metrics_are_read_up_to_a_line_being_written(tmp_path: Path) -> None:
@@ -110,17 +111,7 @@ MINIATURE = replace(
         DemoSystem("sentence", "focused-concatenation/base"),
         DemoSystem("s2to2", "focused-concatenation/s2to2", ("loss.context_discount=0.5",)),
     ),
-    overrides=(
-        "train.max_updates=4",
-        "train.validate_every=4",
-        "train.log_every=2",
-        "train.max_tokens=500",
-        "train.validate_bleu=false",
-        "train.threads=1",
-        "model.dimension=16",
-        "model.feed_forward=16",
-        "model.heads=2",
-    ),
+    overrides=(*TINY, "train.max_updates=4", "train.validate_every=4", "decode.beam=1"),
     documents=60,
     contrastive_examples=6,
     test_documents=3,
@@ -134,20 +125,23 @@ def test_children_import_nothing_from_the_current_folder(tmp_path: Path) -> None
     assert (done.returncode, done.stdout.partition(" ")[0]) == (0, "cotext"), done.stderr
 
 
-def one_elsewhere(jobs: Sequence[Job], at_once: int) -> None:
-    """The first job in a child process, the others in this one, which has imported everything already."""
-    run_jobs(jobs[:1], at_once)
+def all_here(jobs: Sequence[Job], at_once: int) -> None:
+    """The jobs in this process, which has imported everything already; then none is left to be started."""
     for job in jobs:
         if not job.finished():
             assert job.command[:4] == (sys.executable, "-P", "-m", "cotext.cli.main")
+            job.log.parent.mkdir(exist_ok=True)
             job.log.write_text(succeed(*job.command[4:]).out)
-            assert job.finished()
+            assert re.fullmatch(r"4 train \d\.\d{3} dev \d\.\d{3}|0 ", "{} {}".format(*job.progress()))
+    run_jobs(jobs, at_once)
 
 
 def test_a_miniature_demonstration(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("cotext.cli.demo.run_jobs", one_elsewhere)
+    monkeypatch.setattr("cotext.cli.demo.run_jobs", all_here)
+    monkeypatch.setattr(demo, "known_models", dict)
+    make_controlled_corpora_small(monkeypatch)
     out = tmp_path / "demo"
     run_demo(out, MINIATURE)
     screen = capsys.readouterr().out
@@ -207,7 +201,7 @@ def test_every_sentence_has_a_row_with_each_models_translation(
 ) -> None:
     models = {name: NamedModel(name, world.run, "a package") for name in demo.MODELS}
     monkeypatch.setattr(demo, "known_models", lambda: models)
-    assert demo.translate_sample(tmp_path)
+    demo.run_demo(tmp_path, train=False)
     page = (tmp_path / "sample.html").read_text(encoding="utf-8")
     printed = capsys.readouterr().out
     lines = (Path(demo.__file__).parent / "sample.en").read_text(encoding="utf-8").splitlines()

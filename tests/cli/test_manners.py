@@ -57,13 +57,14 @@ def test_no_color_prints_no_color(tmp_path: Path) -> None:
     assert not color.search(plain[1])
 
 
-def test_a_dumb_terminal_gets_lines_and_no_control_sequences(world: World, tmp_path: Path) -> None:
-    (tmp_path / "in.en").write_text(ENGLISH)
-    arguments = ("translate", world.run, tmp_path / "in.en", "--out", tmp_path / "out.de", "--verbose")
-    code, shown = on_a_terminal(*arguments, TERM="dumb")
+def test_a_dumb_terminal_gets_lines_and_no_control_sequences(tmp_path: Path) -> None:
+    files = [tmp_path / name for name in ("a.en", "b.en")]
+    for path in files:
+        path.write_text(ENGLISH)
+    code, shown = on_a_terminal("mbr", *files, "--out", tmp_path / "out.en", "--verbose", TERM="dumb")
     assert code == 0, shown
     assert "\x1b" not in shown
-    assert re.search(r"^\d\d:\d\d:\d\d  translating 20/20\r?$", shown, re.M)
+    assert re.search(r"^\d\d:\d\d:\d\d  choosing 20/20\r?$", shown, re.M)
 
 
 @pytest.mark.parametrize("columns", [30, 60, 100])

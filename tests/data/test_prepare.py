@@ -23,7 +23,7 @@ from tests.command_line import must_refuse, prepare_arguments, succeed, write_co
 from tests.killing import Moment, run_killed
 from tests.loops import loop_over
 from tests.refusals import must_raise
-from tests.tiny_runs import toy_documents
+from tests.tiny_runs import make_controlled_corpora_small, toy_documents
 
 TRAIN, DEV, TEST = toy_documents(120, 1), toy_documents(5, 2), toy_documents(6, 3)
 
@@ -263,7 +263,9 @@ def test_side_files_are_recorded(tmp_path: Path) -> None:
 def controlled(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Report]:
     """The folder and the report of a corpus of 60 documents."""
     out = tmp_path_factory.mktemp("controlled") / "out"
-    return out, prepare_controlled(ControlledRequest(size="60", out=out, seed=3, contrastive_examples=12))
+    with pytest.MonkeyPatch.context() as patch:
+        make_controlled_corpora_small(patch)
+        return out, prepare_controlled(ControlledRequest(size="60", out=out, seed=3, contrastive_examples=12))
 
 
 def test_controlled_corpus(controlled: tuple[Path, Report], tmp_path: Path) -> None:
@@ -285,8 +287,11 @@ def test_controlled_corpus(controlled: tuple[Path, Report], tmp_path: Path) -> N
     must_raise(message, prepare_controlled, ControlledRequest(size="huge", out=tmp_path / "other"))
 
 
-def test_controlled_corpus_in_another_word_order(controlled: tuple[Path, Report], tmp_path: Path) -> None:
+def test_controlled_corpus_in_another_word_order(
+    controlled: tuple[Path, Report], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """All that is written has the order, and the report names it; nothing else differs."""
+    make_controlled_corpora_small(monkeypatch)
     usual, other = controlled[0], tmp_path / "other"
     same_numbers = {"size": "60", "seed": 3, "contrastive_examples": 12}
     report = prepare_controlled(

@@ -16,7 +16,6 @@ from cotext.training.inputs import written_config
 from tests.command_line import Outcome, must_refuse, succeed
 from tests.tiny_runs import run_config, with_section, write_run
 
-DOCUMENTS = 30
 COUNTS = ("--dev-documents", "3", "--test-documents", "4")
 
 
@@ -24,7 +23,7 @@ COUNTS = ("--dev-documents", "3", "--test-documents", "4")
 def here(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A sentence model that learned nothing, and a corpus in two texts and in one file."""
     folder = tmp_path_factory.mktemp("adapt")
-    documents = [*training_documents(DOCUMENTS, 1)]
+    documents = [*training_documents(16, 1)]
     write_parallel(folder / "all.en", folder / "all.de", documents, "text")
     write_parallel(folder / "all.tmx", None, documents, "tmx", ("en", "de"))
     sentences = [sentence for each in documents for sentence in (*each.source, *each.target)]
@@ -41,7 +40,7 @@ def adapted(here: Path) -> Outcome:
 
 
 def asked(here: Path, *corpus: str | Path) -> list[str | Path]:
-    return ["adapt", here / "model", *corpus, "--out", here / "mine", "--minutes", "0.02", *COUNTS]
+    return ["adapt", here / "model", *corpus, "--out", here / "mine", "--minutes", "0.01", *COUNTS]
 
 
 def test_a_sentence_model_becomes_a_document_system(here: Path, adapted: Outcome) -> None:
@@ -91,7 +90,7 @@ def test_the_same_command_goes_on_and_another_one_is_refused(here: Path, adapted
 
 
 def test_a_document_system_keeps_its_configuration(here: Path, adapted: Outcome) -> None:
-    succeed("adapt", here / "mine", here / "all.tmx", "--out", here / "next", "--minutes", "0.02", *COUNTS)
+    succeed("adapt", here / "mine", here / "all.tmx", "--out", here / "next", "--minutes", "0.01", *COUNTS)
     first, second = (written_config(here / name / "config.yaml") for name in ("mine", "next"))
     assert second.view == first.view
     assert second.model == first.model

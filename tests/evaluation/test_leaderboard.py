@@ -9,6 +9,7 @@ import pytest
 
 from cotext.data.documents import Document
 from cotext.data.formats import write_documents
+from cotext.data.nbest_lists import lists_beside
 from cotext.evaluation.requests import LeaderboardRequest
 from cotext.evaluation.statistics.significance import Difference, PairedTest
 from cotext.evaluation.studies.leaderboard.measure import (
@@ -19,7 +20,6 @@ from cotext.evaluation.studies.leaderboard.measure import (
     ranked,
 )
 from cotext.language_models.translator import report_of
-from cotext.translation.corpus_files import lists_beside
 from tests.command_line import must_refuse, succeed
 from tests.refusals import must_raise
 

@@ -1,17 +1,15 @@
 """The commands on pretrained models of the README and of docs/pretrained.md, run as they stand."""
 
 import re
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from cotext.data.contrastive_suites import read_suite, write_suite
 from cotext.data.documents import Document
 from cotext.data.formats import read_documents, write_documents
-from tests.command_line import succeed, write_corpus
+from tests.command_line import TINY, succeed, write_corpus
 from tests.pretrained_models import FOLDERS
-from tests.tiny_runs import toy_documents
+from tests.tiny_runs import make_controlled_corpora_small, toy_documents
 
 pytest.importorskip("ctranslate2")
 TOP = Path(__file__).resolve().parents[2]
@@ -47,19 +45,15 @@ def test_a_document_run_begins_where_its_sentence_run_stands(
 ) -> None:
     """The commands as they stand, but for fewer documents and choices, a smaller model, and a few updates."""
     monkeypatch.chdir(tmp_path)
+    make_controlled_corpora_small(monkeypatch)
     shorter = {
         "prepare-controlled": "",
-        "train": "model.dimension=16 model.feed_forward=16 model.heads=2 train.max_updates=1 "
-        "train.max_tokens=9000 train.warmup_updates=1 train.validate_every=1 train.validate_bleu=false "
-        "train.threads=1 decode.max_extra=2 decode.beam=1",
+        "train": " ".join((*TINY, "train.max_updates=1", "train.max_tokens=9000", "decode.beam=1")),
         "compare": "--samples 100",
     }
     shown = ""
     for _, command, *words in block("docs/pretrained.md", "## From a sentence run to a document run"):
         fewer = ["100" if word == "small" else word for word in words]
         shown = succeed(command, *fewer, *shorter[command].split()).out
-        for path in Path("data/controlled/contrastive").iterdir() if command == "prepare" else ():
-            suite = read_suite(path)
-            write_suite(path, replace(suite, examples=suite.examples[:12]))
     own, there = re.findall(r"(\d\.\d{3}) \((\d\.\d{3})\)", shown)[0]
     assert own == there

@@ -22,7 +22,7 @@ from cotext.runtime.devices import moved
 from cotext.training.run import set_up
 from tests.test_leaks import SMALL, SYSTEMS, TOKENIZER, config_of
 from tests.tiny import random_model
-from tests.tiny_runs import prepare_toy, run_config, silent
+from tests.tiny_runs import run_config, silent
 
 LENGTHS = [[2, 4, 3, 2, 6], [2], [3, 1, 2]]
 
@@ -104,9 +104,8 @@ def test_a_batch_laid_out_ahead_has_the_same_loss(system: str) -> None:
     assert torch.equal(ahead, here)
 
 
-def test_the_training_loop(tmp_path: Path) -> None:
-    """On the CPU, reads of values are counted: only the report needs them."""
-    data = prepare_toy(tmp_path / "data")
+def test_the_training_loop(data: Path, tmp_path: Path) -> None:
+    """On the CPU, where what asks for a value is counted: none but for the report."""
     (tmp_path / "run").mkdir()
     trainer = set_up(run_config(), data, tmp_path / "run", "test", "cpu").trainer(tmp_path / "run", silent())
     with closing(trainer._updates()) as updates:

@@ -28,7 +28,7 @@ from cotext.training.inputs import open_data, resolve, settle
 from cotext.training.trainer import Trainer
 from cotext.training.warm_start import start_from
 from cotext.translation.translator import DocumentTranslator
-from tests.tiny_runs import prepare_toy, told_in_training, toy_documents, train_here, with_section, write_run
+from tests.tiny_runs import told_in_training, toy_documents, train_here, with_section, write_run
 
 SIZE = ["dimension=16", "feed_forward=32", "heads=2", "encoder_layers=2", "decoder_layers=2", "dropout=0.0"]
 TINY = [f"model.{setting}" for setting in SIZE]
@@ -75,11 +75,6 @@ FAMILIES = [
     "mixtures/mcn-p-transformer",
     "mixtures/docflat-g-transformer",
 ]
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return prepare_toy(tmp_path_factory.mktemp("neutral") / "data", documents=8)
 
 
 def sentence_run(run: Path, data: Path, pre_norm: bool) -> Path:

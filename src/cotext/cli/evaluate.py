@@ -144,11 +144,10 @@ def profile(request: ProfileRequest, json: Json = False) -> None:
 
 def mbr(request: MbrRequest, json: Json = False) -> None:
     """Choose translations by minimum Bayes risk from n-best lists or the outputs of several systems."""
-    from cotext.data.formats import find_format, write_documents
+    from cotext.data.formats import check_output, find_format, write_documents
+    from cotext.data.nbest_lists import lists_beside
     from cotext.evaluation.studies.evaluate.mbr_files import choose_translations
     from cotext.runtime.progress import meter
-    from cotext.translation.corpus_files import lists_beside
-    from cotext.translation.translate_file import check_output
 
     out = request.out
     require_absent(out, request.overwrite or out.is_dir())

@@ -106,7 +106,7 @@ def output(out: Path | None, inputs: Iterable[Path | None], part: "Shard | None"
     if out is None:
         yield
         return
-    from cotext.translation.translate_file import check_output
+    from cotext.data.formats import check_output
 
     check_output(out, [path for path in inputs if path is not None])
     if part is not None:

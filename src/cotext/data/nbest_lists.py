@@ -142,3 +142,11 @@ def _documents(path: Path, lines: Iterable[tuple[int, str]]) -> Iterator[ListedD
     if not sentences:
         raise CotextError(f"{path}: contains no translations; write the lists again")
     yield ListedDocument(name, tuple(map(tuple, sentences)))
+
+
+LISTS: Final = ".nbest.jsonl"
+
+
+def lists_beside(out: Path) -> Path:
+    """Return the file with the n-best lists of an output."""
+    return out.with_name(f"{out.name}{LISTS}")

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 from cotext.data.documents import name_warning
 from cotext.data.formats.xml_formats import encode_memory
+from cotext.data.nbest_lists import lists_beside
 from cotext.files.bilingual_page import render_page
 from cotext.files.blocks import Entries, FileFormat
 from cotext.files.blocks import Job as BilingualJob
@@ -26,7 +27,7 @@ from cotext.runtime import CotextError, naming
 from cotext.runtime.files import replacing
 from cotext.runtime.jobs.engine import Job, forget, journal_of, run
 from cotext.runtime.jobs.journal import Journal, Results
-from cotext.translation.corpus_files import FileReport, lists_beside
+from cotext.translation.corpus_files import FileReport
 from cotext.translation.faults import Fault, add_faults
 from cotext.translation.open import OpenedRun, read_terminology
 from cotext.translation.ray_cluster import placed

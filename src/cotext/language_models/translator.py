@@ -24,6 +24,7 @@ from cotext.data.documents import Document, ParallelDocument
 from cotext.data.formats import find_format, read_documents, write_translations
 from cotext.data.formats.streams import atomic_sinks
 from cotext.data.formats.wmt import in_order, read_wmt_lines
+from cotext.data.nbest_lists import lists_beside
 from cotext.data.selection import align_lengths
 from cotext.language_models.client import Client, Counts, RefusedRequestError
 from cotext.language_models.config import (
@@ -37,7 +38,6 @@ from cotext.language_models.config import (
 )
 from cotext.runtime import CotextError, __version__, shown
 from cotext.runtime.files import checksum, writing
-from cotext.translation.corpus_files import lists_beside
 from cotext.translation.faults import checked, faults_in_words, shown_places
 
 # A translation is too long above LONGEST_TIMES times the characters of its source, plus LONGEST_MORE.

@@ -235,9 +235,12 @@ def parse_yaml(text: str, where: str) -> Any:
         raise CotextError(f"{where} is not valid YAML: {str(error).splitlines()[0]}") from None
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=256)
 def _value_of_yaml(text: str) -> Any:
-    """Parse a YAML text; cached, because all files of a run contain the same configuration."""
+    """Parse a YAML text; cached, because all files of a run contain the same configuration.
+
+    The cache holds all shipped recipes, which are read together to find the recipe of a run.
+    """
     loader = _Loader(text)
     try:
         return loader.get_single_data()

@@ -5,13 +5,13 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from cotext.data.documents import Document, ParallelDocument, check_sides
 from cotext.data.formats import read_parallel
 from cotext.data.formats.line_formats import find_side_file
 from cotext.data.formats.streams import atomic_sinks, check_readable
-from cotext.data.nbest_lists import ListedDocument, finite, write_documents
+from cotext.data.nbest_lists import ListedDocument, finite, lists_beside, write_documents
 from cotext.runtime import CotextError, __version__, naming, shown
 from cotext.runtime.files import checksum
 from cotext.runtime.jobs.engine import Job, Joined
@@ -57,9 +57,6 @@ def score_figures(documents: Iterable[ScoredDocument], signature: str) -> dict[s
     return {"format": "cotext-scores", "version": 1, "signature": signature, "documents": listed}
 
 
-LISTS: Final = ".nbest.jsonl"
-
-
 def write_scores(path: Path, translations: Iterable[Translation]) -> None:
     """Write the log-probabilities of the output tokens of every sentence."""
     documents = (
@@ -68,11 +65,6 @@ def write_scores(path: Path, translations: Iterable[Translation]) -> None:
     with atomic_sinks([path]) as [sink]:
         for line in score_lines(documents):
             sink.write(f"{line}\n")
-
-
-def lists_beside(out: Path) -> Path:
-    """Return the file with the n-best lists of an output."""
-    return out.with_name(f"{out.name}{LISTS}")
 
 
 def write_lists(

@@ -20,15 +20,21 @@ from cotext.config.recipe import ViewConfig
 from cotext.data.documents import Document, name_warning, same_language
 from cotext.data.formats import (
     FORMATS,
+    check_output,
     detect_format,
     find_format,
     located_documents,
     read_documents,
-    require_written,
     write_documents,
     write_translations,
 )
-from cotext.data.nbest_lists import Candidate, Candidates, ListedDocument, read_lists
+from cotext.data.nbest_lists import (
+    Candidate,
+    Candidates,
+    ListedDocument,
+    lists_beside,
+    read_lists,
+)
 from cotext.data.splitting import Splitting
 from cotext.models.describe import describe_length_penalty
 from cotext.runtime import CotextError, __version__, naming
@@ -38,7 +44,6 @@ from cotext.runtime.jobs.journal import DAMAGE, Journal, Results, Shard
 from cotext.translation.corpus_files import (
     FileReport,
     checksums_of,
-    lists_beside,
     paired,
     reported,
     require_column,
@@ -261,22 +266,6 @@ def check_outputs(out: Path, scores: Path | None, sources: Sequence[Path]) -> No
 def pieces_of(view: ViewConfig) -> str:
     """Return the name of the windows of a view; "sub-documents" is the term of Li et al. 2022, table VII."""
     return f"sub-documents of up to {view.max_tokens} tokens" if view.kind == "document" else "windows"
-
-
-def check_output(out: Path, inputs: Iterable[Path]) -> None:
-    """Raise CotextError if an output cannot be written as a new file, or is an input."""
-    require_written(out)
-    folder = out.absolute().parent
-    if out.is_dir():
-        raise CotextError(f"{out}: is a folder; --out must be a file")
-    if not folder.is_dir():
-        problem = "is not a folder" if folder.exists() else "does not exist; create it first"
-        raise CotextError(f"{out}: {folder} {problem}")
-    if out.exists() and not out.is_file():
-        raise CotextError(f"{out}: is not a regular file; choose another --out")
-    for path in inputs:
-        if out.exists() and path.exists() and out.samefile(path):
-            raise CotextError(f"{out}: would overwrite an input file; choose another --out")
 
 
 def _language_warning(source: Path, format: str, opened: OpenedRun) -> str:

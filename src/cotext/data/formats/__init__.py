@@ -60,6 +60,22 @@ class Format:
             )
 
 
+def check_output(out: Path, inputs: Iterable[Path]) -> None:
+    """Raise CotextError if an output cannot be written as a new file, or is an input."""
+    require_written(out)
+    folder = out.absolute().parent
+    if out.is_dir():
+        raise CotextError(f"{out}: is a folder; --out must be a file")
+    if not folder.is_dir():
+        problem = "is not a folder" if folder.exists() else "does not exist; create it first"
+        raise CotextError(f"{out}: {folder} {problem}")
+    if out.exists() and not out.is_file():
+        raise CotextError(f"{out}: is not a regular file; choose another --out")
+    for path in inputs:
+        if out.exists() and path.exists() and out.samefile(path):
+            raise CotextError(f"{out}: would overwrite an input file; choose another --out")
+
+
 FORMATS = {
     row.name: row
     for row in (

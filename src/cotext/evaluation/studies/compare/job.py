@@ -6,6 +6,7 @@ from pathlib import Path
 
 from cotext.data.contrastive_suites import ContrastiveSuite, read_suite
 from cotext.data.documents import Languages, check_pair, check_sides
+from cotext.data.formats import check_output
 from cotext.data.prepared import TRAIN
 from cotext.evaluation.metrics.aligned_files import name_systems, require_different
 from cotext.evaluation.metrics.interface import load_words
@@ -25,7 +26,6 @@ from cotext.runtime import CotextError
 from cotext.runtime.files import write_text, writing
 from cotext.runtime.progress import Meter
 from cotext.training.resume import load_progress
-from cotext.translation.translate_file import check_output
 
 
 def compare_folders(

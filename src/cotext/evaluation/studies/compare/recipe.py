@@ -58,16 +58,24 @@ def recipe_of(config: Config) -> MatchedRecipe:
     no changes. Ties are broken by the difference in depth, then by the number of all keys that differ.
     """
     ours = _settings(config)
-    candidates = []
+    candidates: dict[tuple[bool, bool, int, int], list[tuple[str, Config, tuple[str, ...]]]] = {}
     for name, recipe, theirs in _recipes(_kind(config)):
         changes = _written({key: value for key, value in ours.items() if _changed(key, ours, theirs)})
         sized = any(ours[key] != theirs[key] for key in _DIMENSIONS)
         depth = sum(ours[key] != theirs[key] for key in _LAYERS)
-        further = sum(1 for key, _, _ in differences(recipe, config) if key != "paper")
-        candidates.append((recipe.paper != config.paper, sized, len(changes), depth, further, name, changes))
+        rank = (recipe.paper != config.paper, sized, len(changes), depth)
+        candidates.setdefault(rank, []).append((name, recipe, changes))
     if not candidates:
         return MatchedRecipe(None, ())
-    foreign, _, count, _, _, name, changes = min(candidates)
+    best = min(candidates)
+    foreign, _, count, _ = best
+
+    def further(candidate: tuple[str, Config, tuple[str, ...]]) -> tuple[int, str, tuple[str, ...]]:
+        # Comparing all keys takes most of the time; only ties need it.
+        name, recipe, changes = candidate
+        return sum(1 for key, _, _ in differences(recipe, config) if key != "paper"), name, changes
+
+    name, _, changes = min(candidates[best], key=further)
     settings = frozenset([*_written(ours), *(f"{key}={_text(value)}" for key, value in ours.items())])
     if foreign and count > _LIKE:
         return MatchedRecipe(None, (), settings)

@@ -9,6 +9,7 @@ from typing import Any
 
 from cotext.data.context_edits import Excerpt, alone, without
 from cotext.data.documents import ParallelDocument, check_sides
+from cotext.data.formats import check_output
 from cotext.evaluation.requests import ContextRequest
 from cotext.evaluation.studies.context.context_use import (
     influences,
@@ -20,7 +21,6 @@ from cotext.evaluation.studies.context.context_use import (
 from cotext.runtime import __version__
 from cotext.runtime.files import write_text, writing
 from cotext.runtime.rendering import facts, marked, render_rows, table, whole_page
-from cotext.translation.translate_file import check_output
 from cotext.translation.translator import DocumentTranslator
 
 DIGITS = 4  # decimal places of a log-probability
