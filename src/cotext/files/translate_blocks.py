@@ -184,8 +184,9 @@ class BlockDocuments:
     @property
     def unknown_words(self) -> list[str]:
         """The different words with characters that the model does not know, in order; they are copied."""
-        sentences = chain.from_iterable(document.sentences for document in self._whole)
-        copied = (p.text for own in sentences for p in own.pieces if isinstance(p, Copied))
+        blocks = chain.from_iterable(document.cut for document in self._whole)
+        parts = chain.from_iterable((*block.sentences, *block.between) for block in blocks)
+        copied = (piece.text for pieces in parts for piece in pieces if isinstance(piece, Copied))
         return [text for text in dict.fromkeys(copied) if is_unknown(text, self._translator.tokenizer)]
 
     @property
