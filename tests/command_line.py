@@ -192,14 +192,16 @@ def write_corpus(folder: Path) -> None:
     write_suite(folder / "suite.json", ContrastiveSuite("toy/order", "en", "de", tuple(examples)))
 
 
-def prepare_arguments(folder: Path, out: Path) -> list[str | Path]:
+def prepare_arguments(folder: Path, out: Path, tokenizer: str | Path | None = None) -> list[str | Path]:
+    """Of a new vocabulary, or with the tokenizer of a folder."""
     sides = [("--source", "train.en"), ("--target", "train.de")]
     sides += [("--dev-source", "dev.en"), ("--dev-target", "dev.de")]
     files = [part for option, name in sides for part in (option, folder / name)]
-    return ["prepare", *files, "--vocabulary", "48", "--out", out]
+    pieces = ("--vocabulary", "48") if tokenizer is None else ("--tokenizer", tokenizer)
+    return ["prepare", *files, *pieces, "--out", out]
 
 
-def train_arguments(folder: Path, out: Path, *overrides: str) -> list[str | Path]:
+def train_arguments(folder: Path, out: Path, *overrides: str | Path) -> list[str | Path]:
     return ["train", RECIPE, *TINY, *overrides, "--data", folder / "data", "--out", out]
 
 

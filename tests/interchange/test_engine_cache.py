@@ -23,10 +23,11 @@ from cotext.runtime import CotextError, __version__
 from cotext.runtime.files import working_in
 from cotext.translation.open import OpenedRun, open_run, scoring_signature, signature_entries
 from tests.command_line import cotext, must_refuse, succeed
-from tests.interchange.test_engines import ENDING, VIEWS, config_of, documents, tokenizer, translations, write
+from tests.interchange.test_engines import ENDING, VIEWS, config_of, documents, tokenizer, write
 from tests.killing import Moment, run_killed
 from tests.loops import loop_over
 from tests.refusals import must_raise
+from tests.tiny import translations
 from tests.tiny_runs import toy_documents
 
 __all__ = ["documents", "tokenizer"]
@@ -74,7 +75,7 @@ def conversions(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
 
 
 def texts(run: OpenedRun, given: list[Document]) -> list[tuple[str, ...]]:
-    return [translation.document.sentences for translation in translations(run, given)]
+    return [translation.document.sentences for translation in translations(run.translator, given)]
 
 
 @loop_over("view", ["sentence", "s2to2", "doc2doc"])

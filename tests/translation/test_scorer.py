@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 import torch
 
-from cotext.config.recipe import Config
 from cotext.data.batch import Instance, make_batch
 from cotext.data.build import special_symbols
 from cotext.data.documents import ParallelDocument
@@ -45,10 +44,6 @@ SYSTEMS = {
 systems = pytest.mark.parametrize("name", SYSTEMS)
 
 
-def translator(config: Config, max_tokens: int = 8000) -> DocumentTranslator:
-    return random_translator(config, TOKENIZER, max_tokens=max_tokens)
-
-
 def windows(t: DocumentTranslator, document: ParallelDocument) -> list[Window]:
     """The window in which each sentence is current."""
     lengths = [len(s.split()) for s in document.source]
@@ -83,17 +78,17 @@ def close(a: SentenceScore, b: SentenceScore) -> bool:
 
 @systems
 def test_scores_are_sums_of_log_softmax(name: str) -> None:
-    t, documents = translator(SYSTEMS[name]), [DOCUMENT, OTHER, DOCUMENT]
+    t, documents = random_translator(SYSTEMS[name], TOKENIZER), [DOCUMENT, OTHER, DOCUMENT]
     expected = [[by_hand(t, d, j) for j in range(len(d.source))] for d in documents]
     for max_tokens in (1, 30, 8000):
-        found = translator(SYSTEMS[name], max_tokens).score(documents)
+        found = random_translator(SYSTEMS[name], TOKENIZER, max_tokens=max_tokens).score(documents)
         for scores, wanted in zip(found, expected, strict=True):
             assert all(close(*pair) for pair in zip(scores, wanted, strict=True)), max_tokens
 
 
 @systems
 def test_chosen_sentences_add_up(name: str) -> None:
-    t = translator(SYSTEMS[name])
+    t = random_translator(SYSTEMS[name], TOKENIZER)
     per_sentence = t.score([DOCUMENT])[0]
     chosen = [(0, 1, 2, 3, 4), (3,), (1, 4), ()]
     totals = t.score_sentences([(DOCUMENT, c) for c in chosen])
@@ -105,7 +100,7 @@ def test_chosen_sentences_add_up(name: str) -> None:
 
 def test_a_window_that_answers_for_all_its_sentences_scores_each_of_them() -> None:
     """As windows of the same row score them that answer for one alone."""
-    t = translator(SYSTEMS["window"])
+    t = random_translator(SYSTEMS["window"], TOKENIZER)
     source = [TOKENIZER.encode(s) for s in DOCUMENT.source[:3]]
     target = [TOKENIZER.encode(s) for s in DOCUMENT.target[:3]]
     w = t.plan.view.split([1, 1, 1], [1, 1, 1])[2]
@@ -125,14 +120,14 @@ def test_scores_that_are_not_finite_are_refused() -> None:
 
 
 def test_nothing_to_score() -> None:
-    t = translator(SYSTEMS["window"])
+    t = random_translator(SYSTEMS["window"], TOKENIZER)
     assert t.score([]) == []
     assert t.score_sentences([(DOCUMENT, ())]) == [SentenceScore(0, 0)]
 
 
 @systems
 def test_a_sentence_that_is_empty_on_both_sides_is_no_part_of_its_document(name: str) -> None:
-    t = translator(SYSTEMS[name])
+    t = random_translator(SYSTEMS[name], TOKENIZER)
     source, target = (("", *side[:2], " ", *side[2:]) for side in (DOCUMENT.source, DOCUMENT.target))
     gaps = ParallelDocument("g", source, target)
     first, second, scores = t.score([DOCUMENT, gaps, gaps])[0], t.score([gaps])[0], t.score([gaps, OTHER])[0]
@@ -153,7 +148,7 @@ def test_no_more_windows_are_scored_than_hold_what_was_chosen(monkeypatch: pytes
 
     monkeypatch.setattr(scoring_module, "score_instances", counting)
     for name in ("sentence", "window", "document", "document, in pieces"):
-        translator(SYSTEMS[name]).score_sentences([(DOCUMENT, (0, 1))])
+        random_translator(SYSTEMS[name], TOKENIZER).score_sentences([(DOCUMENT, (0, 1))])
     assert counts == [2, 2, 1, 1]
 
 
@@ -168,7 +163,7 @@ def test_instances_that_belong_together_share_a_batch(
         return make_batch(instances, *rest)
 
     monkeypatch.setattr(scoring_module, "make_batch", noting)
-    t = translator(SYSTEMS["window"])
+    t = random_translator(SYSTEMS["window"], TOKENIZER)
     sentences = [TOKENIZER.encode(s) for s in ("the cat sat on the mat", "it sat", "on", "cat")]
     views = t.plan.view.split([len(s) for s in sentences], [])
     instances = [

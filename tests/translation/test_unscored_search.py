@@ -15,7 +15,8 @@ from cotext.search.likelihood import OutputLayer
 from cotext.translation.translator import DocumentTranslator
 from tests.command_line import World, cotext, documents_file, succeed
 from tests.golden import SETTINGS
-from tests.translation.test_shortlist_search import DOCUMENTS, SYSTEMS, TOKENIZER, WHOLE, system, translations
+from tests.tiny import translations
+from tests.translation.test_shortlist_search import DOCUMENTS, SYSTEMS, TOKENIZER, WHOLE, system
 
 GREEDY = (*SYSTEMS, "casa/glat", "casa/glat-ctc")
 
