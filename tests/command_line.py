@@ -150,6 +150,13 @@ def piped(content: bytes) -> Iterator[Path]:
         writer.join()
 
 
+def commands_of(heading: str, page: str = "README.md") -> list[list[str]]:
+    """The words of the commands in the first block of a section, without comments."""
+    text = (Path(__file__).resolve().parents[1] / page).read_text(encoding="utf-8")
+    block = text.split(f"\n## {heading}\n")[1].split("```")[1]
+    return [line.split("  #")[0].split() for line in block.strip().splitlines()]
+
+
 def free_port() -> int:
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))

@@ -1,4 +1,4 @@
-"""Pages tell what is there: commands, options, configuration keys and links that they name exist."""
+"""Pages tell what is there: commands, options, configuration keys, links and papers that they name exist."""
 
 import re
 import shlex
@@ -8,9 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import typer
+import yaml
 
+import cotext
 from cotext.cli.main import app
 from cotext.config.recipe import Config, keys, recipe_names
+from cotext.models.describe import PAPERS
 from tests.loops import loop_over
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -124,3 +127,19 @@ def anchors(page: Path) -> set[str]:
         words = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", heading).lower().replace("`", "")
         found.add(re.sub(r"[^\w\- ]", "", words).strip().replace(" ", "-"))
     return found
+
+
+def test_the_citation() -> None:
+    """It names this version, and every paper whose systems are here."""
+    content = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    assert (content["cff-version"], content["type"]) == ("1.2.0", "software")
+    assert content["version"] == cotext.__version__
+    assert content["authors"] == [{"name": "Cotext developers"}]
+    assert (ROOT / "LICENSE").read_text(encoding="utf-8").split()[:2] == ["Apache", "License"]
+    assert content["license"] == "Apache-2.0"
+    for reference in content["references"]:
+        folder = reference["notes"].removeprefix("recipes ").removesuffix("/")
+        author = reference["authors"][0]["family-names"]
+        assert PAPERS[folder].startswith(f"{author} et al. {reference['year']}, ")
+        assert PAPERS[folder].endswith(reference["title"])
+    assert len(content["references"]) == 5

@@ -1,8 +1,5 @@
 """Scores against log-softmax by hand, one row at a time and nothing padded."""
 
-from collections.abc import Sequence
-from typing import Any
-
 import pytest
 import torch
 
@@ -14,6 +11,7 @@ from cotext.runtime import CotextError
 from cotext.translation import scorer as scoring_module
 from cotext.translation.scorer import RowsToRead, SentenceScore, require_finite, score_instances
 from cotext.translation.translator import DocumentTranslator
+from tests.noting import calls_of
 from tests.tiny import PlainWordTokenizer, pieces, random_translator, tiny_config, window
 
 CPU = torch.device("cpu")
@@ -140,13 +138,7 @@ def test_a_sentence_that_is_empty_on_both_sides_is_no_part_of_its_document(name:
 
 
 def test_no_more_windows_are_scored_than_hold_what_was_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
-    counts: list[int] = []
-
-    def counting(rows: RowsToRead) -> list[list[SentenceScore]]:
-        counts.append(len(rows.instances))
-        return score_instances(rows)
-
-    monkeypatch.setattr(scoring_module, "score_instances", counting)
+    counts = calls_of(monkeypatch, scoring_module, "score_instances", lambda rows: len(rows.instances))
     for name in ("sentence", "window", "document", "document, in pieces"):
         random_translator(SYSTEMS[name], TOKENIZER).score_sentences([(DOCUMENT, (0, 1))])
     assert counts == [2, 2, 1, 1]
@@ -156,13 +148,7 @@ def test_no_more_windows_are_scored_than_hold_what_was_chosen(monkeypatch: pytes
 def test_instances_that_belong_together_share_a_batch(
     max_tokens: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    batches: list[list[int]] = []
-
-    def noting(instances: Sequence[Instance], *rest: Any) -> Any:
-        batches.append([i.document for i in instances])
-        return make_batch(instances, *rest)
-
-    monkeypatch.setattr(scoring_module, "make_batch", noting)
+    batches = calls_of(monkeypatch, scoring_module, "make_batch", lambda rows, _: [i.document for i in rows])
     t = random_translator(SYSTEMS["window"], TOKENIZER)
     sentences = [TOKENIZER.encode(s) for s in ("the cat sat on the mat", "it sat", "on", "cat")]
     views = t.plan.view.split([len(s) for s in sentences], [])
