@@ -89,6 +89,7 @@ def test_recipes_exist(page: Path) -> None:
 
 @pages
 def test_files_of_the_project_exist(page: Path) -> None:
+    """Pages name files of the package as `folder/file.py`, and others from the top of the project."""
     text = "\n".join(code(page.read_text(encoding="utf-8")))
     paths = re.findall(r"(?<![\w./-])((?:benchmarks|src|tests)/[\w/.-]*\w)(?![\w*{<])", text)
     modules = re.findall(r"python3? -m ((?:benchmarks|tests)(?:\.\w+)+)", text)
@@ -97,6 +98,11 @@ def test_files_of_the_project_exist(page: Path) -> None:
         path = ROOT / module.replace(".", "/")
         if not path.with_suffix(".py").exists() and not (path / "__main__.py").exists():
             wrong.append(module)
+    file = r"(?<!As an example, the file )`((?:[\w.-]+/)+[\w-]+\.py)`"
+    tops = (ROOT, ROOT / "src", ROOT / "src" / "cotext")
+    for name in re.findall(file, page.read_text(encoding="utf-8")):
+        if not any((top / name).is_file() for top in tops):
+            wrong.append(name)
     assert not wrong
 
 

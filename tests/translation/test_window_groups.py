@@ -9,10 +9,8 @@ import pytest
 from torch import Tensor
 
 from cotext.config.recipe import Config, parse_config
-from cotext.data.batch import Batch, Source, make_batch
+from cotext.data.batch import Batch, Instance, Source, make_batch
 from cotext.data.documents import Document, ParallelDocument
-from cotext.data.sampling import instances_of
-from cotext.data.store import TokenDocument
 from cotext.data.views import group_of
 from cotext.search.beam_search import Hypothesis, search
 from cotext.search.constraints import SearchRequest
@@ -232,8 +230,13 @@ def training_batch(t: DocumentTranslator, document: Document, out: Document) -> 
     """The rows of a whole document as training makes them."""
     source = [TOKENIZER.encode(s) for s in document.sentences if s]
     target = [TOKENIZER.encode(s) for s in out.sentences if s]
-    rows = instances_of(TokenDocument(out.id, 0, source, target), t.plan.view)
-    return make_batch(list(rows), t.plan.symbols)
+    return make_batch(
+        [
+            Instance(0, w, [source[j] for j in w.source], [target[j] for j in w.target])
+            for w in t.plan.view.split([len(s) for s in source], [])
+        ],
+        t.plan.symbols,
+    )
 
 
 def real(tokens: Tensor, sentence: Tensor) -> list[tuple[int, int]]:
