@@ -150,6 +150,13 @@ def piped(content: bytes) -> Iterator[Path]:
         writer.join()
 
 
+def commands_of(heading: str, page: str = "README.md") -> list[list[str]]:
+    """The words of the commands in the first block of a section, without comments."""
+    text = (Path(__file__).resolve().parents[1] / page).read_text(encoding="utf-8")
+    block = text.split(f"\n## {heading}\n")[1].split("```")[1]
+    return [line.split("  #")[0].split() for line in block.strip().splitlines()]
+
+
 def free_port() -> int:
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
@@ -192,14 +199,16 @@ def write_corpus(folder: Path) -> None:
     write_suite(folder / "suite.json", ContrastiveSuite("toy/order", "en", "de", tuple(examples)))
 
 
-def prepare_arguments(folder: Path, out: Path) -> list[str | Path]:
+def prepare_arguments(folder: Path, out: Path, tokenizer: str | Path | None = None) -> list[str | Path]:
+    """Of a new vocabulary, or with the tokenizer of a folder."""
     sides = [("--source", "train.en"), ("--target", "train.de")]
     sides += [("--dev-source", "dev.en"), ("--dev-target", "dev.de")]
     files = [part for option, name in sides for part in (option, folder / name)]
-    return ["prepare", *files, "--vocabulary", "48", "--out", out]
+    pieces = ("--vocabulary", "48") if tokenizer is None else ("--tokenizer", tokenizer)
+    return ["prepare", *files, *pieces, "--out", out]
 
 
-def train_arguments(folder: Path, out: Path, *overrides: str) -> list[str | Path]:
+def train_arguments(folder: Path, out: Path, *overrides: str | Path) -> list[str | Path]:
     return ["train", RECIPE, *TINY, *overrides, "--data", folder / "data", "--out", out]
 
 

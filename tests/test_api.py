@@ -1,5 +1,4 @@
 import json
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ from cotext.translation.translate_file import translate_file
 from cotext.translation.window_search import WindowSearch
 from tests.command_line import World, documents_file, succeed
 from tests.loops import loop_over
+from tests.noting import calls_of
 from tests.refusals import must_raise
 from tests.tiny_runs import toy_documents
 
@@ -54,20 +54,13 @@ def test_many_documents_in_one_call_take_as_many_batches_as_the_command(
 ) -> None:
     documents = [Document(f"n{i}", d.source) for i, d in enumerate(toy_documents(12, 31))]
     documents[3:3] = [Document("empty", ())]
-    batches: list[int] = []
-    searched = WindowSearch._search
-
-    def counted(self: WindowSearch, batch: Sequence[Any], *rest: Any) -> Any:
-        batches.append(len(batch))
-        return searched(self, batch, *rest)
-
-    monkeypatch.setattr(WindowSearch, "_search", counted)
+    batches = calls_of(monkeypatch, WindowSearch, "_search", lambda search, batch, *rest: len(batch))
     found = translator.translate_documents(iter(documents))
-    in_one_call, batches = batches, []
+    in_one_call = [batches.pop(0) for _ in [*batches]]
     assert [d.id for d in found] == [d.id for d in documents]
     write_documents(tmp_path / "in.jsonl", [d for d in documents if d.sentences], "jsonl")
     translate_file(open_run(world.run), tmp_path / "in.jsonl", tmp_path / "out.jsonl")
-    by_the_command, batches = batches, []
+    by_the_command = [batches.pop(0) for _ in [*batches]]
     assert [d for d in found if d.sentences] == list(read_documents(tmp_path / "out.jsonl", side="target"))
     assert in_one_call == by_the_command
     assert found == [translator.translate_document(d) for d in documents]

@@ -268,21 +268,6 @@ def test_rows_are_padded_and_packed_in_one_place() -> None:
             assert not defined & {"pack_groups", "share_batches", "pack_apart"}, name
 
 
-def test_files_that_pages_name_exist() -> None:
-    """Pages name files of the package as `folder/file.py`, and others from the top of the project."""
-    top = ROOT.parents[1]
-    named = {
-        (page.name, name)
-        for page in (top / "README.md", top / "CONTRIBUTING.md", *(top / "docs").rglob("*.md"))
-        for name in re.findall(
-            r"(?<!As an example, the file )`((?:[\w.-]+/)+[\w-]+\.py)`", page.read_text(encoding="utf-8")
-        )
-    }
-    assert named
-    for page, name in named:
-        assert any((base / name).is_file() for base in (ROOT, ROOT.parent, top)), f"{page}: {name}"
-
-
 def test_short_names_in_the_reading_guide_exist() -> None:
     """A name without a folder is in the folder of the name before it."""
     top = ROOT.parents[1]

@@ -23,7 +23,7 @@ from torch import Tensor
 from cotext.config.model import AttentionConfig, ModelConfig
 from cotext.config.parts import DOCUMENT_LAYERS
 from cotext.config.recipe import Config
-from cotext.data.batch import Batch, Instance, SpecialSymbols, make_batch, source_batch
+from cotext.data.batch import Instance, SpecialSymbols, make_batch, source_batch
 from cotext.data.build import build_view, special_symbols
 from cotext.data.documents import Document, ParallelDocument
 from cotext.data.tokenizer import SentencePieceTokenizer, TokenizerSettings
@@ -38,7 +38,7 @@ from cotext.search.constraints import SearchRequest, SearchSymbols
 from cotext.translation.scorer import RowsToRead, score_instances
 from cotext.translation.translator import DocumentTranslator
 from tests.cover import COVER, FACTORS, cover, each_filling, goes_together, uncovered
-from tests.tiny import PlainWordTokenizer, logits, random_model, shake, tiny_config, window
+from tests.tiny import PlainWordTokenizer, full, logits, random_model, shake, split, tiny_config, window
 
 # Systems as overrides of `model`, in windows of two sentences before and one after.
 # Models without a source do not translate, and have few of the slots of the cover.
@@ -208,12 +208,6 @@ def instances(config: Config) -> list[Instance]:
     return rows
 
 
-def full(model: TranslationModel, batch: Batch) -> Tensor:
-    """Return the hidden states of all target positions, [B, T, D], from one forward pass."""
-    with torch.no_grad():
-        return model.decode(batch.target_input, batch.input_sentence, model.encode(batch.source))
-
-
 def assert_same_where_real(a: Tensor, b: Tensor, real: Tensor) -> None:
     torch.testing.assert_close(a[real], b[real], rtol=1e-9, atol=1e-9)
 
@@ -362,17 +356,6 @@ def found(model: TranslationModel, symbols: SpecialSymbols, beam: int) -> list[H
     return search(model, source_batch(rows, symbols), asked, search_symbols, SearchOptions(beam))
 
 
-def split(labels: list[int], symbols: SpecialSymbols) -> list[list[int]]:
-    """Split labels into sentences; the last one may be empty."""
-    sentences: list[list[int]] = [[]]
-    for label in labels:
-        if label in symbols.separators:
-            sentences.append([])
-        else:
-            sentences[-1].append(label)
-    return sentences
-
-
 def decoder_side(labels: list[int], first: int, symbols: SpecialSymbols) -> tuple[Tensor, Tensor]:
     """Return decoder inputs for the labels and for the next label, with the sentence of each."""
     inputs, sentence = [symbols.bos], [first]
@@ -397,7 +380,7 @@ def greedy(
     written: list[int] = []
     while written == found[: len(written)]:
         labels = [*request.prefix, *written]
-        *closed, own = split(written, symbols)
+        *closed, own = split(written, symbols.separators)
         begun = bool(labels) and labels[-1] not in symbols.separators
         last = len(closed) + 1 == request.sentences
         closer = symbols.eos if last else symbols.separator(int(sentence[0, len(labels)]))
@@ -424,7 +407,7 @@ def test_the_score_that_search_reports_is_that_of_teacher_forcing(name: str, kin
     model, symbols = model_of(name, kind), special_symbols(TOKENIZER, config_of(name, kind).view)
     rows, asked = requests(symbols)
     for row, request, hypothesis in zip(rows, asked, found(model, symbols, 4), strict=True):
-        sentences = split([*request.prefix, *hypothesis.tokens], symbols)
+        sentences = split([*request.prefix, *hypothesis.tokens], symbols.separators)
         w = row.window
         first = len(sentences) - request.sentences
         written = Window(w.source, w.target, range(w.target.start + first, w.target.stop))
@@ -432,7 +415,7 @@ def test_the_score_that_search_reports_is_that_of_teacher_forcing(name: str, kin
             continue  # the current sentences would differ
         instance = Instance(row.document, written, row.source, sentences)
         [scores] = score_instances(RowsToRead(model, [instance], symbols, 8000, CPU))
-        begun = len(split(list(request.prefix), symbols)[-1])
+        begun = len(split(request.prefix, symbols.separators)[-1])
         own = _log_probabilities_of_beginning(model, row, request, begun, symbols)
         own += hypothesis.token_log_probabilities
         for score in scores:

@@ -23,7 +23,7 @@ from torch import Tensor
 from cotext.config.parts import DOCUMENT_LAYERS
 from cotext.config.recipe import Config, load_config, recipe_names
 from cotext.data import sampling
-from cotext.data.batch import Batch, Instance, SpecialSymbols, make_batch
+from cotext.data.batch import Instance, SpecialSymbols, make_batch
 from cotext.data.build import build_mixture, build_view, special_symbols
 from cotext.data.documents import Document
 from cotext.data.sampling import Arrangement, Cursor, Sampler, ordered_batches
@@ -36,6 +36,7 @@ from cotext.runtime import CotextError
 from cotext.translation.document_state import OpenDocument, SentenceHypothesis, source_of
 from cotext.translation.scorer import CandidateSet, score_candidates
 from cotext.translation.translator import DocumentTranslator
+from tests.noting import calls_of
 from tests.tiny import TINY_DECODE, TINY_MODEL, PlainWordTokenizer, pieces, random_model, tiny_config, window
 
 TOKENIZER = PlainWordTokenizer([f"w{i}" for i in range(4, 40)])
@@ -199,13 +200,7 @@ def batches(
     config: Config, store: TokenStore, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[tuple[list[Instance], bool]]:
     """Yield the rows of a training epoch, in one batch, then those of validation; True for training."""
-    made: list[list[Instance]] = []
-
-    def noting(instances: Sequence[Instance], symbols: SpecialSymbols) -> Batch:
-        made.append(list(instances))
-        return make_batch(instances, symbols)
-
-    monkeypatch.setattr(sampling, "make_batch", noting)
+    made = calls_of(monkeypatch, sampling, "make_batch", lambda instances, symbols: list(instances))
     symbols = special_symbols(TOKENIZER, config.view)
     arrangement = Arrangement(BUDGET, 60, BUDGET, 1, config.train.order, config.train.context)
     sampler = Sampler(store, build_mixture(config.view), symbols, arrangement)

@@ -1,6 +1,6 @@
 """Shared by several tests: a tokenizer of words, and very small models."""
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -8,10 +8,12 @@ import torch
 from torch import Tensor
 
 from cotext.config.recipe import Config, parse_config
+from cotext.data.batch import Batch
+from cotext.data.documents import Document
 from cotext.data.tokenizer import Side, Tokenizer
 from cotext.models.build import build_model
 from cotext.models.interface import TranslationModel
-from cotext.translation.translator import DocumentTranslator
+from cotext.translation.translator import DocumentTranslator, Translation
 
 TINY_MODEL = {
     "dimension": 16,
@@ -90,6 +92,23 @@ def logits(model: TranslationModel, hidden: Tensor) -> Tensor:
     return products if model.output_bias is None else products + model.output_bias
 
 
+@torch.no_grad()
+def full(model: TranslationModel, batch: Batch) -> Tensor:
+    """The hidden states of all target positions, [B, T, D], from one forward pass."""
+    return model.decode(batch.target_input, batch.input_sentence, model.encode(batch.source))
+
+
+def split(tokens: Sequence[int], closing: Container[int]) -> list[list[int]]:
+    """The sentences without the tokens that close them; the last one may be empty."""
+    sentences: list[list[int]] = [[]]
+    for token in tokens:
+        if token in closing:
+            sentences.append([])
+        else:
+            sentences[-1].append(token)
+    return sentences
+
+
 def tiny_config(**sections: dict[str, Any]) -> Config:
     """Return the configuration of a tiny system, with the given sections as overrides."""
     content: dict[str, Any] = {"model": TINY_MODEL, "decode": TINY_DECODE}
@@ -131,3 +150,10 @@ def random_translator(
     """A translator with a `random_model`; `decode`: other settings than those of its configuration."""
     changed = config.model_copy(update={"decode": config.decode.model_copy(update=decode)})
     return DocumentTranslator(random_model(config, tokenizer, seed), changed, tokenizer, torch.device("cpu"))
+
+
+def translations(translator: DocumentTranslator, documents: Sequence[Document]) -> list[Translation]:
+    """The translation of each document, in their order."""
+    found = dict(translator.translate(documents))
+    assert sorted(found) == list(range(len(documents)))
+    return [found[i] for i in range(len(documents))]

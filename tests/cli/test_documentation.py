@@ -1,4 +1,4 @@
-"""Pages tell what is there: commands, options, configuration keys and links that they name exist."""
+"""Pages tell what is there: commands, options, configuration keys, links and papers that they name exist."""
 
 import re
 import shlex
@@ -8,9 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import typer
+import yaml
 
+import cotext
 from cotext.cli.main import app
 from cotext.config.recipe import Config, keys, recipe_names
+from cotext.models.describe import PAPERS
 from tests.loops import loop_over
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -86,6 +89,7 @@ def test_recipes_exist(page: Path) -> None:
 
 @pages
 def test_files_of_the_project_exist(page: Path) -> None:
+    """Pages name files of the package as `folder/file.py`, and others from the top of the project."""
     text = "\n".join(code(page.read_text(encoding="utf-8")))
     paths = re.findall(r"(?<![\w./-])((?:benchmarks|src|tests)/[\w/.-]*\w)(?![\w*{<])", text)
     modules = re.findall(r"python3? -m ((?:benchmarks|tests)(?:\.\w+)+)", text)
@@ -94,6 +98,11 @@ def test_files_of_the_project_exist(page: Path) -> None:
         path = ROOT / module.replace(".", "/")
         if not path.with_suffix(".py").exists() and not (path / "__main__.py").exists():
             wrong.append(module)
+    file = r"(?<!As an example, the file )`((?:[\w.-]+/)+[\w-]+\.py)`"
+    tops = (ROOT, ROOT / "src", ROOT / "src" / "cotext")
+    for name in re.findall(file, page.read_text(encoding="utf-8")):
+        if not any((top / name).is_file() for top in tops):
+            wrong.append(name)
     assert not wrong
 
 
@@ -124,3 +133,19 @@ def anchors(page: Path) -> set[str]:
         words = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", heading).lower().replace("`", "")
         found.add(re.sub(r"[^\w\- ]", "", words).strip().replace(" ", "-"))
     return found
+
+
+def test_the_citation() -> None:
+    """It names this version, and every paper whose systems are here."""
+    content = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    assert (content["cff-version"], content["type"]) == ("1.2.0", "software")
+    assert content["version"] == cotext.__version__
+    assert content["authors"] == [{"name": "Cotext developers"}]
+    assert (ROOT / "LICENSE").read_text(encoding="utf-8").split()[:2] == ["Apache", "License"]
+    assert content["license"] == "Apache-2.0"
+    for reference in content["references"]:
+        folder = reference["notes"].removeprefix("recipes ").removesuffix("/")
+        author = reference["authors"][0]["family-names"]
+        assert PAPERS[folder].startswith(f"{author} et al. {reference['year']}, ")
+        assert PAPERS[folder].endswith(reference["title"])
+    assert len(content["references"]) == 5

@@ -38,9 +38,7 @@ def taken(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 def prepare(world: World, out: Path, taken: Path, *more: str) -> list[str | Path]:
-    arguments = prepare_arguments(world.folder, out)
-    at = arguments.index("--vocabulary")
-    return [*arguments[:at], *arguments[at + 2 :], "--tokenizer", taken, *more]
+    return [*prepare_arguments(world.folder, out, taken), *more]
 
 
 @pytest.fixture(scope="module")

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from cotext.data.documents import ParallelDocument
 from cotext.data.formats import read_parallel, write_parallel
 from cotext.data.formats.xml_formats import encode_memory, pairs
+from tests.cli.test_foreign import written
 from tests.loops import loop_over
 from tests.refusals import must_raise
 
@@ -43,20 +44,14 @@ def unit(source: str, target: str, document: str = "", languages: tuple[str, str
     return f"<tu>{named}{''.join(f'<tuv xml:lang={c!r}><seg>{t}</seg></tuv>' for c, t in texts)}</tu>\n"
 
 
-def written(folder: Path, content: str) -> Path:
-    path = folder / "memory.tmx"
-    path.write_text(content, encoding="utf-8")
-    return path
-
-
 def test_documents_languages_and_encodings(tmp_path: Path) -> None:
-    path = written(tmp_path, memory(unit("A.", "a.") + unit("B.", "b.", languages=("EN", "de-AT"))))
+    path = written(tmp_path, "m.tmx", memory(unit("A.", "a.") + unit("B.", "b.", languages=("EN", "de-AT"))))
     assert list(read_parallel(path, None)) == [ParallelDocument("1", ("A.", "B."), ("a.", "b."))]
-    path = written(tmp_path, memory(unit("a.", "A.", "d", ("de", "en-GB"))))
+    path = written(tmp_path, "m.tmx", memory(unit("a.", "A.", "d", ("de", "en-GB"))))
     assert list(read_parallel(path, None)) == [ParallelDocument("d", ("A.",), ("a.",))]
-    path = written(tmp_path, memory(unit("a.", "A.", "d", ("de", "en")), "srclang='*all*'"))
+    path = written(tmp_path, "m.tmx", memory(unit("a.", "A.", "d", ("de", "en")), "srclang='*all*'"))
     assert list(read_parallel(path, None)) == [ParallelDocument("d", ("a.",), ("A.",))]
-    path = written(tmp_path, memory(unit("A.", "a.") + unit("B.", "b.", languages=("eng", "deu"))))
+    path = written(tmp_path, "m.tmx", memory(unit("A.", "a.") + unit("B.", "b.", languages=("eng", "deu"))))
     assert list(read_parallel(path, None)) == [ParallelDocument("1", ("A.", "B."), ("a.", "b."))]
     repaired = ParallelDocument("d", ("Er kam.",), ("Sie kam.",))
     write_parallel(path, None, [repaired], "tmx", ("de", "de"))  # such as a text and its repair
@@ -80,12 +75,11 @@ def test_documents_languages_and_encodings(tmp_path: Path) -> None:
     ],
 )
 def test_what_is_refused(content: str, said: str, tmp_path: Path) -> None:
-    must_raise(said, read_parallel, written(tmp_path, content), None, "tmx")
+    must_raise(said, read_parallel, written(tmp_path, "m.tmx", content), None, "tmx")
 
 
 def test_pairs_of_a_memory(tmp_path: Path) -> None:
-    path = tmp_path / "m.tmx"
-    path.write_text(MEMORY)
+    path = written(tmp_path, "m.tmx", MEMORY)
     assert list(pairs(path, "en", "de")) == [
         ("Done.", "Fertig.", {"x-position": "2", "file": "a.html", "x-document": "a.html"}),
         ("Empty & new.", "", {"x-position": "1", "file": "b.html", "x-document": "b.html"}),
@@ -108,7 +102,5 @@ def test_a_memory_that_was_written_is_read(folder: Path, sentences: list[tuple[s
         (source, target, {"x-document": "a <b>", "x-position": str(number)})
         for number, (source, target) in enumerate(allowed, 1)
     ]
-    content = encode_memory(records, "en", "de")
-    path = folder / "memory.tmx"
-    path.write_bytes(content)
+    path = written(folder, "m.tmx", encode_memory(records, "en", "de"))
     assert list(pairs(path, "en", "de")) == records

@@ -30,7 +30,7 @@ from cotext.evaluation.studies.contrastive.decisions import Decisions
 from cotext.evaluation.studies.contrastive.evidence import ContextWindow
 from cotext.models.checkpoint import load_weights, save_model
 from cotext.models.run_folder import describe_file
-from tests.command_line import TINY, World, must_refuse, succeed, writable_copy
+from tests.command_line import TINY, World, must_refuse, succeed, train_arguments, writable_copy
 from tests.deciding import UNBALANCED, dashes, decided, guesser, reader
 from tests.loops import loop_over
 from tests.pages import Page
@@ -322,8 +322,7 @@ def test_a_run_that_ended_as_its_start(world: World, runs: Runs, tmp_path: Path)
     """A learning rate that destroys the model: what is left is the start, at the loss of the sentence run."""
     spoilt = tmp_path / "spoilt"
     settings = ["model.neutral_start=true", "train.learning_rate=5", "train.warmup_updates=0"]
-    start = ["--init", runs[0], "--data", world.folder / "data", "--out", spoilt]
-    succeed("train", "focused-concatenation/s2to2", *TINY, *settings, *start)
+    succeed(*train_arguments(world.folder, spoilt, *settings, "--init", runs[0]))
     files = ["--source", world.folder / "test.en", "--reference", world.folder / "test.de"]
     out = ["--samples", "200", "--no-use", "--out", tmp_path / "page.html"]
     shown = succeed("compare", runs[0], spoilt, *files, *out).out

@@ -22,7 +22,7 @@ from cotext.evaluation.studies.contrastive.decisions import Decisions
 from cotext.models.checkpoint import load_weights, save_model
 from cotext.models.run_folder import describe_file
 from cotext.runtime.files import sealed, unsealed
-from tests.command_line import TINY, World, must_refuse, succeed
+from tests.command_line import World, must_refuse, succeed, train_arguments
 from tests.deciding import UNBALANCED, Rule, decided, guesser, reader
 from tests.evaluation.test_compare import DRAWS, SUITE, of_test_set, run, said, suite
 from tests.evaluation.test_leaderboard import garbled
@@ -179,10 +179,7 @@ def folders(world: World, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """`one` has seeds 1 and 2, `other` 3 and 4 of the same recipe."""
     folder = tmp_path_factory.mktemp("seeds")
     for name, seeds in (("one", "1,2"), ("other", "3,4")):
-        succeed(
-            "train", "focused-concatenation/s2to2", *TINY, "--data", world.folder / "data",
-            "--out", folder / name, "--seeds", seeds,
-        )  # fmt: skip
+        succeed(*train_arguments(world.folder, folder / name, "--seeds", seeds))
     return folder
 
 

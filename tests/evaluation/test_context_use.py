@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from random import Random
 
 import pytest
-import torch
 
 from cotext.config.recipe import Config
 from cotext.data.context_edits import Excerpt, alone, excerpt, replaced, shuffled, without
@@ -28,7 +27,7 @@ from cotext.runtime.rendering import marked
 from cotext.translation.translator import DocumentTranslator
 from tests.loops import loop_over
 from tests.refusals import must_raise
-from tests.tiny import PlainWordTokenizer, pieces, random_model, tiny_config, window
+from tests.tiny import PlainWordTokenizer, pieces, random_translator, tiny_config, window
 from tests.translation.test_candidate_scoring import VIEWS
 
 TOKENIZER = PlainWordTokenizer(["a", "b", "c", "d", "e", "f", "x", "y"])
@@ -210,13 +209,9 @@ FURTHER: dict[str, Config] = {
 SYSTEMS = {**VIEWS, **FURTHER}
 
 
-def translator(config: Config) -> DocumentTranslator:
-    return DocumentTranslator(random_model(config, TOKENIZER), config, TOKENIZER, torch.device("cpu"))
-
-
 @loop_over("name", SYSTEMS)
 def test_in_its_excerpt_a_sentence_is_what_it_is_in_its_document(name: str) -> None:
-    t = translator(SYSTEMS[name])
+    t = random_translator(SYSTEMS[name], TOKENIZER)
     [whole], [sentences] = t.score_tokens([(LONG, range(len(LONG)))]), t.score([LONG])
     for found, expected in zip(score_excerpts(t, excerpts(t, LONG)), whole, strict=True):
         assert found == pytest.approx(expected, abs=1e-9)
@@ -228,7 +223,7 @@ def test_in_its_excerpt_a_sentence_is_what_it_is_in_its_document(name: str) -> N
 
 @loop_over("name", SYSTEMS)
 def test_a_sentence_sees_what_it_reaches_and_nothing_else(name: str) -> None:
-    t = translator(SYSTEMS[name])
+    t = random_translator(SYSTEMS[name], TOKENIZER)
     sees = t.visible_sentences(Document("l", LONG.source))
     [before] = t.score_tokens([(LONG, range(len(LONG)))])
     for j in (0, 1, 3, 4, 5, 6):
@@ -245,7 +240,7 @@ def test_a_sentence_sees_what_it_reaches_and_nothing_else(name: str) -> None:
 
 
 def test_a_report_agrees_with_the_scores() -> None:
-    t = translator(SYSTEMS["window"])
+    t = random_translator(SYSTEMS["window"], TOKENIZER)
     report = document_context_use(t, LONG, "signature", own=False)
     assert [s.number for s in report.sentences] == [1, 2, 3, 4, 5, 6, 7]
     [whole] = t.score([LONG])

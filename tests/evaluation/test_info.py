@@ -16,8 +16,6 @@ from cotext.models.checkpoint import load_run
 from cotext.models.run_folder import require_one_run
 from cotext.runtime.files import sealed, unsealed
 from tests.command_line import (
-    RECIPE,
-    TINY,
     WITH_BLEU,
     World,
     cotext,
@@ -25,6 +23,7 @@ from tests.command_line import (
     must_refuse,
     prepare_arguments,
     succeed,
+    train_arguments,
     writable_copy,
 )
 from tests.refusals import must_raise
@@ -199,8 +198,7 @@ def test_an_odd_name_shows_as_escapes_and_a_foreign_folder_is_refused(copy: Path
 def trained(world: World, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Runs of the seeds 2 and 10."""
     folder = tmp_path_factory.mktemp("seeds") / "base"
-    settings = (*TINY, WITH_BLEU)
-    succeed("train", RECIPE, *settings, "--data", world.folder / "data", "--out", folder, "--seeds", "10,2")
+    succeed(*train_arguments(world.folder, folder, WITH_BLEU, "--seeds", "10,2"))
     return folder
 
 

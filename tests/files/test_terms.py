@@ -13,6 +13,7 @@ from cotext.translation.terms.terms import (
     read_words,
     term_report,
 )
+from tests.cli.test_foreign import written
 from tests.refusals import must_raise
 
 TSV = """\ufeffsource\ttarget\tforbidden\tnotes
@@ -39,12 +40,6 @@ OLD_TBX = """<martif type="TBX"><text><body><termEntry id="1">
 <langSet xml:lang="de"><ntig><termGrp><term>Tabelle</term></termGrp></ntig></langSet>
 </termEntry></body></text></martif>
 """
-
-
-def written(folder: Path, name: str, text: str) -> Path:
-    path = folder / name
-    path.write_text(text, encoding="utf-8")
-    return path
 
 
 def test_glossaries_are_read_from_tables_and_tbx(tmp_path: Path) -> None:

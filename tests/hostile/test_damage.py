@@ -7,7 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.command_line import RECIPE, TINY, Outcome, World, documents_file, listing, succeed, writable_copy
+from tests.command_line import (
+    Outcome,
+    World,
+    documents_file,
+    listing,
+    succeed,
+    train_arguments,
+    writable_copy,
+)
 from tests.hostile.attacks import Attacks
 from tests.hostile.mutations import mutate
 from tests.killing import Moment, run_killed
@@ -89,10 +97,6 @@ def test_a_run_that_translates(
         attack(attacks, number, world.run, run, command, lambda: out.read_bytes() == expected, names)
 
 
-def train_command(world: World, out: Path, data: Path) -> list[str | Path]:
-    return ["train", RECIPE, *TINY, "train.validate_bleu=false", "--data", data, "--out", out]
-
-
 def essence(run: Path) -> dict[str, object]:
     """What training leaves, without what the clock decides."""
     found: dict[str, object] = {}
@@ -110,14 +114,14 @@ def essence(run: Path) -> dict[str, object]:
 def interrupted(world: World, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, object]]:
     """A run that was killed behind its first checkpoint, and what it would have become."""
     folder = tmp_path_factory.mktemp("interrupted")
-    data = world.folder / "data"
-    succeed(*train_command(world, folder / "run", data))
+    command = train_arguments(world.folder, folder / "run")
+    succeed(*command)
     expected = essence(folder / "run")
     shutil.rmtree(folder / "run")
     number = 1
     while not (folder / "run" / "checkpoints" / "00000003").is_dir():
         shutil.rmtree(folder / "run", ignore_errors=True)
-        assert run_killed(train_command(world, folder / "run", data), Moment(number))
+        assert run_killed(command, Moment(number))
         number += 1
     return folder / "run", expected
 
@@ -136,8 +140,8 @@ def test_a_run_that_goes_on(
         words = outcome.err.replace("\n", "")
         return "metrics.jsonl: " in words and now == {name: expected[name] for name in now}
 
+    command = train_arguments(world.folder, run)
     for number in range(150):
-        command = train_command(world, run, world.folder / "data")
         attack(attacks, number, kept, run, command, lambda: essence(run) == expected, names, told)
     copied(kept, run)
 
@@ -145,12 +149,12 @@ def test_a_run_that_goes_on(
 def test_data_to_train_on(attacks: Attacks, world: World, tmp_path: Path) -> None:
     data, run, whole = tmp_path / "data", tmp_path / "run", world.folder / "data"
     copied(whole, data)
-    succeed(*train_command(world, run, data))
+    command = train_arguments(tmp_path, run)
+    succeed(*command)
     expected = essence(run)
     names = files_of(whole)
     for number in range(150):
         shutil.rmtree(run, ignore_errors=True)
-        command = train_command(world, run, data)
         attack(attacks, number, whole, data, command, lambda: essence(run) == expected, names)
 
 

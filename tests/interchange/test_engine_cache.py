@@ -23,10 +23,12 @@ from cotext.runtime import CotextError, __version__
 from cotext.runtime.files import working_in
 from cotext.translation.open import OpenedRun, open_run, scoring_signature, signature_entries
 from tests.command_line import cotext, must_refuse, succeed
-from tests.interchange.test_engines import ENDING, VIEWS, config_of, documents, tokenizer, translations, write
+from tests.interchange.test_engines import ENDING, VIEWS, config_of, documents, tokenizer, write
 from tests.killing import Moment, run_killed
 from tests.loops import loop_over
+from tests.noting import calls_of
 from tests.refusals import must_raise
+from tests.tiny import translations
 from tests.tiny_runs import toy_documents
 
 __all__ = ["documents", "tokenizer"]
@@ -74,7 +76,7 @@ def conversions(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
 
 
 def texts(run: OpenedRun, given: list[Document]) -> list[tuple[str, ...]]:
-    return [translation.document.sentences for translation in translations(run, given)]
+    return [translation.document.sentences for translation in translations(run.translator, given)]
 
 
 @loop_over("view", ["sentence", "s2to2", "doc2doc"])
@@ -325,21 +327,14 @@ def test_terms_are_kept_and_a_row_without_room_is_searched_by_torch(
     expected = texts(own, documents)
     engine = opened.translator.engine
     assert engine is not None
-    searched: list[int] = []
-    original = type(engine).search
-
-    def spying(self: Any, sources: Any, *arguments: Any) -> Any:
-        searched.extend(map(len, sources))
-        return original(self, sources, *arguments)
-
-    monkeypatch.setattr(type(engine), "search", spying)
+    searched = calls_of(monkeypatch, type(engine), "search", lambda own, sources, *rest: len(sources))
     # Above all sources, and below the longest targets with their prefixes.
     monkeypatch.setattr(engine, "positions", 24)
     counts: list[int] = []
     found = dict(opened.translator.translate(documents, counts.append))
     assert [found[n].document.sentences for n in range(len(documents))] == expected
     assert sum(counts) == sum(map(len, documents))
-    assert searched
+    assert any(searched)
 
 
 def test_a_killed_job_resumes_with_its_engine(make: Make, tmp_path: Path) -> None:

@@ -21,8 +21,7 @@ from cotext.data.tokenizer import (
     FairseqTokenizer,
     MarianTokenizer,
     Tokenizer,
-    TokenizerSettings,
-    train_tokenizer,
+    load_tokenizer,
 )
 from cotext.interchange.export import export_engine, installed, obstacles
 from cotext.models import checkpoint
@@ -39,7 +38,7 @@ from tests.command_line import Outcome, must_refuse, succeed
 from tests.loops import loop_over
 from tests.pretrained_folders import ENGLISH, m2m100_files, marian_files, sentences
 from tests.refusals import must_raise
-from tests.tiny import shake
+from tests.tiny import shake, translations
 from tests.tiny_runs import toy_documents
 
 pytestmark = pytest.mark.skipif(not installed(), reason="CTranslate2 is not installed")
@@ -74,10 +73,8 @@ ENDING = 1.2  # how much more probable the symbols that close a sentence are mad
 
 
 @pytest.fixture(scope="module")
-def tokenizer() -> Tokenizer:
-    sentences = [s for d in toy_documents(24, 0) for s in (*d.source, *d.target)]
-    settings = TokenizerSettings(vocabulary=48, byte_fallback=False, num_threads=1)
-    return train_tokenizer(sentences, settings)
+def tokenizer(data: Path) -> Tokenizer:
+    return load_tokenizer(data / "tokenizer")
 
 
 @pytest.fixture(scope="module")
@@ -160,13 +157,9 @@ def both(make: Make, tmp_path_factory: pytest.TempPathFactory) -> Both:
     return pair
 
 
-def translations(run: OpenedRun, documents: list[Document]) -> list[Any]:
-    found = dict(run.translator.translate(documents))
-    return [found[index] for index in range(len(documents))]
-
-
 def assert_same(pair: Pair, documents: list[Document]) -> None:
-    for own, other in zip(*(translations(r, documents) for r in (pair.run, pair.engine)), strict=True):
+    both = (translations(each.translator, documents) for each in (pair.run, pair.engine))
+    for own, other in zip(*both, strict=True):
         assert own.document == other.document
         assert own.log_probabilities == pytest.approx(other.log_probabilities, abs=1e-4)
         assert (own.tokens, own.truncated, own.shed) == (other.tokens, other.truncated, other.shed)
@@ -236,7 +229,7 @@ def test_with_a_beam_it_writes_what_the_run_writes(
 ) -> None:
     decode = {"beam": 3, "max_extra": 30, "length_penalty_form": form}
     pair = both(view, pre_norm, 2 * ENDING).with_decode(**decode)
-    own, other = (translations(r, documents) for r in (pair.run, pair.engine))
+    own, other = (translations(r.translator, documents) for r in (pair.run, pair.engine))
     pairs = []
     for one, two in zip(own, other, strict=True):
         texts = zip(one.document.sentences, two.document.sentences, strict=True)
@@ -255,7 +248,7 @@ def test_as_many_sentences_come_out_and_their_scores_are_those_of_their_text(
     """A random model puts no separators: sentences are forced, and each has a word."""
     for ending in (0.0, ENDING):
         engine = both(view, False, ending).engine.with_decode({"beam": beam, "max_tokens": 400})
-        for source, found in zip(documents, translations(engine, documents), strict=True):
+        for source, found in zip(documents, translations(engine.translator, documents), strict=True):
             assert len(found.document) == len(source)
             assert all(found.document.sentences)
             if not found.resegmented:
@@ -341,7 +334,8 @@ def test_quantized_engines_run(make: Make, tmp_path: Path, documents: list[Docum
     for quantization in ("int8", "int8_float32", "int8_float16", "float16"):
         export_engine(make("s2to2", False, ENDING), tmp_path / quantization, quantization)
         engine = open_run(tmp_path / quantization, "cpu")
-        assert [len(t.document) for t in translations(engine, documents)] == [len(d) for d in documents]
+        found = translations(engine.translator, documents)
+        assert [len(t.document) for t in found] == [len(d) for d in documents]
         assert f"|quantization:{quantization}" in engine.signature
 
 
@@ -353,9 +347,9 @@ def test_in_int8_a_translation_does_not_depend_on_its_batch(
     engine = open_run(tmp_path / view, "cpu").with_decode({"beam": 3})
     words = 4 * " ".join(sentence for document in documents for sentence in document.sentences).split()
     documents = [*documents, *(Document(f"{n}", (" ".join(words[:n]),)) for n in (20, 40, 90, 180))]
-    together = translations(engine, documents)
+    together = translations(engine.translator, documents)
     for document, found in zip(documents, together, strict=True):
-        [alone] = translations(engine, [document])
+        [alone] = translations(engine.translator, [document])
         assert (alone.tokens, alone.log_probabilities) == (found.tokens, found.log_probabilities)
 
 
@@ -479,7 +473,7 @@ def test_limits(both: Both, make: Make, tmp_path: Path) -> None:
         pair.engine.with_decode({"align": "free"})
     word = toy_documents(1, 1)[0].source[0].split()[0]
     long = Document("long", (" ".join([word] * 400),))
-    [own], [other] = (translations(r, [long]) for r in (pair.run, pair.engine))
+    [own], [other] = (translations(r.translator, [long]) for r in (pair.run, pair.engine))
     assert own.document == other.document
     must_raise("no checkpoints", open_run, pair.engine.folder, update=3)
 
@@ -517,7 +511,7 @@ def test_how_a_run_computes_is_not_asked_of_its_engine(
 ) -> None:
     config = config_of("sentence", decode={"precision": "bfloat16", "shortlist": 5})
     export_engine(write(tmp_path / "run", config, tokenizer, ENDING), tmp_path / "engine")
-    assert len(translations(open_run(tmp_path / "engine", "cpu"), documents)) == len(documents)
+    assert len(translations(open_run(tmp_path / "engine", "cpu").translator, documents)) == len(documents)
 
 
 def test_info_tells_what_an_engine_is(make: Make, tmp_path: Path) -> None:

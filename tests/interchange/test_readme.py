@@ -7,22 +7,15 @@ import pytest
 
 from cotext.data.documents import Document
 from cotext.data.formats import read_documents, write_documents
-from tests.command_line import TINY, succeed, write_corpus
+from tests.command_line import TINY, commands_of, succeed, write_corpus
 from tests.pretrained_models import FOLDERS
 from tests.tiny_runs import make_controlled_corpora_small, toy_documents
 
 pytest.importorskip("ctranslate2")
-TOP = Path(__file__).resolve().parents[2]
-
-
-def block(page: str, heading: str) -> list[list[str]]:
-    """The commands of the first block of a section."""
-    section = (TOP / page).read_text(encoding="utf-8").split(f"\n{heading}\n")[1]
-    return [line.split("  #")[0].split() for line in section.split("```")[1].strip().splitlines()]
 
 
 def test_the_commands_work_as_they_stand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    commands = block("README.md", "## From a pretrained model")
+    commands = commands_of("From a pretrained model")
     assert [words[1] for words in commands][:3] == ["import", "prepare", "train"]
     assert {words[0] for words in commands} == {"cotext"}
     monkeypatch.chdir(tmp_path)
@@ -52,7 +45,7 @@ def test_a_document_run_begins_where_its_sentence_run_stands(
         "compare": "--samples 100",
     }
     shown = ""
-    for _, command, *words in block("docs/pretrained.md", "## From a sentence run to a document run"):
+    for _, command, *words in commands_of("From a sentence run to a document run", "docs/pretrained.md"):
         fewer = ["100" if word == "small" else word for word in words]
         shown = succeed(command, *fewer, *shorter[command].split()).out
     own, there = re.findall(r"(\d\.\d{3}) \((\d\.\d{3})\)", shown)[0]

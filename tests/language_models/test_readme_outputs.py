@@ -5,19 +5,15 @@ from pathlib import Path
 import pytest
 
 from cotext.data.formats import read_documents
-from tests.command_line import World, cotext
+from tests.command_line import World, commands_of, cotext
 from tests.language_models.described import described
 from tests.language_models.fake import Fake
-
-README = Path(__file__).resolve().parents[2] / "README.md"
 
 
 def test_the_commands_work_as_they_stand(
     world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    section = README.read_text(encoding="utf-8").split("\n## Evaluate the output of any system\n")[1]
-    lines = section.split("```")[1].strip().splitlines()
-    commands = [line.split("  #")[0].split() for line in lines]
+    commands = commands_of("Evaluate the output of any system")
     assert [words[1] for words in commands] == [
         *("audit", "evaluate", "leaderboard", "translate", "mbr", "translate", "contrastive")
     ]

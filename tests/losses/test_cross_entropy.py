@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from torch.autograd import grad
 from torch.nn.functional import cross_entropy, linear
 
 from cotext.data.batch import Batch, Instance, SpecialSymbols, in_both_contexts, make_batch
@@ -40,10 +41,6 @@ def plain(
     return (discount * each).sum()
 
 
-def gradients(loss: Tensor, *inputs: Tensor) -> tuple[Tensor, ...]:
-    return torch.autograd.grad(loss, inputs)
-
-
 @loop_over("bias", [None, torch.linspace(-2, 3, VOCABULARY, dtype=torch.float64, requires_grad=True)])
 @loop_over("smoothing", [0.0, 0.1, 1.0])
 @loop_over("chunk", [1, 5, 12, 13, 14, 1024])
@@ -60,19 +57,19 @@ def test_equals_cross_entropy_at_every_chunk_boundary(
     torch.testing.assert_close(smoothed, each.detach())
     # Scaled as a trainer scales it, so that a gradient made before the backward pass must follow.
     inputs = [hidden, weight, *([] if bias is None else [bias])]
-    torch.testing.assert_close(gradients(loss / 7, *inputs), gradients(expected / 7, *inputs))
+    torch.testing.assert_close(grad(loss / 7, inputs), grad(expected / 7, inputs))
     if bias is not None:
         rounded = hidden.bfloat16(), weight.float(), label, discount, smoothing, chunk, bias.float()
         halves, *_ = output_loss(*rounded)
         torch.testing.assert_close(halves.double(), loss, rtol=0.02, atol=0.02)
-        assert gradients(halves, bias)[0].dtype == torch.float64
+        assert grad(halves, bias)[0].dtype == torch.float64
 
 
 def test_large_logits_stay_finite() -> None:
     hidden, weight, label, discount = example(torch.float32)
     loss, nll, _ = output_loss(hidden * 1e4, weight, label, discount, 0.1)
     assert bool(nll.isfinite().all())
-    assert all(bool(g.isfinite().all()) for g in gradients(loss, hidden, weight))
+    assert all(bool(g.isfinite().all()) for g in grad(loss, (hidden, weight)))
 
 
 def test_half_precision_keeps_gradients_that_the_scale_of_the_loss_would_raise() -> None:
@@ -90,13 +87,13 @@ def test_half_precision_keeps_gradients_that_the_scale_of_the_loss_would_raise()
     assert float(probability[:, 3:].detach().max()) < 1e-3
     scale = 2.0**10
     (of_hidden, of_weight), (hidden_exact, weight_exact) = (
-        gradients(x * scale, hidden, weight) for x in (loss, exact)
+        grad(x * scale, (hidden, weight)) for x in (loss, exact)
     )
     assert bool(of_hidden.isfinite().all())
     torch.testing.assert_close(of_weight, weight_exact, rtol=0.02, atol=1e-6)
     torch.testing.assert_close(of_hidden, hidden_exact, rtol=0.02, atol=1e-4)
     nothing, *_ = output_loss(hidden[:3], weight, label[:3], torch.zeros(3), 0.0)
-    assert not bool(gradients(nothing, weight)[0].any())  # nor NaN
+    assert not bool(grad(nothing, weight)[0].any())  # nor NaN
 
 
 def test_automatic_mixed_precision() -> None:
@@ -105,7 +102,7 @@ def test_automatic_mixed_precision() -> None:
         loss, nll, _ = output_loss(hidden, weight, label, discount, 0.1)
     assert (loss.dtype, nll.dtype) == (torch.float32, torch.float32)
     torch.testing.assert_close(loss, plain(hidden, weight, label, discount, 0.1), rtol=0.02, atol=0.02)
-    assert gradients(loss, weight)[0].dtype == torch.float32
+    assert grad(loss, weight)[0].dtype == torch.float32
 
 
 def test_without_gradients_the_loss_is_the_same() -> None:
@@ -118,8 +115,8 @@ def test_without_gradients_the_loss_is_the_same() -> None:
 def test_backward_twice_over_a_retained_graph() -> None:
     hidden, weight, label, discount = example()
     loss, *_ = output_loss(hidden, weight, label, discount, 0.1)
-    first = torch.autograd.grad(loss, (hidden, weight), retain_graph=True)
-    torch.testing.assert_close(torch.autograd.grad(loss, (hidden, weight)), first)
+    first = grad(loss, (hidden, weight), retain_graph=True)
+    torch.testing.assert_close(grad(loss, (hidden, weight)), first)
 
 
 def batch() -> Batch:
@@ -237,8 +234,8 @@ def test_true_over_foreign_context_by_hand(scale: float) -> None:
         gain, rows = found.parts["true_minus_foreign"]
         torch.testing.assert_close(gain, (logs[0] - logs[1]).detach())
         assert int(rows) == 1
-        (got,) = torch.autograd.grad(found.loss - plain.loss, model.table)
-        (want,) = torch.autograd.grad(0.25 * hinge, model.table)
+        (got,) = grad(found.loss - plain.loss, model.table)
+        (want,) = grad(0.25 * hinge, model.table)
         torch.testing.assert_close(got, want)
         with torch.autocast("cpu", torch.bfloat16):
             rounded = _terms(0.25, batch, model)

@@ -26,6 +26,7 @@ from tests.models.test_casa import (
     model_of,
     systems,
 )
+from tests.noting import calls_of
 
 B, E = SYMBOLS.bos, SYMBOLS.eos
 LOSS = Glancing((0.5, 0.3), 0.0)
@@ -118,14 +119,7 @@ def test_glancing_reveals_tokens_of_the_best_path(monkeypatch: pytest.MonkeyPatc
 
     What is shown is of its own sentence's target, or blank.
     """
-    noted: list[Tensor] = []
-    glanced = glancing.glanced
-
-    def listening(wrong: Tensor, eligible: Tensor, ratio: float) -> Tensor:
-        noted.append(wrong)
-        return glanced(wrong, eligible, ratio)
-
-    monkeypatch.setattr(glancing, "glanced", listening)
+    noted = calls_of(monkeypatch, glancing, "glanced", lambda wrong, eligible, ratio: wrong)
     model = model_of(CONTEXT)
     count, [revealed] = revealed_in(model, 1.0)
     assert count == int((revealed >= 0).sum()) == int(noted[0].sum()) > 0

@@ -27,13 +27,12 @@ from tests.models.test_docflat import (
     close,
     config_of,
     decoded,
-    full,
     instances,
     joined,
     meeting,
     product,
 )
-from tests.tiny import random_model, tiny_config, window
+from tests.tiny import full, random_model, tiny_config, window
 
 SYSTEMS: dict[str, tuple[str, dict[str, Any]]] = {
     "mean": ("mean", {}),

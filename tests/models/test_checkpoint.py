@@ -44,8 +44,7 @@ def trained(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def run(trained: Path, tmp_path: Path) -> Path:
     """A copy to damage."""
-    shutil.copytree(trained, tmp_path / "run")
-    return tmp_path / "run"
+    return Path(shutil.copytree(trained, tmp_path / "run"))
 
 
 def test_equal_models_are_equal_files(trained: Path, tmp_path: Path) -> None:
@@ -206,8 +205,7 @@ class TestNeverHalfWritten:
     @pytest.fixture
     def interrupted(self, begun: Path, tmp_path: Path) -> Path:
         """A run with one checkpoint, about to write its second."""
-        shutil.copytree(begun, tmp_path / "run")
-        return tmp_path / "run"
+        return Path(shutil.copytree(begun, tmp_path / "run"))
 
     @pytest.mark.parametrize(
         ("module", "name", "error"),

@@ -67,12 +67,6 @@ def docflat(config: Config) -> Transformer:
     return model
 
 
-@torch.no_grad()
-def full(model: Any, batch: Batch) -> Tensor:
-    hidden: Tensor = model.decode(batch.target_input, batch.input_sentence, model.encode(batch.source))
-    return hidden
-
-
 def embedded(model: Any, tokens: Tensor, sentence: Tensor) -> Tensor:
     """Complete decoder inputs [B, T] with positions and segments: [B, T, D]."""
     t = torch.arange(tokens.size(1)).expand_as(tokens)

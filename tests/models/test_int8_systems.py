@@ -34,7 +34,7 @@ from cotext.translation.open import open_run, scoring_entries
 from cotext.translation.translator import DocumentTranslator
 from tests.golden import SETTINGS
 from tests.refusals import must_raise
-from tests.tiny import PlainWordTokenizer, shake
+from tests.tiny import PlainWordTokenizer, shake, translations
 from tests.tiny_runs import prepare_toy, run_config, training_is_refused, write_run
 
 TOKENIZER = PlainWordTokenizer([f"w{i}" for i in range(4, 40)])
@@ -84,11 +84,6 @@ def translator(model: Model, config: Config) -> DocumentTranslator:
     return DocumentTranslator(model, config, TOKENIZER, CPU)
 
 
-def translations(of: DocumentTranslator, documents: list[Document]) -> list[tuple[str, ...]]:
-    found = dict(of.translate(documents))
-    return [found[i].document.sentences for i in range(len(documents))]
-
-
 @pytest.mark.parametrize("recipe", SYSTEMS)
 def test_a_document_alone_decides_its_translation_and_its_scores(recipe: str) -> None:
     """Batches of other sizes round sums in float32 otherwise on some processors.
@@ -103,7 +98,8 @@ def test_a_document_alone_decides_its_translation_and_its_scores(recipe: str) ->
     assert not any(type(layer) is nn.Linear for layer in in_int8.modules())
     assert count_parameters(in_int8) == count_parameters(model)
     made = translator(in_int8, config)
-    together, alone = translations(made, DOCUMENTS), [translations(made, [d])[0] for d in DOCUMENTS]
+    together = [t.document.sentences for t in translations(made, DOCUMENTS)]
+    alone = [translations(made, [d])[0].document.sentences for d in DOCUMENTS]
     assert [len(text) for text in together] == [len(document) for document in DOCUMENTS]
     # The model that it was made of is as it was.
     assert model.precision == "float32"
@@ -237,7 +233,7 @@ def test_systems_translate_and_report_what_they_score(recipe: str) -> None:
     assert model.precision == "float32"
     made = translator(half, config)
     [(_, found)] = made.translate(DOCUMENTS[:1])
-    assert translations(made, DOCUMENTS)[0] == found.document.sentences
+    assert translations(made, DOCUMENTS)[0].document == found.document
     if made.plan.kind.path is not None:
         return  # a path is reported, and all paths of a text are scored
     pair = ParallelDocument("a", DOCUMENTS[0].sentences, found.document.sentences)

@@ -3,7 +3,6 @@
 import math
 
 import torch
-from torch import Tensor
 from torch.nn.functional import linear
 
 from cotext.config.recipe import Config, load_config
@@ -16,6 +15,7 @@ from cotext.models.p_transformer import AbsoluteScore, PositionScore
 from cotext.models.transformer import Transformer
 from cotext.training.warm_start import at_span
 from tests.layers.layouts import doubles, layout, source_side
+from tests.tiny import full
 
 SYMBOLS = SpecialSymbols(pad=20, bos=21, eos=22, separators=(23,))
 SMALL = ["model.dimension=16", "model.feed_forward=32", "model.heads=2", "model.dropout=0"]
@@ -41,11 +41,6 @@ def build(*overrides: str) -> Transformer:
         for name, parameter in sorted(model.named_parameters()):
             parameter.copy_(doubles(*parameter.shape, seed=sum(map(ord, name))) * 0.3)
     return model
-
-
-def hidden(model: Transformer, batch: Batch) -> Tensor:
-    out = model.decode(batch.target_input, batch.input_sentence, model.encode(batch.source))
-    return out[batch.is_label]
 
 
 def parameters(config: Config) -> int:
@@ -93,9 +88,10 @@ def test_distances_beyond_the_span_share_its_ends() -> None:
     assert short.relative is not None
     assert short.relative.size(0) == 5
     whole.load_state_dict(short.state_dict() | {"relative": at_span(short.relative, 8)})
-    torch.testing.assert_close(hidden(whole, batch()), hidden(short, batch()))
+    rows = batch()
+    torch.testing.assert_close(full(whole, rows)[rows.is_label], full(short, rows)[rows.is_label])
     whole.relative[0] += 1  # the key 8 tokens before its query
-    assert not torch.allclose(hidden(whole, batch()), hidden(short, batch()))
+    assert not torch.allclose(full(whole, rows)[rows.is_label], full(short, rows)[rows.is_label])
 
 
 def test_cross_attention_is_equation_7() -> None:

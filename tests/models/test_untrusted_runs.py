@@ -22,7 +22,7 @@ from cotext.models.describe import describe_model
 from cotext.runtime import CotextError, devices
 from cotext.runtime.devices import choose_threads
 from cotext.training.inputs import open_data
-from tests.command_line import RECIPE, TINY, World, must_refuse
+from tests.command_line import RECIPE, TINY, World, must_refuse, writable_copy
 from tests.loops import loop_over
 from tests.refusals import must_raise
 
@@ -32,10 +32,7 @@ NINES = "9" * 6000
 @pytest.fixture
 def run(world: World, tmp_path: Path) -> Path:
     """A copy of a run that may be spoiled."""
-    shutil.copytree(world.run, tmp_path / "run", ignore=shutil.ignore_patterns("tensorboard", "checkpoints"))
-    for path in (tmp_path / "run").rglob("*"):
-        path.chmod(0o755 if path.is_dir() else 0o644)
-    return tmp_path / "run"
+    return writable_copy(world.run, tmp_path / "run")
 
 
 def describe(run: Path, **changes: Callable[[str], str]) -> None:
@@ -193,11 +190,10 @@ def test_no_file_of_a_run_is_a_pipe_or_endless(run: Path, name: str) -> None:
 
 
 def test_no_store_is_a_pipe(world: World, tmp_path: Path) -> None:
-    shutil.copytree(world.folder / "data", tmp_path / "data")
-    (tmp_path / "data").chmod(0o755)
-    (tmp_path / "data" / "dev.arrow").unlink()
-    os.mkfifo(tmp_path / "data" / "dev.arrow")
-    must_raise(r"dev\.arrow: can't be read: not a regular file", open_data, tmp_path / "data")
+    data = writable_copy(world.folder / "data", tmp_path / "data")
+    (data / "dev.arrow").unlink()
+    os.mkfifo(data / "dev.arrow")
+    must_raise(r"dev\.arrow: can't be read: not a regular file", open_data, data)
 
 
 @loop_over(

@@ -23,6 +23,7 @@ from cotext.runtime import (
     shown,
     substituted,
 )
+from tests.config.test_config import write
 from tests.loops import loop_over
 from tests.refusals import must_raise
 
@@ -208,14 +209,8 @@ def test_no_part_of_a_substitution_is_long(text: str) -> None:
     assert counted.longest <= 2 * runtime.PART + 1
 
 
-def recipe(folder: Path, text: str) -> str:
-    path = folder / "mine.yaml"
-    path.write_text(text, encoding="utf-8")
-    return str(path)
-
-
 def test_many_problems_are_counted(tmp_path: Path) -> None:
-    many = recipe(tmp_path, "".join(f"key_{n}: {n}\n" for n in range(1234)))
+    many = write(tmp_path, "".join(f"key_{n}: {n}\n" for n in range(1234)))
     lines = must_raise("", load_config, many).splitlines()
     assert lines[0].endswith("unknown key 'key_0': docs/recipes.md lists all keys")
     assert lines[-1].endswith("and 1,224 more like these")

@@ -24,7 +24,7 @@ from cotext.search.constraints import SearchRequest, SearchSymbols
 from cotext.search.non_autoregressive import _FrameSearch, collapse, search_frames
 from cotext.translation.scorer import RowsToRead, score_instances
 from cotext.translation.translator import DocumentTranslator
-from tests.command_line import cotext, succeed, write_corpus
+from tests.command_line import cotext, prepare_arguments, succeed, write_corpus
 from tests.models.test_casa import (
     CONTEXT,
     SYMBOLS,
@@ -36,7 +36,7 @@ from tests.models.test_casa import (
     systems,
 )
 from tests.refusals import must_raise
-from tests.tiny import WordTokenizer
+from tests.tiny import WordTokenizer, split
 from tests.tiny_runs import write_run
 
 CPU = torch.device("cpu")
@@ -55,16 +55,6 @@ def found(
     symbols: SearchSymbols = SEARCH,
 ) -> list[Hypothesis]:
     return search_frames(model, source_batch(rows, SYMBOLS), requests(rows), symbols, options)
-
-
-def sentences(hypothesis: Hypothesis) -> list[list[int]]:
-    out: list[list[int]] = [[]]
-    for token in hypothesis.tokens:
-        if token == SYMBOLS.eos:
-            out.append([])
-        else:
-            out[-1].append(token)
-    return out
 
 
 def test_collapse_by_hand() -> None:
@@ -99,7 +89,7 @@ def test_as_many_sentences_come_out_each_with_a_word(
     row = replace(instances()[0], source=source, target=[])
     row = replace(row, window=replace(row.window, source=whole, target=whole, current=whole))
     [hypothesis] = found(model, [row])
-    texts = sentences(hypothesis)
+    texts = split(hypothesis.tokens, [SYMBOLS.eos])
     assert len(texts) == len(lengths)
     for text in texts:
         assert text
@@ -124,7 +114,7 @@ def test_limits_hold_and_are_reported() -> None:
     row = instances()[2]
     for seed in range(60):  # the first that has much to say
         model = model_of({}, seed=seed)
-        free = sentences(found(model, [row])[0])
+        free = split(found(model, [row])[0].tokens, [SYMBOLS.eos])
         longest = max(range(2), key=lambda k: len(free[k]))
         if len(free[longest]) > 3:
             break
@@ -133,7 +123,7 @@ def test_limits_hold_and_are_reported() -> None:
     limits[longest] = len(free[longest])
     source = source_batch([row], SYMBOLS)
     [cut] = search_frames(model, source, [SearchRequest([], 0, tuple(limits))], SEARCH, GREEDY)
-    texts = sentences(cut)
+    texts = split(cut.tokens, [SYMBOLS.eos])
     assert texts[longest] == free[longest][:-1]
     assert [text for k, text in enumerate(texts) if k != longest] == [
         text for k, text in enumerate(free) if k != longest
@@ -152,7 +142,7 @@ def test_argmax_by_hand(seed: int) -> None:
         log_p = (model.decode(draft) @ model.output_weight.T).log_softmax(dim=2)
     log_p[:, :, [TOKENIZER.unk, TOKENIZER.sep]] = -math.inf
     for i, hypothesis in enumerate(found(model, rows)):
-        texts = sentences(hypothesis)
+        texts = split(hypothesis.tokens, [SYMBOLS.eos])
         own = iter(hypothesis.token_log_probabilities)
         for k, text in enumerate(texts):
             inner = log_p[i][draft.sentence[i] == k][1:-1]
@@ -313,10 +303,7 @@ TINY = (
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = tmp_path_factory.mktemp("casa")
     write_corpus(made)
-    sides = [("--source", "train.en"), ("--target", "train.de")]
-    sides += [("--dev-source", "dev.en"), ("--dev-target", "dev.de")]
-    files = [part for option, name in sides for part in (option, made / name)]
-    succeed("prepare", *files, "--vocabulary", "48", "--out", made / "data")
+    succeed(*prepare_arguments(made, made / "data"))
     return made
 
 

@@ -15,15 +15,8 @@ from cotext.translation.translator import DocumentTranslator
 from tests.refusals import must_raise
 from tests.search.test_beam_search import BLANK, KINDS, SEP2, UNK, Plain
 from tests.tables import Table, table_source
-from tests.translation.test_shortlist_search import (
-    CPU,
-    DOCUMENTS,
-    OWN,
-    SYSTEMS,
-    TOKENIZER,
-    system,
-    translations,
-)
+from tests.tiny import translations
+from tests.translation.test_shortlist_search import CPU, DOCUMENTS, OWN, SYSTEMS, TOKENIZER, system
 
 SYMBOLS = SearchSymbols(KINDS["plain"], UNK, blank=(BLANK,), unused=(SEP2,))
 

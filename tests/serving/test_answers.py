@@ -1,7 +1,7 @@
 """Requests of a service: equal ones are computed once, those that nobody waits for stop, limits hold."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,8 @@ from cotext.serving.sharing import Work
 from cotext.serving.systems import System, Systems
 from cotext.translation.open import Terminology
 from cotext.translation.terms.terms import Glossary
-from cotext.translation.window_search import RowGroup, WindowSearch
+from cotext.translation.window_search import WindowSearch
+from tests.noting import calls_of
 
 TEXT = "The cat sees a dog. It runs. The bird sings. A red fish eats. The dog runs."
 ANNA, BEN = "anna", "ben"
@@ -60,15 +61,7 @@ async def until(condition: Callable[[], bool]) -> None:
 
 def searched(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many windows each batch has."""
-    windows: list[int] = []
-    search = WindowSearch.search
-
-    def counting(self: WindowSearch, groups: Sequence[RowGroup], *told: Any) -> int:
-        windows.append(len(groups))
-        return search(self, groups, *told)
-
-    monkeypatch.setattr(WindowSearch, "search", counting)
-    return windows
+    return calls_of(monkeypatch, WindowSearch, "search", lambda search, groups, *told: len(groups))
 
 
 def test_equal_requests_of_a_client_are_computed_once(

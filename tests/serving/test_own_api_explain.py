@@ -7,10 +7,11 @@ import pytest
 
 from cotext.data.documents import Document, ParallelDocument
 from cotext.data.words import token_words, words_of
-from cotext.evaluation.studies.context.context_use import influences, score_excerpts
+from cotext.evaluation.studies.context.context_use import influences
 from cotext.serving.own_api import explanations
 from cotext.serving.record import RequestError
 from tests.loops import loop_over
+from tests.noting import calls_of
 
 if TYPE_CHECKING:
     from cotext.serving.systems import Systems
@@ -56,13 +57,7 @@ def test_others_get_the_model_between_two_steps(
     server: httpx.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     at_once = explained(server)
-    scored = []
-
-    def noted(scorer: Any, found: Any) -> Any:
-        scored.append(len(found))
-        return score_excerpts(scorer, found)
-
-    monkeypatch.setattr(explanations, "score_excerpts", noted)
+    scored = calls_of(monkeypatch, explanations, "score_excerpts", lambda scorer, found: len(found))
     monkeypatch.setattr(explanations, "STEP_CHARACTERS", 100)
     targets = [*TARGETS[:3], "Er frisst nicht"]  # which the sentence does not see
     apart = explained(server, targets=targets)
@@ -131,7 +126,7 @@ def test_a_word_of_a_script_without_spaces(server: httpx.Client) -> None:
 @loop_over(
     ("changes", "said"),
     [
-        ({"system": "sentence"}, "by itself"),
+        ({"system": "sentence"}, "each sentence alone"),
         ({"sentence": 4}, "there are 4"),
         ({"sentence": -1}, "there are 4"),
         ({"targets": TARGETS[:3]}, "a target for every source"),

@@ -1,7 +1,6 @@
 """Distillation: prepared data go in, the same data with a teacher's translations as targets come out."""
 
 import json
-import shutil
 from pathlib import Path
 
 import pytest
@@ -21,6 +20,7 @@ from tests.command_line import (
     prepare_arguments,
     succeed,
     train_arguments,
+    writable_copy,
 )
 
 DOCUMENTS = 24
@@ -74,8 +74,7 @@ def translated(
 
 def store_of(folder: Path, documents: list[tuple[str, list[str], list[str]]], like: Path) -> Path:
     """Prepared data like those of `like`, with other training documents."""
-    shutil.copytree(like, folder)
-    folder.chmod(0o755)
+    writable_copy(like, folder)
     for name in ("train.arrow", "report.json"):  # which knows the file by its digest
         (folder / name).unlink()
     tokenizer = load_tokenizer(folder / "tokenizer")
@@ -289,9 +288,7 @@ def test_what_another_job_has_translated_is_not_taken_over(
 def test_what_is_refused_leaves_nothing_behind(world: World, whole: Path, tmp_path: Path) -> None:
     data, empty = world.folder / "data", tmp_path / "empty"
     empty.mkdir()
-    damaged = tmp_path / "damaged"
-    shutil.copytree(world.run, damaged)
-    (damaged / "model.safetensors").chmod(0o644)
+    damaged = writable_copy(world.run, tmp_path / "damaged")
     (damaged / "model.safetensors").write_bytes(b"no model")
     note = tmp_path / "note.txt"
     note.write_text("mine\n")

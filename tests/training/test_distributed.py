@@ -19,7 +19,6 @@ from cotext.data.documents import Document
 from cotext.data.sampling import Cursor
 from cotext.models import checkpoint as ckpt
 from cotext.training import resume as training_state
-from cotext.training import run as runs
 from cotext.training import run as training_run
 from cotext.training.inputs import corpus_of, open_data
 from cotext.training.resume import require_shardable
@@ -90,7 +89,7 @@ def one_of_two(rank: int, port: int, trainer: type[Trainer], config: Config, dat
     }
     os.environ.pop("ACCELERATE_USE_CPU", None)  # as for users who do not know of it
     training_run.Trainer = trainer  # type: ignore[misc]
-    runs.train(config, data, run, silent())
+    training_run.train(config, data, run, silent())
     torch.distributed.destroy_process_group()
 
 

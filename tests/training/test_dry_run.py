@@ -12,19 +12,15 @@ from cotext.data.sampling import Cursor
 from cotext.data.store import TokenStore, store_writer
 from cotext.data.views import DocumentView, Limit, Mixture, View, WindowView
 from cotext.training.run import InstanceCounts, count_instances, set_up
-from tests.command_line import RECIPE, TINY, World, cotext, listing, must_refuse, succeed
+from tests.command_line import RECIPE, TINY, World, cotext, listing, must_refuse, succeed, train_arguments
 from tests.data.test_sampling import SYMBOLS
 from tests.tiny_runs import silent
-
-
-def arguments(world: World, out: Path, *further: str) -> list[str | Path]:
-    return ["train", RECIPE, *TINY, *further, "--data", world.folder / "data", "--out", out, "--dry-run"]
 
 
 def test_what_it_tells_is_what_training_does(world: World, tmp_path: Path) -> None:
     before = listing(world.folder)
     out = tmp_path / "run"
-    found = json.loads(succeed(*arguments(world, out), "--json").out)
+    found = json.loads(succeed(*train_arguments(world.folder, out, "--dry-run", "--json")).out)
     assert not list(tmp_path.iterdir())
     assert listing(world.folder) == before
     setup = set_up(load_config(RECIPE, None, TINY), world.folder / "data", out, RECIPE, "cpu")
@@ -66,13 +62,11 @@ def test_systems_of_every_kind(world: World, tmp_path: Path, recipe: str) -> Non
 
 def test_what_training_refuses_is_refused(world: World, tmp_path: Path) -> None:
     out = tmp_path / "run"
-    outcome = cotext(*arguments(world, out, "view.max_tokens=1"))
+    outcome = cotext(*train_arguments(world.folder, out, "view.max_tokens=1", "--dry-run"))
     assert (outcome.code, out.exists()) == (2, False)
     assert "raise view.max_tokens" in outcome.err
-    must_refuse("contains a run", *arguments(world, world.run))
-    must_refuse(
-        "--json needs --dry-run", "train", RECIPE, "--data", world.folder / "data", "--out", out, "--json"
-    )
+    must_refuse("contains a run", *train_arguments(world.folder, world.run, "--dry-run"))
+    must_refuse("--json needs --dry-run", *train_arguments(world.folder, out, "--json"))
 
 
 BRACKETS = SpecialSymbols(pad=1000, bos=1001, eos=1002, separators=(1003,), bracket=True)

@@ -26,18 +26,12 @@ def other(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def arguments(folder: Path, out: Path, tokenizer: object) -> list[object]:
-    given = prepare_arguments(folder, out)
-    at = given.index("--vocabulary")
-    return [*given[:at], "--tokenizer", tokenizer, *given[at + 2 :]]
-
-
 @pytest.mark.parametrize("of", ["run", "data"])
 def test_a_corpus_is_prepared_with_the_tokenizer_of_a_run_or_of_data(
     world: World, other: Path, tmp_path: Path, of: str
 ) -> None:
     data = tmp_path / "data"
-    shown = succeed(*arguments(other, data, world.folder / of)).out
+    shown = succeed(*prepare_arguments(other, data, world.folder / of)).out
     known = load_tokenizer(world.run / "tokenizer")
     assert load_tokenizer(data / "tokenizer").fingerprint == known.fingerprint
     assert TokenStore(data / "train.arrow").totals.documents == 12
@@ -59,9 +53,9 @@ def test_tokenizers_that_are_none(world: World, other: Path, tmp_path: Path) -> 
         ("sentencepice", (), ["not a run or data folder"]),
         (world.run, ("--vocabulary", "40"), ["leave out --vocabulary"]),
     ):
-        refused = cotext(*arguments(other, tmp_path / "data", tokenizer), *more)
+        refused = cotext(*prepare_arguments(other, tmp_path / "data", tokenizer), *more)
         assert refused.code == 2
         assert all(word in refused.err for word in words), refused.err
         assert not (tmp_path / "data").exists()
     (tmp_path / "broken" / "tokenizer").mkdir(parents=True)
-    must_refuse("tokenizer.json", *arguments(other, tmp_path / "data", tmp_path / "broken"))
+    must_refuse("tokenizer.json", *prepare_arguments(other, tmp_path / "data", tmp_path / "broken"))

@@ -24,7 +24,6 @@ from cotext.models import checkpoint as ckpt
 from cotext.runtime import CotextError
 from cotext.runtime.files import Process, sealed, unsealed
 from cotext.training import resume as training_state
-from cotext.training import run as runs
 from cotext.training import run as training_run
 from cotext.training.trainer import MetricsLog, Objective, Trainer, TrainingCallbacks
 from tests.command_line import World, listing, process_environment, succeed, train_arguments
@@ -116,7 +115,7 @@ def test_stopped_by_a_signal(data: Path, untroubled: Path, tmp_path: Path, repor
     """Stops between two validations, in the middle of an epoch, once also between two reports."""
     run = tmp_path / "run"
     before = signal.getsignal(signal.SIGTERM)
-    stopped = runs.train(run_config(), data, run, stop_after(reported))
+    stopped = training_run.train(run_config(), data, run, stop_after(reported))
     assert signal.getsignal(signal.SIGTERM) is before
     assert not stopped.finished
     assert stopped.update == reported + 1  # the request came after the update's own check
@@ -129,7 +128,7 @@ def test_epochs_go_on_being_counted(data: Path, tmp_path: Path) -> None:
     """A run that validates after every epoch, stopped in the middle of one."""
     config = run_config(validate_every="epoch", max_updates=20)
     train_here(config, data, tmp_path / "untroubled")
-    stopped = runs.train(config, data, tmp_path / "run", stop_after(6))
+    stopped = training_run.train(config, data, tmp_path / "run", stop_after(6))
     assert (stopped.update, stopped.epoch, stopped.validated) == (7, 1, [5])
     finished = train_here(config, data, tmp_path / "run")
     assert (finished.epoch, finished.validated) == (4, [5, 10, 15, 20])
@@ -163,7 +162,7 @@ def test_a_loss_that_is_not_finite_stays_out_of_what_a_checkpoint_sums_up(data: 
         patch.setattr(Objective, "forward", unlucky)
         for name, asked in (("untroubled", 0), ("run", 3), ("run", 0)):
             calls, stops_at = 0, asked
-            runs.train(config, data, tmp_path / name, callbacks)
+            training_run.train(config, data, tmp_path / name, callbacks)
     assert_same_run(tmp_path / "run", tmp_path / "untroubled")
     [first, second] = [entry for entry in journal(tmp_path / "run") if entry["kind"] == "train"]
     sums = [sum(each) for each in zip(*(losses[update] for update in (1, 3, 4)), strict=True)]
@@ -384,7 +383,7 @@ class TestRefusals:
 
         before = visible(run)
         with pytest.raises(CotextError, match="another process has taken over"):
-            runs.train(run_config(), data, run, replace(silent(), on_update=lose))
+            training_run.train(run_config(), data, run, replace(silent(), on_update=lose))
         assert visible(run) == before
         assert (run / ".lock").exists()
 

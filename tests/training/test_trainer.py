@@ -33,6 +33,7 @@ from cotext.training.inputs import corpus_of, open_data, resolve
 from cotext.training.run import make_accelerator, set_up
 from cotext.training.trainer import Trainer, learning_rate, make_optimizer
 from cotext.training.validation import IntervalSums
+from tests.noting import calls_of
 from tests.refusals import must_raise
 from tests.tiny_runs import (
     assert_same_file,
@@ -361,13 +362,7 @@ class TestBatchLevelContext:
     def test_validation_groups_what_sees_each_other(
         self, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sees: bool, expected: int | None
     ) -> None:
-        asked: list[int | None] = []
-
-        def noting(*arguments: Any, group_windows: int | None) -> Iterator[Batch]:
-            asked.append(group_windows)
-            return ordered_batches(*arguments, group_windows=group_windows)
-
-        monkeypatch.setattr(validation, "ordered_batches", noting)
+        asked = calls_of(monkeypatch, validation, "ordered_batches", lambda *_, group_windows: group_windows)
         made = make_trainer(with_section(run_config(), "decode", group_windows=3), data, tmp_path)
         before = made.validate([1])
         made.model.sees_other_rows = sees

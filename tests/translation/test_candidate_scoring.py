@@ -8,7 +8,6 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import Tensor
 
 from cotext.config.recipe import Config
 from cotext.data.documents import ParallelDocument
@@ -17,6 +16,7 @@ from cotext.models.transformer import Transformer
 from cotext.runtime import CotextError
 from cotext.translation.scorer import CandidateSet, SentenceScore, score_candidates
 from cotext.translation.translator import DocumentTranslator
+from tests.noting import calls_of
 from tests.test_equivalence import PARALLEL, PARTS
 from tests.test_equivalence import SYSTEMS as MODELS
 from tests.tiny import PlainWordTokenizer, pieces, random_translator, tiny_config, window
@@ -124,22 +124,11 @@ def test_any_candidates(data: st.DataObject, name: str) -> None:
 
 def test_each_source_is_read_once_and_each_prefix(monkeypatch: pytest.MonkeyPatch) -> None:
     """Worked out by hand: three candidates with the first sentence, `die` and the symbols in common."""
-    read: list[tuple[int, ...]] = []
-    encode, decode = Transformer.encode, Transformer.decode
-
-    def noting_encode(self: Transformer, source: Any) -> Any:
-        read.append(tuple(source.tokens.shape))
-        return encode(self, source)
-
-    def noting_decode(self: Transformer, tokens: Tensor, sentence: Tensor, state: Any) -> Tensor:
-        read.append(tuple(tokens.shape))
-        return decode(self, tokens, sentence, state)
-
-    monkeypatch.setattr(Transformer, "encode", noting_encode)
-    monkeypatch.setattr(Transformer, "decode", noting_decode)
+    encoded = calls_of(monkeypatch, Transformer, "encode", lambda model, source: source.tokens.shape)
+    decoded = calls_of(monkeypatch, Transformer, "decode", lambda model, tokens, *rest: tokens.shape)
     score_candidates(translator(VIEWS["window"]), CHOICES[:1])
     # source: the cat sep it the mat eos; prefix: bos die katze sep die; continuations: er matte es.
-    assert read == [(1, 7), (1, 5), (3, 3)]
+    assert (encoded, decoded) == ([(1, 7)], [(1, 5), (3, 3)])
 
 
 def test_nothing_to_compare() -> None:

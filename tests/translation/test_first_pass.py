@@ -21,6 +21,7 @@ from cotext.runtime.jobs.journal import Journal
 from cotext.translation.corpus_files import FileReport, score_file
 from cotext.translation.open import open_run, open_scorer
 from cotext.translation.translate_file import translate_file
+from tests.noting import calls_of
 from tests.refusals import must_raise
 from tests.tiny import shake
 from tests.tiny_runs import prepare_toy, run_config, toy_documents, with_section
@@ -194,19 +195,15 @@ def test_the_journal_tells_first_passes_apart_by_their_weights(
 ) -> None:
     run, out = tmp_path / "sentence", tmp_path / "out.jsonl"
     shutil.copytree(world / "sentence", run)
-    headers: list[dict[str, Any]] = []
-    finish = Journal.finish
-
-    def noting(journal: Journal, keep: bool = False) -> None:
-        headers.append(json.loads(journal.path.read_bytes().splitlines()[0])["job"])
-        finish(journal, keep)
-
-    monkeypatch.setattr(Journal, "finish", noting)
+    headers = calls_of(
+        monkeypatch, Journal, "finish", lambda journal, *_: journal.path.read_bytes().splitlines()[0]
+    )
     for changed in (False, False, True):
         if changed:
             make_run(world / "data", run, open_scorer(run, "cpu").loaded.config, 3)
         decode = {"first_pass": str(run)}
         translate_file(open_run(world / "window", "cpu", decode), world / "in.jsonl", out)
-    assert headers[0] == headers[1]
-    assert headers[2].pop("first_pass") != headers[1].pop("first_pass")
-    assert headers[2] == headers[1]
+    first, same, other = (json.loads(header)["job"] for header in headers)
+    assert first == same
+    assert other.pop("first_pass") != same.pop("first_pass")
+    assert other == same

@@ -5,11 +5,10 @@ from pathlib import Path
 import pytest
 
 from cotext.cli import translate
-from tests.command_line import World, succeed
+from tests.command_line import World, commands_of, succeed
 from tests.files import test_docx, test_po, test_subtitles
 from tests.files.faking import members
 
-README = Path(__file__).resolve().parents[2] / "README.md"
 UNITS = "<trans-unit id='1'><source>the cat sees</source></trans-unit>"
 JOB = (
     "<xliff version='1.2' xmlns='urn:oasis:names:tc:xliff:document:1.2'><file original='a' "
@@ -20,8 +19,7 @@ JOB = (
 def test_the_commands_work_as_they_stand(
     world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    section = README.read_text(encoding="utf-8").split("\n## Files\n")[1]
-    lines = [line.split("  #")[0].rstrip() for line in section.split("```")[1].strip().splitlines()]
+    lines = [" ".join(words) for words in commands_of("Files")]
     monkeypatch.chdir(tmp_path)
     Path("runs").mkdir()
     Path("runs/a").symlink_to(world.run)

@@ -1,12 +1,8 @@
 """Scores against log-softmax by hand, one row at a time and nothing padded."""
 
-from collections.abc import Sequence
-from typing import Any
-
 import pytest
 import torch
 
-from cotext.config.recipe import Config
 from cotext.data.batch import Instance, make_batch
 from cotext.data.build import special_symbols
 from cotext.data.documents import ParallelDocument
@@ -15,6 +11,7 @@ from cotext.runtime import CotextError
 from cotext.translation import scorer as scoring_module
 from cotext.translation.scorer import RowsToRead, SentenceScore, require_finite, score_instances
 from cotext.translation.translator import DocumentTranslator
+from tests.noting import calls_of
 from tests.tiny import PlainWordTokenizer, pieces, random_translator, tiny_config, window
 
 CPU = torch.device("cpu")
@@ -43,10 +40,6 @@ SYSTEMS = {
     "window, shed": tiny_config(view=window(3, max_tokens=10), model={"positions": "reset"}),
 }
 systems = pytest.mark.parametrize("name", SYSTEMS)
-
-
-def translator(config: Config, max_tokens: int = 8000) -> DocumentTranslator:
-    return random_translator(config, TOKENIZER, max_tokens=max_tokens)
 
 
 def windows(t: DocumentTranslator, document: ParallelDocument) -> list[Window]:
@@ -83,17 +76,17 @@ def close(a: SentenceScore, b: SentenceScore) -> bool:
 
 @systems
 def test_scores_are_sums_of_log_softmax(name: str) -> None:
-    t, documents = translator(SYSTEMS[name]), [DOCUMENT, OTHER, DOCUMENT]
+    t, documents = random_translator(SYSTEMS[name], TOKENIZER), [DOCUMENT, OTHER, DOCUMENT]
     expected = [[by_hand(t, d, j) for j in range(len(d.source))] for d in documents]
     for max_tokens in (1, 30, 8000):
-        found = translator(SYSTEMS[name], max_tokens).score(documents)
+        found = random_translator(SYSTEMS[name], TOKENIZER, max_tokens=max_tokens).score(documents)
         for scores, wanted in zip(found, expected, strict=True):
             assert all(close(*pair) for pair in zip(scores, wanted, strict=True)), max_tokens
 
 
 @systems
 def test_chosen_sentences_add_up(name: str) -> None:
-    t = translator(SYSTEMS[name])
+    t = random_translator(SYSTEMS[name], TOKENIZER)
     per_sentence = t.score([DOCUMENT])[0]
     chosen = [(0, 1, 2, 3, 4), (3,), (1, 4), ()]
     totals = t.score_sentences([(DOCUMENT, c) for c in chosen])
@@ -105,7 +98,7 @@ def test_chosen_sentences_add_up(name: str) -> None:
 
 def test_a_window_that_answers_for_all_its_sentences_scores_each_of_them() -> None:
     """As windows of the same row score them that answer for one alone."""
-    t = translator(SYSTEMS["window"])
+    t = random_translator(SYSTEMS["window"], TOKENIZER)
     source = [TOKENIZER.encode(s) for s in DOCUMENT.source[:3]]
     target = [TOKENIZER.encode(s) for s in DOCUMENT.target[:3]]
     w = t.plan.view.split([1, 1, 1], [1, 1, 1])[2]
@@ -125,14 +118,14 @@ def test_scores_that_are_not_finite_are_refused() -> None:
 
 
 def test_nothing_to_score() -> None:
-    t = translator(SYSTEMS["window"])
+    t = random_translator(SYSTEMS["window"], TOKENIZER)
     assert t.score([]) == []
     assert t.score_sentences([(DOCUMENT, ())]) == [SentenceScore(0, 0)]
 
 
 @systems
 def test_a_sentence_that_is_empty_on_both_sides_is_no_part_of_its_document(name: str) -> None:
-    t = translator(SYSTEMS[name])
+    t = random_translator(SYSTEMS[name], TOKENIZER)
     source, target = (("", *side[:2], " ", *side[2:]) for side in (DOCUMENT.source, DOCUMENT.target))
     gaps = ParallelDocument("g", source, target)
     first, second, scores = t.score([DOCUMENT, gaps, gaps])[0], t.score([gaps])[0], t.score([gaps, OTHER])[0]
@@ -145,15 +138,9 @@ def test_a_sentence_that_is_empty_on_both_sides_is_no_part_of_its_document(name:
 
 
 def test_no_more_windows_are_scored_than_hold_what_was_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
-    counts: list[int] = []
-
-    def counting(rows: RowsToRead) -> list[list[SentenceScore]]:
-        counts.append(len(rows.instances))
-        return score_instances(rows)
-
-    monkeypatch.setattr(scoring_module, "score_instances", counting)
+    counts = calls_of(monkeypatch, scoring_module, "score_instances", lambda rows: len(rows.instances))
     for name in ("sentence", "window", "document", "document, in pieces"):
-        translator(SYSTEMS[name]).score_sentences([(DOCUMENT, (0, 1))])
+        random_translator(SYSTEMS[name], TOKENIZER).score_sentences([(DOCUMENT, (0, 1))])
     assert counts == [2, 2, 1, 1]
 
 
@@ -161,14 +148,8 @@ def test_no_more_windows_are_scored_than_hold_what_was_chosen(monkeypatch: pytes
 def test_instances_that_belong_together_share_a_batch(
     max_tokens: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    batches: list[list[int]] = []
-
-    def noting(instances: Sequence[Instance], *rest: Any) -> Any:
-        batches.append([i.document for i in instances])
-        return make_batch(instances, *rest)
-
-    monkeypatch.setattr(scoring_module, "make_batch", noting)
-    t = translator(SYSTEMS["window"])
+    batches = calls_of(monkeypatch, scoring_module, "make_batch", lambda rows, _: [i.document for i in rows])
+    t = random_translator(SYSTEMS["window"], TOKENIZER)
     sentences = [TOKENIZER.encode(s) for s in ("the cat sat on the mat", "it sat", "on", "cat")]
     views = t.plan.view.split([len(s) for s in sentences], [])
     instances = [

@@ -6,15 +6,16 @@ import torch
 
 from cotext.config.recipe import Config
 from cotext.data.batch import Instance, source_batch
-from cotext.data.documents import Document, ParallelDocument
+from cotext.data.documents import ParallelDocument
 from cotext.data.shortlist import Shortlist
 from cotext.data.views import Window
 from cotext.models.checkpoint import quantised
 from cotext.models.interface import Model
 from cotext.runtime import CotextError
-from cotext.translation.translator import DocumentTranslator, Translation
+from cotext.translation.translator import DocumentTranslator
 from tests.models.test_int8_systems import CPU, DOCUMENTS, TOKENIZER
 from tests.models.test_int8_systems import system as single_precision
+from tests.tiny import translations
 
 SYSTEMS = ("focused-concatenation/s4to4-shift-cd", "docflat/docflat-c", "mcn/final-tl", "casa/casa")
 # Of a token: itself, and the one after it; of all: three.
@@ -33,11 +34,6 @@ def translator(model: Model, config: Config, table: Shortlist | None, count: int
     decode = config.decode.model_copy(update={"shortlist": 0 if table is None else count})
     changed = config.model_copy(update={"decode": decode})
     return DocumentTranslator(model, changed, TOKENIZER, CPU, shortlist=table)
-
-
-def translations(of: DocumentTranslator, documents: list[Document]) -> list[Translation]:
-    found = dict(of.translate(documents))
-    return [found[i] for i in range(len(documents))]
 
 
 @pytest.mark.parametrize("recipe", SYSTEMS)

@@ -23,6 +23,7 @@ from cotext.translation.document_state import SentenceHypothesis
 from cotext.translation.terms.terms import Glossary, SentenceConstraints, TermGuide, _places
 from cotext.translation.terms.word_alignment import SentenceAlignment, renderings
 from cotext.translation.translator import DocumentTranslator
+from tests.noting import calls_of
 from tests.tables import Table, table_source
 from tests.tiny import TINY_DECODE, TINY_MODEL, PlainWordTokenizer, random_model, tiny_config
 
@@ -245,14 +246,8 @@ def test_many_phrases_are_corrected_at_once(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(
         "tests.translation.test_substitution.TOKENIZER", PlainWordTokenizer([*VOCABULARY, *words])
     )
-    counts = []
-    complete = substitution.Substitution._complete
-
-    def counted(self: substitution.Substitution, proposals: list[substitution._Proposal]) -> object:
-        counts.append(len(proposals))
-        return complete(self, proposals)
-
-    monkeypatch.setattr(substitution.Substitution, "_complete", counted)
+    made = substitution.Substitution
+    counts = calls_of(monkeypatch, made, "_complete", lambda correction, proposals: len(proposals))
     translator = system("focused-concatenation/base")
     guide = Given({(0, 0): needs(copied=words)})
     [(_, found)] = translator.translate([Document("a", ("the cat " * 30,))], guide=guide)

@@ -21,7 +21,16 @@ from cotext.translation import plan as plan_module
 from cotext.translation.translator import DocumentTranslator, Translation
 from tests.cover import cover
 from tests.refusals import must_raise
-from tests.tiny import PlainWordTokenizer, WordTokenizer, pieces, random_translator, tiny_config, window
+from tests.tiny import (
+    PlainWordTokenizer,
+    WordTokenizer,
+    pieces,
+    random_translator,
+    split,
+    tiny_config,
+    window,
+)
+from tests.tiny import translations as translated
 
 CPU = torch.device("cpu")
 WORDS = ["the", "cat", "sat", "on", "a", "mat", "and", "saw", "it", "there", "today", "again"]
@@ -102,12 +111,6 @@ def translator(
     config: Config, tokenizer: Tokenizer = TOKENIZER, seed: int = 0, **decode: Any
 ) -> DocumentTranslator:
     return random_translator(config, tokenizer, seed, **decode)
-
-
-def translated(translator: DocumentTranslator, documents: Sequence[Document]) -> list[Translation]:
-    found = dict(translator.translate(documents))
-    assert sorted(found) == list(range(len(documents)))
-    return [found[i] for i in range(len(documents))]
 
 
 def same(a: Translation, b: Translation) -> bool:
@@ -385,13 +388,7 @@ def test_without_target_context_all_sentences_are_one_batch(
 
 
 def _texts(tokens: Sequence[int], closing: Container[int] = (PLAIN.sep,)) -> list[str]:
-    sentences: list[list[int]] = [[]]
-    for token in tokens:
-        if token in closing:
-            sentences.append([])
-        else:
-            sentences[-1].append(token)
-    return [PLAIN.decode(s) for s in sentences]
+    return [PLAIN.decode(sentence) for sentence in split(tokens, closing)]
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,9 @@ from cotext.search.likelihood import OutputLayer
 from cotext.translation.translator import DocumentTranslator
 from tests.command_line import World, cotext, documents_file, succeed
 from tests.golden import SETTINGS
-from tests.translation.test_shortlist_search import DOCUMENTS, SYSTEMS, TOKENIZER, WHOLE, system, translations
+from tests.noting import calls_of
+from tests.tiny import translations
+from tests.translation.test_shortlist_search import DOCUMENTS, SYSTEMS, TOKENIZER, WHOLE, system
 
 GREEDY = (*SYSTEMS, "casa/glat", "casa/glat-ctc")
 
@@ -45,14 +47,7 @@ def test_the_same_texts_without_a_score(recipe: str, listed: bool) -> None:
 def test_probabilities_are_not_normalised(recipe: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """But the frames of a sentence in which no word was found, whose probabilities are compared."""
     model, config = system(recipe)
-    asked: list[int] = []
-    whole = OutputLayer.log_probabilities
-
-    def noted(self: OutputLayer, hidden: torch.Tensor) -> torch.Tensor:
-        asked.append(len(hidden))
-        return whole(self, hidden)
-
-    monkeypatch.setattr(OutputLayer, "log_probabilities", noted)
+    asked = calls_of(monkeypatch, OutputLayer, "log_probabilities", lambda layer, hidden: len(hidden))
     translations(of(model, config, scores=True), DOCUMENTS)
     assert asked
     asked.clear()
