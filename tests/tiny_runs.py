@@ -96,8 +96,7 @@ def make_controlled_corpora_small(patch: pytest.MonkeyPatch) -> None:
     suites = preparation.contrastive_suites
     patch.setattr(preparation, "contrastive_suites", lambda seed, n, *order: suites(seed, min(n, 12), *order))
     patch.setattr(preparation, "CONTROLLED_TOKENIZER_DOCUMENTS", 500)
-    for name in ("DEVELOPMENT_DOCUMENTS", "TEST_DOCUMENTS"):
-        patch.setattr(controlled, name, 10)
+    patch.setattr(controlled, "HELD_OUT", dict.fromkeys(controlled.HELD_OUT, 10))
 
 
 def run_config(**train_settings: Any) -> Config:

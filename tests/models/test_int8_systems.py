@@ -170,7 +170,7 @@ class TestRuns:
 
     def test_it_is_not_trained(self, toy: tuple[Path, Tokenizer], run: Path, tmp_path: Path) -> None:
         export_int8(run, tmp_path / "int8")
-        training_is_refused(run_config(), toy[0], tmp_path / "int8", "is not trained")
+        training_is_refused(run_config(), toy[0], tmp_path / "int8", "cannot be trained")
 
     def test_training_starts_from_the_numbers_that_it_stands_for(
         self, toy: tuple[Path, Tokenizer], run: Path, tmp_path: Path
