@@ -69,7 +69,7 @@ def demo(
         bool, typer.Option("--train/--no-train", help="Train the tiny systems after the sample page.")
     ] = True,
 ) -> None:
-    """Translate a sample page, then train three tiny systems and compare their use of context (4 minutes)."""
+    """Translate a sample page, then train three tiny systems and compare their use of context (5 minutes)."""
     from cotext.cli.demo import run_demo
 
     run_demo(out, train=train)
