@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, fields, replace
+from functools import lru_cache
 from itertools import accumulate, islice, pairwise
 from typing import Any, Literal
 
@@ -206,14 +207,27 @@ class Rules:
     @classmethod
     def of(cls, symbols: SearchSymbols, align: Align, output: OutputLayer, device: torch.device) -> "Rules":
         """Return the rules for an output layer."""
-        special, free, columns = symbols.special, align == "free", output.columns
+        if output.is_whole:
+            return _rules_of_whole(symbols, align, output.vocabulary, device)
+        return cls._with_columns(symbols, align, output.vocabulary, output.columns, device)
+
+    @classmethod
+    def _with_columns(
+        cls,
+        symbols: SearchSymbols,
+        align: Align,
+        vocabulary: int,
+        columns: Callable[[Tensor], Tensor],
+        device: torch.device,
+    ) -> "Rules":
+        special, free = symbols.special, align == "free"
         closing = () if free else symbols.closing
         unwritten = (special.pad, special.bos, symbols.unk, *special.numbers, *symbols.unused)
         # Closing symbols are forbidden in general and allowed one at a time: see `forbid`.
         never = torch.tensor([*unwritten, *closing], device=device)
         blank = torch.tensor(symbols.blank, dtype=torch.long, device=device)
         separators = torch.tensor(special.separators, device=device)
-        separates = torch.zeros(output.vocabulary, dtype=torch.bool, device=device)
+        separates = torch.zeros(vocabulary, dtype=torch.bool, device=device)
         separates[separators] = True
         words = torch.ones_like(separates)
         if not free:
@@ -294,6 +308,12 @@ class Rules:
     def opening(self, index: Tensor) -> Tensor:
         """Return the symbols that open bracketed sentences, by sentence index in the document."""
         return self.openings[index.clamp(max=self.openings.numel() - 1)]
+
+
+@lru_cache(maxsize=8)
+def _rules_of_whole(symbols: SearchSymbols, align: Align, vocabulary: int, device: torch.device) -> Rules:
+    """Return the rules over the full vocabulary, which are the same for all windows of all documents."""
+    return Rules._with_columns(symbols, align, vocabulary, lambda tokens: tokens, device)
 
 
 def truncated(

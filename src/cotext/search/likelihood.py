@@ -192,6 +192,11 @@ class OutputLayer:
         """Whether values of tokens may be above 0, so a hypothesis may become better as it grows."""
         return bool(self._terms)
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether every token has a column, with the number of its id."""
+        return self._tokens is None
+
     def columns(self, tokens: Tensor) -> Tensor:
         """Return the columns of tokens, without those that have none."""
         if self._column is None:
