@@ -236,9 +236,6 @@ def with_placeholders(pieces: Sequence[Piece], tokenizer: Tokenizer, phrases: st
 
 def _copied_spans(text: str, tokenizer: Tokenizer, phrases: str) -> Iterator[Span]:
     """Yield the spans of placeholders, and of words between them that the tokenizer does not know."""
-    if not is_unknown(text, tokenizer):
-        yield from placeholder_spans(text)
-        return
     done = 0
     for start, stop in (*placeholder_spans(text), (len(text), len(text))):
         for first, last in _unknown_spans(text[done:start], tokenizer):
@@ -256,6 +253,8 @@ def _unknown_spans(text: str, tokenizer: Tokenizer) -> list[Span]:
     word, which is unknown if all of them are. Punctuation is not copied, because languages have different
     quotation marks.
     """
+    if not is_unknown(text, tokenizer):
+        return []
     words: list[Span] = []
     for unit in word_units(text):
         adjoins = bool(words) and words[-1][1] == unit.start

@@ -82,6 +82,19 @@ def shown_text(pieces: Iterable[Piece], shown: Mapping[int, str] = MappingProxyT
     )
 
 
+def substitutes(pieces: Iterable[Piece], shown: Mapping[int, str]) -> list[tuple[str, str]]:
+    """Return the pairs of a substitute in `shown` and the copied text for which the model reads it."""
+    copied = {shown.get(p.key, p.text): p.text for p in pieces if isinstance(p, Copied)}
+    return [(substitute, text) for substitute, text in copied.items() if substitute not in ("", text)]
+
+
+def replaced(text: str, pairs: Iterable[tuple[str, str]]) -> str:
+    """Return the text with the first of each pair replaced by the second, the longest first."""
+    for old, new in sorted(pairs, key=lambda pair: len(pair[0]), reverse=True):
+        text = text.replace(old, new)
+    return text
+
+
 def writable(block: Block, change: Callable[[str], str] = taken) -> Block:
     """Return the block without characters that its format cannot store.
 

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from cotext.data.words import Span, overlaps, word_units
-from cotext.files.blocks import Close, Copied, Open, Piece, Point, merged, shown_text
+from cotext.files.blocks import Close, Copied, Open, Piece, Point, merged, replaced, shown_text, substitutes
 from cotext.translation.terms.word_alignment import (
     SentenceAlignment,
     agreement,
@@ -267,15 +267,8 @@ def project(
         _Projection(*sides, *_unit_weights(alignment, *sides, pairs), root).place()
     found = written(root, target, {spans[e.piece.key]: e.piece for e in texts if e.piece.key in spans})
     # A substitute that the model wrote too often is not left in the text.
-    substitutes = {e.shown: e.piece.text for e in texts if e.shown not in ("", e.piece.text)}
-    return merged(_without_substitutes(piece, substitutes) for piece in found)
-
-
-def _without_substitutes(piece: Piece, substitutes: Mapping[str, str]) -> Piece:
-    if isinstance(piece, str):
-        for substitute, text in substitutes.items():
-            piece = piece.replace(substitute, text)
-    return piece
+    of_copied = substitutes(pieces, shown)
+    return merged(replaced(piece, of_copied) if isinstance(piece, str) else piece for piece in found)
 
 
 class _Side:

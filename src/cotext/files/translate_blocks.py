@@ -27,7 +27,17 @@ from cotext.files.block_sentences import (
     with_placeholders,
     without_placeholders,
 )
-from cotext.files.blocks import Block, Contents, Copied, Piece, Point, empty_links, shown_text
+from cotext.files.blocks import (
+    Block,
+    Contents,
+    Copied,
+    Piece,
+    Point,
+    empty_links,
+    replaced,
+    shown_text,
+    substitutes,
+)
 from cotext.files.tags import project
 from cotext.runtime import CotextError
 from cotext.translation.alignment import align
@@ -81,18 +91,11 @@ class _Sentence:
 
     def for_people(self, text: str) -> str:
         """Return a text that the model read or wrote, with copied texts instead of their substitutes."""
-        return self._replaced(text, back=True)
+        return replaced(text, substitutes(self.pieces, self.shown))
 
     def for_model(self, text: str) -> str:
         """Return a translation by a person, with the substitutes of copied texts."""
-        return self._replaced(text, back=False)
-
-    def _replaced(self, text: str, back: bool) -> str:
-        copied = {piece.text: self.shown[piece.key] for piece in self.pieces if isinstance(piece, Copied)}
-        for own, substitute in sorted(copied.items(), key=lambda pair: -len(pair[0])):
-            if substitute not in ("", own):
-                text = text.replace(substitute, own) if back else text.replace(own, substitute)
-        return text
+        return replaced(text, [(own, substitute) for substitute, own in substitutes(self.pieces, self.shown)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,7 +248,7 @@ class BlockDocuments:
         """Return given translations and those in the memory, by index into `chosen` and sentence."""
         memory = self._terminology.memory
         documents = [self._whole[self.numbers[index]].sentences for index in chosen]
-        texts = [[each.for_people(each.text) for each in sentences] for sentences in documents]
+        texts = ([each.for_people(each.text) for each in sentences] for sentences in documents)
         translations: dict[int, Mapping[int, str]] = dict(memory.taken(texts)) if memory else {}
         for position, index in enumerate(chosen):
             if given := self._given.get(self.numbers[index]):
