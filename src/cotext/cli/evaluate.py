@@ -295,7 +295,7 @@ def write_reports(
     from cotext.evaluation.studies.contrastive.decisions import ALL_SUITES, pool
     from cotext.evaluation.studies.contrastive.evidence import groups_of, weigh
 
-    tell: Tell = (lambda text: None) if json else typer.echo
+    tell = _tell_unless(json)
     evidence: dict[str, list[Evidence]] = {}
     reports: dict[str, Any] = {}
     judged: dict[str, ContrastiveReport] = {}
@@ -326,6 +326,11 @@ def write_reports(
     write_figures(out, reports)
 
 
+def _tell_unless(json: bool) -> Tell:
+    """Return the function that prints text for people; it prints nothing if JSON is printed."""
+    return (lambda text: None) if json else typer.echo
+
+
 def _conclude(found: "dict[str, list[Evidence]]", reports: dict[str, Any], tell: Tell) -> None:
     """Print what the controls of all suites show together, and add it to the report of each suite."""
     from cotext.evaluation.studies.contrastive.evidence import conclusion, corrected, legend, render_evidence
@@ -348,7 +353,7 @@ def _by_endpoint(request: ContrastiveRequest, suites: "Suites", json: bool) -> N
     with output(request.out, request.suites), Client(request.run, dict(request.decode)) as client:
         for path, suite in suites:
             check_pair(client.endpoint.languages, suite.languages, f"{path}", f"{request.run} translates")
-        tell: Tell = (lambda text: None) if json else typer.echo
+        tell = _tell_unless(json)
         tell("evaluated by the translations of the model, without scores of candidates\n")
         window = ContextWindow(0, 0, 0)
         write_reports(request.out, suites, _forms_of(client, suites), SuiteRules(), window, json)

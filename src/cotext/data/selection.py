@@ -183,7 +183,7 @@ class Cleaner:
         self._expected = max(lengths[1], 1) / max(lengths[0], 1)
         self._seen = PairFilter()
         tests: dict[str, Callable[[Pair], bool]] = {
-            "empty": lambda pair: bool(pair[0].strip()) != bool(pair[1].strip()),
+            "empty": _half_empty,
             "length": self._too_long,
             "ratio": self._out_of_proportion,
             "copies": _copied,
@@ -196,8 +196,7 @@ class Cleaner:
     def documents(self, documents: Iterable[ParallelDocument]) -> Iterator[ParallelDocument]:
         for document in documents:
             pairs = list(zip(document.source, document.target, strict=True))
-            tests = self._tests.items()
-            reasons = [next((rule for rule, test in tests if any(pair) and test(pair)), "") for pair in pairs]
+            reasons = [self._reason(pair) for pair in pairs]
             if "duplicates" in self.cleaned.rules:
                 for i in self._repeated(pairs):
                     reasons[i] = reasons[i] or "duplicates"
@@ -210,6 +209,12 @@ class Cleaner:
             self.cleaned.cut += len(kept) > 1
             self.cleaned.left_out += not kept
             yield from pieces_of(document.id, kept)
+
+    def _reason(self, pair: Pair) -> str:
+        """Return the first rule that matches a pair; empty if no rule matches."""
+        if not any(pair):
+            return ""
+        return next((rule for rule, test in self._tests.items() if test(pair)), "")
 
     def _too_long(self, pair: Pair) -> bool:
         return max(map(len, pair)) > self.cleaned.rules["length"]
@@ -259,6 +264,11 @@ class Cleaner:
         ]
         known = self._seen.add([(p[0], p[1]) for p in passages])
         return {i + k for i, before in zip(starts, known, strict=True) if before for k in range(length)}
+
+
+def _half_empty(pair: Pair) -> bool:
+    source, target = (bool(side.strip()) for side in pair)
+    return source != target
 
 
 def _copied(pair: Pair) -> bool:

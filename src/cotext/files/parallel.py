@@ -74,8 +74,7 @@ def pair_files(
         notes = [f"{source} and {target}: aligned by sentence", *corpus.render().splitlines()]
     if not documents:
         raise CotextError("\n".join([f"{source}: contains no sentence pairs", *notes[1:]]))
-    languages = Languages(known.source or stated.source, known.target or stated.target)
-    return _written(documents, out, languages, needed, notes)
+    return (*notes, *_write_pairs(documents, out, (known, stated), needed))
 
 
 def cut_corpus(
@@ -89,21 +88,24 @@ def cut_corpus(
     documents = list(islice(read_parallel(source, target, format), needed))
     if len(documents) >= needed or not documents:
         return None
-    stated = languages_of_files(source, target, format)
-    languages = Languages(known.source or stated.source, known.target or stated.target)
-    return _written(documents, out, languages, needed, [])
+    return _write_pairs(documents, out, (known, languages_of_files(source, target, format)), needed)
 
 
-def _written(
-    documents: list[ParallelDocument], out: Path, languages: Languages, needed: int, notes: list[str]
+def _write_pairs(
+    documents: list[ParallelDocument], out: Path, languages: tuple[Languages, Languages], needed: int
 ) -> tuple[str, ...]:
-    """Write documents as TMX, cut into sections if there are fewer than `needed`; return all notes."""
+    """Write documents as TMX, cut into sections if there are fewer than `needed`; return notes.
+
+    `languages`: those that are given, and those that the files state.
+    """
+    notes = []
     if len(documents) < needed:
         notes.append(f"fewer than {needed} documents: cut into sections of about {SECTION} sentences")
         documents = [section for document in documents for section in _sections(document)]
-    codes = (languages.source, languages.target) if str(languages) else None
+    known, stated = languages
+    codes = known.source or stated.source, known.target or stated.target
     out.parent.mkdir(parents=True, exist_ok=True)
-    write_parallel(out, None, documents, "tmx", codes)
+    write_parallel(out, None, documents, "tmx", codes if str(Languages(*codes)) else None)
     return (*notes, f"{out}: the sentence pairs")
 
 

@@ -228,7 +228,7 @@ class FilesTranslation:
         files, outs, part = request.files, request.outs, request.part()
         formats = all_checked(partial(format_of, file, request.format) for file in files)
         inputs = [*files, *filter(None, [request.glossary, request.keep, request.memory])]
-        _check(request, [*inputs, *outs], formats)
+        _check(request, inputs, outs, formats)
         check_outputs_of(inputs, outs, request.scores, request.overwrite, request.out_dir, formats)
         settings = dict(request.settings)
         needs_states = {"--scores": request.scores, "--on": request.on}
@@ -273,8 +273,13 @@ class FilesTranslation:
         return reports
 
 
-def _check(request: TranslationRequest, used: Sequence[Path], formats: Sequence[FileFormat | str]) -> None:
-    """Raise CotextError if options do not fit the files; `used`: those that are read or written."""
+def _check(
+    request: TranslationRequest,
+    inputs: Sequence[Path],
+    outs: Sequence[Path],
+    formats: Sequence[FileFormat | str],
+) -> None:
+    """Raise CotextError if options do not fit the files."""
     of_one_corpus = len(formats) == 1 and isinstance(formats[0], str)
     if request.scores is not None and not of_one_corpus:
         raise CotextError("--scores can be used only with a single corpus with one sentence per line")
@@ -286,13 +291,13 @@ def _check(request: TranslationRequest, used: Sequence[Path], formats: Sequence[
     if (path := request.bilingual) is not None:
         if len(formats) > 1 or of_one_corpus:
             raise CotextError("--bilingual can be used only with a single file that is not a corpus")
-        if path.resolve() in {other.resolve() for other in used}:
+        if path.resolve() in {other.resolve() for other in (*inputs, *outs)}:
             raise CotextError(
                 f"--bilingual {path}: this command also reads or writes this file; choose another name"
             )
         if not path.parent.is_dir():
             raise CotextError(f"--bilingual {path}: {path.parent} is not a folder; create it first")
-        if os.path.lexists(path) and not request.overwrite and not journal_of(used[-1]).exists():
+        if os.path.lexists(path) and not request.overwrite and not journal_of(outs[0]).exists():
             raise CotextError(f"{path}: exists; choose another name, or add --overwrite to replace it")
     if request.on is None:
         return
