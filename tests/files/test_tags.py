@@ -19,7 +19,7 @@ from tests.files.faking import assert_nested, elements
 
 WEIGHED = st.sampled_from([tags.MOST_WEIGHED, 0])  # 0: all is placed in proportion, as in long sentences
 
-WORDS = ["der", "Hund", " ", " ", "bellt", ", ", ". ", "(", ")", "\u4e2d", "x-y", "5", "%s", "{0}"]
+WORDS = ["der", "Hund", " ", " ", "bellt", "H2", "2", ", ", ". ", "(", ")", "\u4e2d", "x-y", "5", "%s", "{0}"]
 TEXTS = st.lists(st.sampled_from(WORDS), max_size=4).map("".join)
 COPIES = ("%s", "{0}", "http://a.b/c", "5")
 
@@ -169,6 +169,20 @@ def test_an_element_with_a_part_of_a_compound_takes_the_compound_and_not_punctua
         links=links,
     )
     assert found == "\u00d6ffnen das <1>Dateimen\u00fc</1>."
+
+
+def test_an_element_in_a_word_takes_the_same_part_of_it_or_the_word() -> None:
+    co2 = ("The CO", Open(1), "2", Close(1), " and H", Open(2), "2", Close(2), "O.")
+    links = {"Das": "The", "und": "and"}
+    found = projected(*co2, target="Das H2O und CO2.", links=links)
+    assert found == "Das H<2>2</2>O und CO<1>2</1>."
+    raised = ("A program", Open(1), "1", Close(1), " and the file", Open(2), "12", Close(2), ".")
+    links = {"Ein": "A", "und": "and", "die": "the"}
+    found = projected(*raised, target="Ein Programm1 und die Datei12.", links=links)
+    assert found == "Ein Programm<1>1</1> und die Datei<2>12</2>."
+    links = {"Klicken": "Press", "Datei": "File"}
+    found = projected("Press ", Open(1), "F", Close(1), "ile.", target="Klicken auf Datei.", links=links)
+    assert found == "Klicken auf <1>Datei</1>."
 
 
 def test_an_added_word_at_the_edge_of_an_element_stays_outside() -> None:

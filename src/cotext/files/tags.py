@@ -3,6 +3,8 @@
     element        The span of target words with most alignment weight on the words of the element, minus
                    their weight on other words, or the most similar word. Siblings do not overlap, and a child
                    is inside its parent. An element around all words of its parent stays around all of them.
+                   Part of a word (such as the 2 of CO2, or the number of a footnote): the same part, if the
+                   translation has the word or its final digits; otherwise the word.
     point          After the target word that is aligned with the word before the point. Otherwise, before
                    the target word that is aligned with the word after it.
     copied text    Where it occurs in the translation, each once. If it is missing in the translation, it is
@@ -11,17 +13,19 @@
 Punctuation at the edges of an element stays inside the element. White space stays outside.
 """
 
+import re
 from bisect import bisect_left, bisect_right, insort
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from math import inf
 from typing import Final
 
 import torch
 from torch import Tensor
 
-from cotext.data.words import Span, overlaps, word_units
+from cotext.data.words import Span, is_unspaced, overlaps, word_units
 from cotext.files.blocks import Close, Copied, Open, Piece, Point, merged, replaced, shown_text, substitutes
 from cotext.translation.terms.word_alignment import (
     SentenceAlignment,
@@ -257,18 +261,68 @@ def project(
     spans = copied_spans(texts, source, target, alignment)
     root = tree_of(pieces, shown, {text.piece.key for text in texts} - spans.keys())
     nodes = list(root.all())
+    whole = sorted(text.source for text in texts), sorted(spans.values())
+    parts = _parts_of_words((source, target), whole, [node for node in nodes if node.is_element])
     edges = {edge for node in nodes for edge in (node.start, node.stop)}
-    sides = _Side(source, edges, [text.source for text in texts]), _Side(target, (), spans.values())
+    sides = _Side(source, edges, [*whole[0], *parts]), _Side(target, (), [*whole[1], *parts.values()])
     of_source, of_target = (len(side.units) for side in sides)
     if of_source * of_target + len(nodes) * (of_source + of_target) > MOST_WEIGHED:
         _place_in_proportion(root, *sides)
     else:
         pairs = [(text.source, spans[text.piece.key]) for text in texts if text.piece.key in spans]
+        pairs += parts.items()
         _Projection(*sides, *_unit_weights(alignment, *sides, pairs), root).place()
     found = written(root, target, {spans[e.piece.key]: e.piece for e in texts if e.piece.key in spans})
     # A substitute that the model wrote too often is not left in the text.
     of_copied = substitutes(pieces, shown)
     return merged(replaced(piece, of_copied) if isinstance(piece, str) else piece for piece in found)
+
+
+_WORD: Final = re.compile(r"[^\W_]+")
+
+
+def _words(text: str, copied: Sequence[Span]) -> Iterator[tuple[int, str]]:
+    """Yield the start and text of each word that is not copied, and then of the digits at its end."""
+    for match in _WORD.finditer(text):
+        if not overlaps(copied, *match.span()) and not is_unspaced(match[0][0]):
+            yield match.start(), match[0]
+            if (digits := len(match[0].rstrip("0123456789"))) not in (0, len(match[0])):
+                yield match.start() + digits, match[0][digits:]
+
+
+def _parts_of_words(
+    texts: tuple[str, str], copied: tuple[Sequence[Span], Sequence[Span]], elements: Sequence[Node]
+) -> dict[Span, Span]:
+    """Map parts of source words, at whose edges elements begin or end, to the same parts of the target.
+
+    Elements that begin or end in a word that the target lacks are extended to the whole word.
+    """
+    edges = sorted({edge for node in elements for edge in (node.start, node.stop)})
+    edges = [edge for edge in edges if all(map(str.isalnum, texts[0][max(edge - 1, 0) : edge + 1]))]
+    places: dict[str, deque[int]] = {}
+    for start, word in _words(texts[1], copied[1]) if edges else ():
+        places.setdefault(word, deque()).append(start)
+    parts: dict[Span, Span] = {}
+    extended: dict[int, Span] = {}
+    taken: list[Span] = []  # sorted
+    for start, word in _words(texts[0], copied[0]) if edges else ():
+        stop, place = start + len(word), places[word].popleft() if places.get(word) else -1
+        bounds = [start, *edges[bisect_right(edges, start) : bisect_left(edges, stop)], stop]
+        is_number = start in extended  # at the end of a word that the target lacks
+        if len(bounds) == 2 and not is_number:
+            continue
+        if place < 0 or overlaps(taken, place, place + len(word)):
+            extended.update(dict.fromkeys(bounds[1:-1], (start, stop)))
+            continue
+        insort(taken, (place, place + len(word)))
+        shift = place - start
+        parts.update({(a, b): (a + shift, b + shift) for a, b in pairwise(bounds)})
+        for edge in bounds:
+            extended.pop(edge, None)
+    for node in elements:
+        node.start = extended.get(node.start, (node.start, 0))[0]
+        node.stop = extended.get(node.stop, (0, node.stop))[1]
+    return parts
 
 
 class _Side:
