@@ -77,6 +77,15 @@ def test_white_space_between_sentences(
     assert found.joined([(each,) for each in translated], language).text == text
 
 
+def test_an_icon_between_spaces_stays_apart_from_words() -> None:
+    icon, anchor = Point(1), Point(2)
+    found = cut(Block(("Click the ", icon, Point(3), " button, and ", anchor, "wait ", Point(4), ".")), spans)
+    translated = ("Auf die ", icon, Point(3), "Taste klicken und ", anchor, "warten", Point(4), ".")
+    assert found.joined([translated], "de").pieces == (
+        "Auf die ", icon, Point(3), " Taste klicken und ", anchor, "warten ", Point(4), ".",
+    )  # fmt: skip
+
+
 @loop_over(
     ("source", "target", "expected"),
     [

@@ -137,7 +137,40 @@ class CutBlock:
         between = list(self.between)
         for number in range(1, len(translated)):
             between[number] = _seam(translated[number - 1], between[number], translated[number], language)
-        return replace(self.block, pieces=join_pieces(between, translated))
+        return replace(self.block, pieces=_apart(join_pieces(between, translated), self.block.pieces))
+
+
+def _apart(pieces: tuple[Piece, ...], source: Sequence[Piece]) -> tuple[Piece, ...]:
+    """Return the pieces with spaces between words and those points that touch no word in the source.
+
+    Such a point is an icon between two spaces, of which the model reads only one.
+    """
+    text = shown_text(source)
+    alone = {
+        p
+        for p, at in _points(source)
+        if text[max(at - 1, 0) : at].isspace() and not text[at : at + 1].isalnum()
+    }
+    if not alone:
+        return pieces
+    text, first, last = shown_text(pieces), dict[int, Point](), dict[int, Point]()  # by place
+    for point, at in _points(pieces):
+        if point in alone:
+            first.setdefault(at, point)
+            last[at] = point
+    before = {point for at, point in first.items() if _in_word(text[max(at - 1, 0) : at])}
+    after = {point for at, point in last.items() if _in_word(text[at : at + 1])}
+    return merged(chain.from_iterable((" " * (p in before), p, " " * (p in after)) for p in pieces))
+
+
+def _points(pieces: Sequence[Piece]) -> list[tuple[Point, int]]:
+    """Return the points with their positions in the text."""
+    places = accumulate(map(length, pieces), initial=0)
+    return [(p, at) for p, at in zip(pieces, places, strict=False) if isinstance(p, Point)]
+
+
+def _in_word(character: str) -> bool:
+    return character.isalnum() and not is_unspaced(character)
 
 
 def cut(block: Block, spans: Spans | None) -> CutBlock:
