@@ -35,6 +35,11 @@ def _message(pairs: Sequence[tuple[str, str]]) -> str:
         ("Open {0} and %s", "%s und {0} öffnen", []),
         ("Open {0}", "Öffnen", ["missing: {0}"]),
         ("Open", "{0} öffnen", ["not in the source: {0}"]),
+        (
+            "Open {a} %(b)s",
+            "{a}} öffnen %(b %(b)s",
+            [f"more often than in the source: {p}" for p in ("}", "%(")],
+        ),
         ("<b>Open</b>", "<b>Öffnen", ["missing: </b>"]),
         # A name in brackets, a path or an address may be translated.
         ("a <file>", "eine <Datei>", []),

@@ -143,6 +143,14 @@ def test_a_grammar_without_numbers_is_marked_fuzzy() -> None:
     assert "python-format" in found.flags
 
 
+def test_a_part_of_a_placeholder_is_marked_fuzzy() -> None:
+    head = HEADER + '#, python-brace-format\nmsgid "Copy {source}"\nmsgstr ""\n'
+    opened = FORMAT.open(head.encode(), "file")
+    _, source = opened.contents.documents[0][0].pieces
+    assert not entries(opened.written([[Block((source, " kopieren"))]]))["Copy {source}"].fuzzy
+    assert entries(opened.written([[Block((source, "} kopieren"))]]))["Copy {source}"].fuzzy
+
+
 @loop_over(
     ("flag", "message", "copied"),
     [

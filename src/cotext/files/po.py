@@ -82,11 +82,16 @@ def with_arguments(
     """Return the paragraphs of a translation with correct placeholders, and whether they are reliable.
 
     If the order of placeholders without numbers ("%s: %d") has changed, they get numbers ("%2$d, %1$s"). If
-    the grammar has no numbers, the result is not reliable.
+    the grammar has no numbers, the result is not reliable. Nor is it if the translation has other parts of
+    placeholders, as in "{name}}" for "{name}".
     """
     kept = [list(pieces) for pieces in given]
     in_source = _by_order(own)
-    if grammar is None or not grammar.by_order or in_source == _by_order(given):
+    if grammar is None:
+        return kept, True
+    if any(_uncopied(given).count(mark) > _uncopied(own).count(mark) for mark in "{}%"):
+        return kept, False
+    if not grammar.by_order or in_source == _by_order(given):
         return kept, True
     if not grammar.numbered or any("*" in copied.text for _, copied in in_source):
         return kept, False
@@ -94,6 +99,10 @@ def with_arguments(
         at = kept[paragraph].index(copied)
         kept[paragraph][at] = Copied(copied.key, f"%{number}${copied.text[1:]}")
     return kept, True
+
+
+def _uncopied(paragraphs: Sequence[Sequence[Piece]]) -> str:
+    return "".join(piece for pieces in paragraphs for piece in pieces if isinstance(piece, str))
 
 
 def _by_order(paragraphs: Sequence[Sequence[Piece]]) -> list[tuple[int, Copied]]:

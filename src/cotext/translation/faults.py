@@ -230,9 +230,12 @@ def tag_faults(source: str, target: str) -> Iterator[Fault]:
         renamed = text[0] == "<" and target.count("<") >= source.count("<")
         if _STRICT.match(text) or cut or not (others or renamed):
             yield Fault("tag", 0.95, f"missing: {text}")
+    # Parts of a placeholder, as in "{name}}" for "{name}", are an error in a program.
+    added += [] if added else [mark for mark in ("{", "}", "%(") if target.count(mark) > source.count(mark)]
     for text in added:
         if _STRICT.match(text) or (text in ours and "://" in text):
-            yield Fault("tag", 0.95, f"{'more often than' if text in ours else 'not'} in the source: {text}")
+            is_more = text in source
+            yield Fault("tag", 0.95, f"{'more often than' if is_more else 'not'} in the source: {text}")
 
 
 def _folded(text: str) -> str:
