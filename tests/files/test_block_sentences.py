@@ -42,6 +42,9 @@ def test_untouched_sentences_give_the_block_back_but_for_white_space(block: Bloc
         ((Open(1), "One. Two.", Close(1)), [("One.",), ("Two.",)]),
         ((Open(1), "A ", Open(2), "b", Close(2), ".", Close(1)), [("A ", Open(2), "b", Close(2), ".")]),
         (("Click ", Open(1), "here", Close(1)), [("Click ", Open(1), "here", Close(1))]),
+        # A reference to a note ends no sentence.
+        (("A.", Open(1), "[2]", Close(1), " B.", Open(3), "3", Close(3)), [("A.",), ("B.",)]),
+        (("H", Open(1), "2", Close(1), " b."), [("H", Open(1), "2", Close(1), " b.")]),
         # One that goes on has its ends in two.
         (("A ", Open(1), "b. C", Close(1), " d."), [("A ", Open(1), "b."), ("C", Close(1), " d.")]),
         (("a  \n b",), [("a b",)]),

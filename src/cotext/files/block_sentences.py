@@ -193,7 +193,7 @@ def cut(block: Block, spans: Spans | None) -> CutBlock:
 def _spans(block: Block, spans: Spans | None) -> list[tuple[int, int]]:
     """Return the spans of sentences, which never contain a line break or copied white space."""
     sentence_spans = []
-    start, text = 0, block.text
+    start, text = 0, _without_references(block)
     places = pairwise(accumulate(map(length, block.pieces), initial=0))
     breaks = [place for place, piece in zip(places, block.pieces, strict=True) if _breaks_line(piece)]
     for end, stop in [*breaks, (len(text), 0)]:
@@ -205,6 +205,30 @@ def _spans(block: Block, spans: Spans | None) -> list[tuple[int, int]]:
             sentence_spans.append((low, low + len(stripped)))
         start = stop
     return sentence_spans
+
+
+# The number of a note, or a sign, directly after the end of a sentence.
+_REFERENCE = re.compile(r"[\[(]?(?:\d{1,3}|[*\u2020\u2021]+)[\])]?")
+_ENDED = re.compile("[.!?\u2026][\"'\u201c\u201d\u2019\xbb)]?$")
+
+
+def _without_references(block: Block) -> str:
+    """Return the text with spaces in place of elements that are references to notes.
+
+    They would hide the end of the sentence before them.
+    """
+    text, at = block.text, 0
+    starts: dict[int, int] = {}
+    for piece in block.pieces:
+        at += length(piece)
+        if isinstance(piece, Open):
+            starts[piece.key] = at
+        elif isinstance(piece, Close):
+            start = starts.get(piece.key, at)
+            ends = _ENDED.search(text[max(start - 2, 0) : start]) and not text[at : at + 1].strip()
+            if ends and _REFERENCE.fullmatch(text, start, at):
+                text = text[:start] + " " * (at - start) + text[at:]
+    return text
 
 
 def _breaks_line(piece: Piece) -> bool:
