@@ -112,6 +112,27 @@ def test_a_page_that_was_interrupted_is_written(
     assert cotext(*command).code == 2
 
 
+def test_what_an_interrupted_job_did_not_write_is_not_replaced(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a.txt").write_text(TEXT)
+    command = ["translate", world.run, tmp_path / "a.txt", "--out", tmp_path / "b.txt"]
+    for done, (kind, option, name) in enumerate(
+        (("prose", "bilingual", "c.html"), ("text", "scores", "c.tsv"))
+    ):
+        other = tmp_path / name
+        other.touch()
+        with interrupted_after(monkeypatch, done):
+            assert cotext(*command, "--format", kind).code == 130
+        more = ["--format", kind, f"--{option}", other]
+        refused = cotext(*command, *more)
+        assert (refused.code, other.read_bytes()) == (2, b"")
+        assert f"{name}: exists" in refused.err
+        succeed(*command, *more, "--overwrite")
+        assert other.read_bytes()
+        (tmp_path / "b.txt").unlink()
+
+
 def test_what_is_no_file_with_text_is_named(
     world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

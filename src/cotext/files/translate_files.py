@@ -26,7 +26,7 @@ from cotext.interchange.engine_cache import open_to_translate
 from cotext.runtime import CotextError, naming
 from cotext.runtime.files import replacing
 from cotext.runtime.jobs.engine import Job, forget, journal_of, run
-from cotext.runtime.jobs.journal import Journal, Results
+from cotext.runtime.jobs.journal import Header, Journal, Results
 from cotext.translation.corpus_files import FileReport
 from cotext.translation.faults import Fault, add_faults
 from cotext.translation.open import OpenedRun, read_terminology
@@ -49,9 +49,13 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class BlockOptions(FileOptions):
-    """`entries`: of bilingual files, to translate. `alone` reserves the model while words are aligned."""
+    """`entries`: of bilingual files, to translate. `alone` reserves the model while words are aligned.
+
+    `bilingual`: file with source and translation, which is written afterwards.
+    """
 
     entries: Entries = "untranslated"
+    bilingual: Path | None = None
     alone: Callable[[], AbstractContextManager[object]] = nullcontext
 
 
@@ -97,7 +101,8 @@ class BlocksJob(Job[FileReport]):
         self.characters = sum(len(text) for document in self._texts.documents for text in document.sentences)
         self.sizes = list(map(len, self._texts.documents))
         self.identity = job_header([digest], name, opened, settings, terminology)
-        self.facts = {"signature": opened.signature}
+        bilingual_file = options.bilingual and str(options.bilingual.absolute())
+        self.facts = {"signature": opened.signature, "bilingual": bilingual_file}
 
     @property
     def pairs(self) -> list[PairedSentence]:
@@ -198,15 +203,22 @@ def check_outputs_of(
     existing = [
         str(path)
         for out in outs
-        for path in (out, lists_beside(out), *filter(None, [scores]))
+        for path in (out, lists_beside(out))
         if path.exists() and not journal_of(out).exists()
     ]
+    existing += [str(scores)] if scores and scores.exists() and not _is_written_with(scores, outs[0]) else []
     if existing and not overwrite:
         exist = "exists" if len(existing) == 1 else "exist"
         raise CotextError(
             f"{', '.join(existing)}: {exist}; choose another name, or add --overwrite to replace what is "
             "there"
         )
+
+
+def _is_written_with(path: Path, out: Path) -> bool:
+    """Return whether an interrupted job with the output `out` also writes the file `path`."""
+    journal = journal_of(out)
+    return journal.exists() and str(path.absolute()) in Header.read(journal).facts.values()
 
 
 # --- The request of a command: options and files are checked before the run is loaded.
@@ -248,6 +260,7 @@ class FilesTranslation:
             scores=request.scores,
             shard=part,
             entries=request.entries,
+            bilingual=request.bilingual,
         )
         self.request = request
         self.jobs: list[CorpusJob | BlocksJob] = all_checked(
@@ -297,7 +310,7 @@ def _check(
             )
         if not path.parent.is_dir():
             raise CotextError(f"--bilingual {path}: {path.parent} is not a folder; create it first")
-        if os.path.lexists(path) and not request.overwrite and not journal_of(outs[0]).exists():
+        if os.path.lexists(path) and not request.overwrite and not _is_written_with(path, outs[0]):
             raise CotextError(f"{path}: exists; choose another name, or add --overwrite to replace it")
     if request.on is None:
         return
