@@ -40,7 +40,7 @@ FIRST = """<?xml version='1.0' encoding="utf-8" ?>
      <seg-source><mrk mtype="seg" mid="1">One.</mrk> <g id="5"><mrk
        mtype="seg" mid="2">Two.</mrk></g></seg-source>
      <target><mrk mtype="seg" mid="1">Eins.</mrk> <g id="5"><mrk mtype="seg" mid="2"/></g></target>
-     <sdl:seg-defs><sdl:seg id="1" conf="Translated"/></sdl:seg-defs></trans-unit>
+     <sdl:seg-defs><sdl:seg id="1" conf="Translated" locked="true"/></sdl:seg-defs></trans-unit>
    <trans-unit id="10" xml:space="preserve"><source><![CDATA[A <b>line</b>
 another line]]></source></trans-unit>
    <bin-unit id="11" mime-type="image/png"><bin-source><external-file href="a.png"/></bin-source></bin-unit>
@@ -139,7 +139,13 @@ def test_inline_elements_and_segments_of_1_2() -> None:
 
 def test_what_is_translated_and_what_is_said_not_to_be() -> None:
     said = FORMAT.open(FIRST.encode(), "file").contents.messages
-    states = ("used as context: 2", "waiting for review, kept (--entries unfinished translates them): 1")
+    states = ("used as context: 1", "waiting for review, kept (--entries unfinished translates them): 1")
+    locked = 'trans-unit xmlns:mq="MQXliff" mq:locked="locked" id="1"'
+    opened = FORMAT.for_job(Job(entries="all")).open(
+        FIRST.replace('trans-unit id="1"', locked).encode(), "file"
+    )
+    assert "units marked translate=no or locked, kept: 4" in opened.contents.messages
+    assert "Eins." in inner(target(upper(opened), "9"))
     for word in (*states, "as final, kept: 1", "translate=no", "bin-unit", "length limit"):
         assert any(word in line for line in said), word
     again = upper(FORMAT.for_job(Job(entries="unfinished")).open(FIRST.encode(), "file"))

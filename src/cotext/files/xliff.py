@@ -176,7 +176,7 @@ _Target = tuple[Element, list[Segment], Element | None]
 _KEPT: Final = "translated segments kept, and used as context"
 _IN_REVIEW: Final = "segments waiting for review, kept (--entries unfinished translates them)"
 _IS_FINAL: Final = "segments marked as final, kept"
-_LOCKED: Final = "units marked translate=no, kept"
+_LOCKED: Final = "units marked translate=no or locked, kept"
 _BINARY: Final = "units without text (bin-unit), kept"
 _FOREIGN: Final = "files in other languages, kept unchanged"
 _SIZED: Final = "units with a length limit for the target, which is not checked"
@@ -222,7 +222,7 @@ class _Reader:
             if child.name == "group":
                 yield from self._group(child, inner, space)
             elif child.name in ("trans-unit", "unit"):
-                if not inner:
+                if not inner or _is_locked(child):
                     self._counts[_LOCKED] += 1
                     continue
                 self._counts[_SIZED] += any(
@@ -236,6 +236,8 @@ class _Reader:
         """Yield the slots of a unit, which may have segments."""
         # Once for all segments: a unit can have thousands.
         kind, place = _kinds(unit), self._place(unit)
+        defined = (e for e in unit.children if isinstance(e, Element) and e.name == "seg-defs")  # SDLXLIFF
+        locked = {e.attributes.get("id") for each in defined for e in each.elements("seg") if _is_locked(e)}
         for holder, source, target, state in _sides(unit, self._second):
             if source is None:
                 raise CotextError(f"{self._name}:{self._place(holder)}: a {holder.name} without a source")
@@ -243,7 +245,11 @@ class _Reader:
             blocks: list[Block] = []
             parts: list[_Target] = []
             for one, existing in _pairs(source, target):
-                wanted = self._wanted(existing, "final" if approved else state)
+                if existing is not None and one.attributes.get("mid") in locked:
+                    self._counts[_LOCKED] += 1
+                    wanted = False
+                else:
+                    wanted = self._wanted(existing, "final" if approved else state)
                 contents = segments(self._text, one, kind, _preserve_in(one, preserve))
                 blocks += [Block(s.pieces, place, translate=wanted) for s in contents if has_words(s.pieces)]
                 parts.append((one, contents, None if wanted else existing))
@@ -360,6 +366,14 @@ def _pairs(source: Element, target: Element | None) -> list[tuple[Element, Eleme
         return [(source, target)]
     targets = {mark.attributes.get("mid"): mark for mark in _marks(target)} if target is not None else {}
     return [(mark, targets.get(mark.attributes.get("mid"))) for mark in _marks(source)]
+
+
+def _is_locked(element: Element) -> bool:
+    """Return whether an attribute of another tool locks an element, such as `mq:locked`."""
+    attributes = element.attributes.items()
+    return any(
+        key.rpartition(":")[2] == "locked" and value in ("true", "locked") for key, value in attributes
+    )
 
 
 def _translate(element: Element, inherited: bool) -> bool:
