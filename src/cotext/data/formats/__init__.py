@@ -149,8 +149,12 @@ def require_written(out: Path) -> None:
 BEGINNING_BYTES = 1 << 18
 _TALK_BEGINNING = re.compile(r"(?:<doc\s[^<>]*>\s*)?<(?:url>\s*https?:|talkid>)")
 _OBJECT_BEGINNING = re.compile(r'\{\s*"')
+_KEY = re.compile(r'"(?:\w*id|source|target|sentences)"\s*:')  # of a corpus
 _CATALOGUE_BEGINNING = re.compile(r'[\[{]$|\{\s*"|\[\s*["\[{]')
-CATALOGUES = {".json": "JSON", ".arb": "JSON", ".yaml": "YAML", ".yml": "YAML"}
+CATALOGUES = {
+    **{".json": "JSON", ".arb": "JSON", ".yaml": "YAML", ".yml": "YAML"},
+    **{".properties": "Java properties", ".strings": "Apple strings", ".csv": "CSV"},
+}
 
 
 def detect_format(path: Path) -> str:
@@ -174,11 +178,11 @@ def detect_format(path: Path) -> str:
     first = next((line.strip(OUTER_SPACE) for line in lines if line.strip(OUTER_SPACE)), "")
     if not first and complete:
         raise CotextError(f"{path}: is empty; a corpus has at least one sentence")
-    if _is_object(first, complete or len(lines) > 1):
-        return "wmt" if wmt.begins_wmt(first) else "jsonl"
     kind = CATALOGUES.get(path.suffix.lower(), "")
-    if kind == "YAML" or (kind and _CATALOGUE_BEGINNING.match(first)):
-        refuse(path, f"{kind}, as a catalogue of strings")
+    if _is_object(first, complete or len(lines) > 1) and (kind != "JSON" or _KEY.search(first)):
+        return "wmt" if wmt.begins_wmt(first) else "jsonl"
+    if kind and (kind != "JSON" or _CATALOGUE_BEGINNING.match(first)):
+        refuse(path, f"{kind}, as a catalogue of strings or a table")
     if _TALK_BEGINNING.match(text.lstrip()):
         refuse(path, "a training file of IWSLT (train.tags)")
     if first == line_formats.DOCUMENT_LINE:
@@ -197,9 +201,10 @@ def detect_format(path: Path) -> str:
     refuse(path, streams.subtitle_kind(lines))
     if lines[-1] == "":
         lines.pop()
-    if {line.count("\t") for line in lines} in ({1}, {2}) and all(
-        line.split("\t")[0].strip() for line in lines
-    ):
+    columns, ids = {line.count("\t") for line in lines}, [line.split("\t")[0].strip() for line in lines]
+    if columns == {1} and 2 * sum(" " in each for each in ids) > len(ids):
+        refuse(path, "a table of sentences and translations, without document ids")
+    if columns in ({1}, {2}) and all(ids):
         return "tsv"
     return "text"
 
