@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from lxml import etree
 
+from cotext.files.block_sentences import cut
 from cotext.files.blocks import Block, Close, Copied, Job, Open, Point
 from cotext.files.places import Element
 from cotext.files.xliff import FORMAT
@@ -135,6 +136,14 @@ def test_inline_elements_and_segments_of_1_2() -> None:
     assert segments in upper(opened)
     assert texts(opened)[0][-2:] == ["A line", "another line"]
     assert target(upper(opened), "10").text == "A <b>LINE</b>\nANOTHER LINE"
+
+
+def test_line_breaks_are_between_lines() -> None:
+    for mark in ('<x id="9" ctype="lb"/>', '<ph id="9">&lt;br/&gt;</ph>', "&lt;/p>&lt;p class='a'>"):
+        content = FIRST.replace("Second file", f"Name of a file{mark}name of a user")
+        block = FORMAT.open(content.encode(), "file").contents.documents[1][0]
+        assert [piece.breaks for piece in block.pieces if isinstance(piece, Point)] in ([True], [True] * 2)
+        assert [b.sentences for b in [cut(block, None)]] == [[("Name of a file",), ("name of a user",)]]
 
 
 def test_what_is_translated_and_what_is_said_not_to_be() -> None:

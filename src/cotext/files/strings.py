@@ -18,8 +18,12 @@ _SENTENCE_END: Final = re.compile(r"[.!?:;…。！？：；][\"'”’»)\]]*$"
 _GOES_ON: Final = re.compile(r"[\w(\[\"'“‘«„<%{$]")
 _LETTER: Final = re.compile(r"[^\W\d_]")
 _BREAKS: Final = re.compile(r"\r\n|\n|\r")
-_TAG: Final = re.compile(r"<(/?)([A-Za-z][\w:.-]*|\d+)((?:[\s/][^<>]*)?)>")
+TAG: Final = re.compile(r"<(/?)([A-Za-z][\w:.-]*|\d+)((?:[\s/][^<>]*)?)>")
 _CHARACTER_REFERENCE: Final = re.compile(r"&(?:[A-Za-z][A-Za-z0-9]{1,30}|#\d{1,7}|#[xX][0-9A-Fa-f]{1,6});")
+# Tags of HTML, Qt and KDE between lines or paragraphs. They enclose no words of a sentence.
+_BETWEEN_LINES: Final = re.compile(
+    "br|nl|hr|p|div|li|[uod]l|d[td]|table|t[rdh]|h[1-6]|blockquote", re.IGNORECASE
+)
 MAX_ITEMS: Final = 2000  # maximum number of texts and inline elements of a string
 
 
@@ -136,7 +140,8 @@ def pieces_of(items: Sequence[Item], sources: Sequence[str]) -> tuple[tuple[Piec
         if item.kind == "text":
             pieces.append(item.text)
         else:
-            pieces.append(piece := piece_of(key, item, partners))
+            breaks = {item.name} if _BETWEEN_LINES.fullmatch(item.name.rpartition(" ")[2]) else ()
+            pieces.append(piece := piece_of(key, item, partners, breaks))
             elements[piece] = source
     return merged(pieces), elements
 
@@ -153,8 +158,9 @@ def items_of(text: str, markers: Markers) -> list[Item]:
 
 
 def _all_found(text: str, markers: Markers) -> Iterator[Item]:
-    for tag in _TAG.finditer(text):
-        kind = "close" if tag[1] else "point" if tag[3].endswith("/") else "open"
+    for tag in TAG.finditer(text):
+        is_point = tag[3].endswith("/") or _BETWEEN_LINES.fullmatch(tag[2])
+        kind = "point" if is_point else "close" if tag[1] else "open"
         yield Item(kind, tag[2], *tag.span())
     for reference in _CHARACTER_REFERENCE.finditer(text):
         yield Item("copied", "", *reference.span(), reference[0])

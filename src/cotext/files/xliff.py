@@ -33,7 +33,7 @@ from cotext.files.places import (
     opened_tag,
     with_attribute,
 )
-from cotext.files.strings import Markers, has_words, items_of, pieces_of
+from cotext.files.strings import TAG, Markers, has_words, items_of, pieces_of
 from cotext.runtime import CotextError, shown
 
 # --- The contents of an XML element as pieces.
@@ -95,7 +95,8 @@ def _parts(text: str, element: Element, kind_of: Callable[[Element], Kind]) -> I
             elif _PLACEHOLDER.fullmatch(detail):
                 yield _Part("copied", whole, detail)
             else:
-                yield _Part("point", whole)
+                tag = TAG.fullmatch(detail)
+                yield _Part("point", whole, partner=tag[2] if tag else "")
         elif not child.shown:
             yield _Part("point", child.content)
         else:
@@ -407,6 +408,8 @@ def _kinds(unit: Element) -> Callable[[Element], Kind]:
             return "begins", attribute("id", "")
         if name in ("ec", "em"):
             return "ends", attribute("startRef", "isolated")
+        if "lb" in (attribute("ctype"), attribute("subType", "").removeprefix("xlf:")):
+            return "stands", "<br>"
         shown = attribute("equiv-text") or attribute("equiv") or original.get(attribute("dataRef"))
         shown = shown or attribute("disp") or element.text
         return "stands", shown if name in ("x", "ph") else ""
