@@ -112,7 +112,7 @@ def test_wrapped_text_is_a_paragraph_and_lists_are_lines() -> None:
     opened = FORMAT.open(CATALOGUE.encode(), "file")
     assert texts(opened)[0][-2:] == [
         "This is a long help text that was wrapped by hand so that it fits a terminal of eighty characters.",
-        "-h, --help   show this text",
+        "show this text",
     ]
     more = "text of no use to anybody at all"
     longer = changed(opened.contents.documents, lambda text: text.replace("text", more))

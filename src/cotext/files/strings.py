@@ -3,7 +3,7 @@
 A string may be a wrapped paragraph or a list of lines. A line break is part of a paragraph under three
 conditions. The line has at least 30 characters. It does not end a sentence. The next line begins with a
 letter, bracket, quote or placeholder. The translation is wrapped at the width of the longest line. Every
-other break ends a block. Outer white space and lines without a letter are kept.
+other break ends a block. Outer white space, lines without a letter, and options in a column are kept.
 """
 
 import re
@@ -16,6 +16,7 @@ from cotext.files.blocks import Copied, Item, Piece, Point, Tag, mates, merged, 
 _SHORT_LINE: Final = 30  # characters; a shorter line was not wrapped
 _SENTENCE_END: Final = re.compile(r"[.!?:;…。！？：；][\"'”’»)\]]*$")
 _GOES_ON: Final = re.compile(r"[\w(\[\"'“‘«„<%{$]")
+_OPTION: Final = re.compile(r"-\S+(?: \S+)*+ {2,}")  # of a command, in a column before its description
 _LETTER: Final = re.compile(r"[^\W\d_]")
 _BREAKS: Final = re.compile(r"\r\n|\n|\r")
 TAG: Final = re.compile(r"<(/?)([A-Za-z][\w:.-]*|\d+)((?:[\s/][^<>]*)?)>")
@@ -103,10 +104,12 @@ def _paragraphs(text: str) -> Iterator[tuple[str, str, int]]:
             number += 1
         group = lines[first : number + 1]
         core = group[0].strip() if len(group) == 1 else " ".join(line.rstrip() for line in group).strip()
+        option = _OPTION.match(core)
+        core = core[option.end() :] if option else core
         if not _LETTER.search(core):
             between += "\n".join(group) + breaks[number]
         else:
-            indent = group[0][: len(group[0]) - len(group[0].lstrip())]
+            indent = group[0][: len(group[0]) - len(group[0].lstrip())] + (option[0] if option else "")
             yield between + indent, core, max(map(len, group)) if len(group) > 1 else 0
             between = group[-1][len(group[-1].rstrip()) :] + breaks[number]
         number += 1
