@@ -1,4 +1,4 @@
-"""Commands that translate, and commands that serve, export or combine what translates."""
+"""Commands that translate: `translate`, `repair`, `rerank`, `score`, `serve`; `join` and `export`."""
 
 import os
 import sys

@@ -110,7 +110,7 @@ def _write_pairs(
 
 
 def _is_refused(path: Path) -> bool:
-    """Return whether a file is missing, or has no format at all: preparation refuses it with a reason."""
+    """Return whether a path is missing or has no file format; `prepare` then reports the reason."""
     if path.is_dir():
         return False
     try:

@@ -5,8 +5,8 @@
 Equal requests get the cached response. So an interrupted job resumes without paying twice, and the same
 command gives the same output. Several processes may share a folder.
 
-HTTP libraries limit only single reads, so a server that sends single bytes never exceeds the limit. Here, a
-request is one task of an event loop, from the name lookup to the last byte, which the loop cancels.
+Time limits of HTTP libraries apply to single reads: a server that sends single bytes never exceeds them.
+Here, a request is a task of an event loop, from name lookup to last byte, cancelled at the time limit.
 """
 
 import hashlib
@@ -96,7 +96,7 @@ def retry_after(value: str, now: float) -> float | None:
 class TransientError(Exception):
     """A temporary error; `pause`: requested by the server, in seconds.
 
-    `unusable`: whether there is a response that is no answer; another attempt will hardly help.
+    `unusable`: the server responded, but without an answer; another attempt will hardly help.
     """
 
     def __init__(self, what: str, pause: float | None = None, unusable: bool = False) -> None:

@@ -469,7 +469,7 @@ class Trainer:
         improved = progress.best is None or value > progress.best
         if improved:
             progress.best, progress.best_update = value, progress.update
-        # Without the parts that are blended in, the start is another model, and does not measure progress.
+        # Before blended-in parts have an effect, this is another model: early stopping must not count it.
         is_other = progress.update == 0 and self.config.train.blended(0) < 1
         if not is_other:
             if progress.best_trained is None or value > progress.best_trained:
