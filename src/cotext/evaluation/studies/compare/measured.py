@@ -244,7 +244,7 @@ def _use(opened: OpenedRun, path: Path, test: EvaluationSet, meter: Meter) -> Co
             format=test.format,
             context=conditions,
         )
-        cxmi = measure_corpus(opened, request, meter.restart, meter.advance)
+        cxmi = measure_corpus(opened, request, meter)
         sums: dict[str, dict[str, list[float]]] = {condition: {} for condition in conditions}
         for sentence in cxmi.sentences:
             for condition, by_document in sums.items() if sentence.context else ():
