@@ -498,7 +498,8 @@ class MarkdownReader:
 
 def _parser() -> Any:
     """Return a parser whose tokens keep their spelling; raise CotextError if it is not installed."""
-    parser = optional_module("markdown_it", "files", "Markdown").MarkdownIt("commonmark")
+    what = "Markdown (without --format prose, which reads it as plain text)"
+    parser = optional_module("markdown_it", "files", what).MarkdownIt("commonmark")
     parser.enable(["table", "strikethrough"]).disable(["text_join"])
     parser.block.ruler.before("reference", "footnote", _footnote_text, {"alt": ["paragraph", "reference"]})
     parser.inline.ruler.before("link", "footnote", _footnote_mark)

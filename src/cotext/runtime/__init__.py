@@ -44,7 +44,7 @@ def optional_module(name: str, extra: str, what: str) -> Any:
     try:
         return import_module(name)
     except ImportError as error:
-        missing = str(error.name).partition(".")[0]
+        missing = (error.name or name).partition(".")[0]
         raise CotextError(
             f"{what} needs {missing}: pip install '.[{extra}]' in Cotext's repository"
         ) from error

@@ -141,7 +141,7 @@ def tokenised(documents: Sequence[Document], tokens: Tokens) -> list[list[str]]:
     lines = [" ".join(document.sentences) for document in documents]
     if tokens == "none":
         return [line.split() for line in lines]
-    what = "counting the Moses tokens to which discourse marks refer"
+    what = "finding discourse marks in text without Moses tokens (English rules, hyphens split)"
     moses = optional_module("sacremoses", "replication", what).MosesTokenizer(lang="en")
     return [moses.tokenize(line, escape=False, aggressive_dash_splits=True) for line in lines]
 
