@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 from cotext.language_models.config import one_line, read_endpoint
-from cotext.runtime import CotextError, __version__, parse_json, read_bytes, shown
+from cotext.runtime import CotextError, __version__, optional_module, parse_json, read_bytes, shown
 from cotext.runtime.files import sealed, unsealed, write_text
 from cotext.runtime.progress import say
 
@@ -114,13 +114,9 @@ class Connections:
     """
 
     def __init__(self, address: str, headers: Mapping[str, str], most_bytes: int, at_once: int) -> None:
-        try:
-            import httpx2 as httpx
-            from anyio.from_thread import start_blocking_portal
-        except ImportError:
-            raise CotextError(
-                "language models need httpx2: pip install '.[endpoints]' in Cotext's repository"
-            ) from None
+        httpx = optional_module("httpx2", "endpoints", "a language model behind an API")
+        from anyio.from_thread import start_blocking_portal
+
         self._most_bytes = most_bytes
         try:
             httpx.Request("POST", address)  # raises for invalid host names

@@ -482,7 +482,7 @@ class Trainer:
             self.callbacks.on_validation({**figures, "best": float(improved)})
         # This precedes the checkpoint, so a process killed in between repeats both.
         if improved:
-            self.checkpoints.save_final_model([progress.update])
+            self.checkpoints.save_model(self.run / "model.safetensors", [progress.update])
         self._save_checkpoint()
 
     def _quality(self, figures: dict[str, float]) -> float:
@@ -527,7 +527,7 @@ class Trainer:
             chosen = [progress.best_update]
             figures = self._validate_mean(chosen)
         progress.finished = True
-        self.checkpoints.save_final_model(chosen)
+        self.checkpoints.save_model(self.run / "model.safetensors", chosen)
         if main:
             self.callbacks.on_message(f"model.safetensors: {made_of}; best at update {progress.best_update}")
             if chosen == [0]:
