@@ -175,6 +175,7 @@ def test_what_is_refused_and_outputs_that_stay(board: Path, tmp_path: Path) -> N
     request = LeaderboardRequest(out=PAGE, systems=(board / "systems",), reference=())
     before = output_files(request)
     beside = [named(board / "systems" / "poor.de") for named in (report_of, lists_beside)]
+    beside.append(board / "systems" / "older.HTML")
     for path in beside:
         path.write_text("{}")
     assert output_files(request) == before
