@@ -326,7 +326,7 @@ def _tested(test: Difference | None) -> str | Cell:
     if test is None:
         return ""
     small = (f"p {render_p(test.p_corrected)}",)
-    return Cell(f"{-test.difference:+.2f}", small, test.significant)
+    return Cell(f"{0 - test.difference:+.2f}", small, test.significant)
 
 
 def _facts(board: Leaderboard) -> str:
