@@ -60,7 +60,9 @@ def imported(node: ast.AST, at_once: bool = True) -> Iterator[tuple[str, bool]]:
                 yield from ((alias.name, at_once) for alias in names)
             case ast.ImportFrom(module=str(module), level=0):
                 yield module, at_once
-            case ast.Call(func=ast.Name(id="import_module"), args=[ast.Constant(value=str(module)), *_]):
+            case ast.Call(func=ast.Name(id=function), args=[ast.Constant(value=str(module)), *_]) if (
+                function in ("import_module", "optional_module")
+            ):
                 yield module, at_once
         later = isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
         types = isinstance(child, ast.If) and ast.unparse(child.test) == "TYPE_CHECKING"

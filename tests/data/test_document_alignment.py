@@ -4,6 +4,7 @@ import json
 import math
 import random
 from pathlib import Path
+from textwrap import fill
 
 import numpy as np
 import pytest
@@ -247,10 +248,15 @@ def test_the_command_reads_files_of_any_kind_and_writes_a_corpus(tmp_path: Path)
 
 
 def test_folders_are_paired_by_name(tmp_path: Path) -> None:
+    pairs = [[(s.capitalize() + "!", t.capitalize() + "!") for s, t in pairs_of(30, n)] for n in range(3)]
     for number in range(3):
-        for code, side in zip(("en", "de"), sides_of(pairs_of(30, number)), strict=True):
+        for code, side in zip(("en", "de"), sides_of(pairs[number]), strict=True):
             (tmp_path / code).mkdir(exist_ok=True)
-            (tmp_path / code / f"chapter{number}_{code}.txt").write_text("\n".join(side))
+            # One sentence per line; paragraphs of one line; paragraphs of wrapped lines.
+            paragraphs = [" ".join(side[at : at + 5]) for at in range(0, 30, 5)] if number else side
+            filled = (fill(text, 60) if number == 2 else text for text in paragraphs)
+            text = ("\n\n" if number else "\n").join(filled)
+            (tmp_path / code / f"chapter{number}_{code}.txt").write_text(text)
     (tmp_path / "en" / "chapter9.txt").write_text("only here")
     out = tmp_path / "pairs.tsv"
     sides = ["--source", str(tmp_path / "en"), "--target", str(tmp_path / "de")]
@@ -258,7 +264,7 @@ def test_folders_are_paired_by_name(tmp_path: Path) -> None:
     assert found["beads"] == {"1-1": 90}
     assert found["left_out"] == {"chapter9": ALONE}
     lines = [line.split("\t") for line in out.read_text().splitlines()]
-    assert [tuple(line[1:]) for line in lines] == [pair for n in range(3) for pair in pairs_of(30, n)]
+    assert [tuple(line[1:]) for line in lines] == [pair for chapter in pairs for pair in chapter]
     assert {line[0] for line in lines} == {"chapter0", "chapter1", "chapter2"}
     asked = ("align", *sides[:2], "--target", tmp_path, "--out", out)
     must_refuse("no source and target file have the same name", *asked)

@@ -2,6 +2,7 @@
 
 import json
 import random
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -126,11 +127,7 @@ def test_all_rules_and_what_the_language_rule_needs(monkeypatch: pytest.MonkeyPa
     assert tuple(parse_rules(["all"])) == RULES
     assert parse_rules(["ratio=2", "all"])["ratio"] == parse_rules(["all", "ratio=2"])["ratio"] == 2
     must_raise("--source-language", Cleaner, {"language": 0.9}, Languages(), (1, 1))
-
-    def none() -> None:
-        raise ImportError
-
-    monkeypatch.setattr("cotext.data.selection.language_identifier", none)
+    monkeypatch.setitem(sys.modules, "py3langid", None)
     must_raise(r"pip install '\.\[clean\]'", Cleaner, {"language": 0.9}, EN_DE, (1, 1))
     Cleaner(parse_rules(["ratio"]), Languages(), (1, 1))
 

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from cotext.data.documents import ParallelDocument
@@ -48,15 +49,17 @@ def test_the_seed_decides_and_parts_are_read_apart() -> None:
 def test_prepare_sets_documents_aside(tmp_path: Path) -> None:
     corpus = tmp_path / "memory.tmx"
     documents = [document(f"{n}", f"The house {n} is red and its garden is {n * 7}") for n in range(40)]
+    documents += [replace(each, id=f"copy of {each.id}") for each in documents]
     write_parallel(corpus, None, documents, "tmx", ("en", "de"))
     out = tmp_path / "data"
     arguments = ["prepare", "--source", corpus, "--dev-documents=4", "--test-documents=3", "--workers=1"]
     shown = succeed(*arguments, "--out", str(out))
-    assert "dev: 4 whole documents set aside from the training corpus, by seed 1" in shown.out
+    set_aside_note = "dev: 4 whole documents set aside from the training corpus, by seed 1"
+    assert f"{set_aside_note}; 8 with their copies and pieces" in shown.out
     report = json.loads((out / "report.json").read_text())
     assert report["languages"] == {"source": "en", "target": "de"}
     counts = {split: found["documents"] for split, found in report["splits"].items()}
-    assert counts == {"train": 33, "dev": 4, "test": 3}
+    assert counts == {"train": 66, "dev": 8, "test": 6}
     assert report["overlap"]["dev"]["sources"] == 0
     dev, test = ({d.id for d in read_documents(out / f"{split}.jsonl")} for split in ("dev", "test"))
     assert not dev & test

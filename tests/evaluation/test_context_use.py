@@ -23,6 +23,7 @@ from cotext.evaluation.studies.context.context_use import (
     word_lengths,
 )
 from cotext.evaluation.studies.context.page import document_context_use
+from cotext.runtime.progress import Meter
 from cotext.runtime.rendering import marked
 from cotext.translation.translator import DocumentTranslator
 from tests.loops import loop_over
@@ -241,7 +242,7 @@ def test_a_sentence_sees_what_it_reaches_and_nothing_else(name: str) -> None:
 
 def test_a_report_agrees_with_the_scores() -> None:
     t = random_translator(SYSTEMS["window"], TOKENIZER)
-    report = document_context_use(t, LONG, "signature", own=False)
+    report = document_context_use(t, LONG, "signature", False, Meter("", 0, None, shown=False))
     assert [s.number for s in report.sentences] == [1, 2, 3, 4, 5, 6, 7]
     [whole] = t.score([LONG])
     for sentence, score in zip(report.sentences, whole, strict=True):

@@ -295,7 +295,7 @@ def test_what_does_not_fit_is_refused(files: Path) -> None:
     empty.write_text("".join([json.dumps(changed) + "\n", *lines[1:]]), encoding="utf-8")
     assert "2 empty hypothesis sentences" in succeed(*given, empty).out
     empty.write_text("".join([json.dumps({**changed, "hypothesis": ""}) + "\n", *lines[1:]]))
-    must_refuse(": 1 sentences in", *given, empty)
+    must_refuse((": 1 sentences in", "as an empty sentence, in docids"), *given, empty)
 
 
 def test_the_order_is_never_guessed(tmp_path: Path) -> None:

@@ -63,6 +63,7 @@ def test_a_run_tells_its_system_its_data_and_its_scores(world: World) -> None:
     training = found["training"]
     assert (training["finished"], training["update"]) == (True, 6)
     assert training["best_loss"] == {"value": best["nll_current"], "update": best["update"]}
+    assert f"nll_current {best['nll_current']:.4g} nats a token" in succeed("info", world.run).out
     chosen = min(validations, key=lambda report: report["undiscounted"])
     assert training["best_by"] == "undiscounted"
     assert training["best"] == {"value": chosen["undiscounted"], "update": chosen["update"]}

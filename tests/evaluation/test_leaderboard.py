@@ -125,10 +125,13 @@ def test_the_terminal_and_names_of_harm(board: Path, tmp_path: Path) -> None:
     assert shown[-1].endswith("page.html")
     evil, out = tmp_path / "<img src=x onerror=alert(1)>$\\frac$.de", tmp_path / "page.html"
     evil.write_bytes((board / "systems" / "poor.de").read_bytes())
-    succeed("leaderboard", evil, "--reference", board / "reference.de", "--out", out)
+    to = ("--reference", board / "reference.de", "--out", out)
+    succeed("leaderboard", evil, *to)
     page = out.read_text(encoding="utf-8")
     assert "<img" not in page
     assert "only one system: differences cannot be tested for significance" in page
+    succeed("leaderboard", evil, board / "systems" / "poor.de", *to)
+    assert re.findall(r"[+-]0\.00", out.read_text(encoding="utf-8")) == ["+0.00"]
 
 
 def test_one_document_has_no_tests(tmp_path: Path) -> None:
@@ -175,6 +178,7 @@ def test_what_is_refused_and_outputs_that_stay(board: Path, tmp_path: Path) -> N
     request = LeaderboardRequest(out=PAGE, systems=(board / "systems",), reference=())
     before = output_files(request)
     beside = [named(board / "systems" / "poor.de") for named in (report_of, lists_beside)]
+    beside.append(board / "systems" / "older.HTML")
     for path in beside:
         path.write_text("{}")
     assert output_files(request) == before

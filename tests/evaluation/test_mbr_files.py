@@ -20,12 +20,14 @@ from cotext.evaluation.metrics.bleu import chrf_utilities
 from cotext.evaluation.requests import MbrRequest
 from cotext.evaluation.statistics.sufficient_statistics import chrf_pairs, shared
 from cotext.evaluation.studies.evaluate.mbr_files import Pool, choose_translations, decide, pooled
+from cotext.runtime.progress import Meter
 from tests.command_line import must_refuse, succeed
 from tests.evaluation.test_comet import checkpoint, python  # noqa: F401 - a fixture
 from tests.loops import loop_over
 from tests.refusals import must_raise
 
 OUT = Path("out.de")
+UNSEEN = Meter("", 0, None, shown=False)
 A = "die katze sieht den hund"
 B = "die katze sah den hund"
 C = "der vogel singt"
@@ -74,14 +76,14 @@ def test_lists_are_weighed_by_their_scores_unless_told_otherwise(tmp_path: Path)
     assert chosen() == (C, "")
     assert chosen("--probabilities", "uniform")[0] in (A, B)
     assert chosen("--probabilities", "uniform", "--candidates", "1") == (C, "")
-    _, report = choose_translations(MbrRequest(files=[lists], out=OUT, candidates=2))
+    _, report = choose_translations(MbrRequest(files=[lists], out=OUT, candidates=2), UNSEEN)
     assert "|systems:1|candidates:2|translations:1.50|" in report.signature
 
 
 def test_lists_are_lists_whatever_the_format_of_outputs(tmp_path: Path) -> None:
     """Named as text, each translation of a list would be a sentence."""
     lists = listed(tmp_path / "l.jsonl", (((A, -0.1), (C, -3.0)), ((B, -0.1),)))
-    [document], report = choose_translations(MbrRequest(files=[lists], out=OUT, format="text"))
+    [document], report = choose_translations(MbrRequest(files=[lists], out=OUT, format="text"), UNSEEN)
     assert document.sentences == (A, B)
     assert report.translations == 1.5
 
@@ -89,7 +91,7 @@ def test_lists_are_lists_whatever_the_format_of_outputs(tmp_path: Path) -> None:
 def test_lists_and_outputs_together_keep_the_ids(tmp_path: Path) -> None:
     lists = listed(tmp_path / "l.jsonl", (((A, -0.1), (C, -9.0)),), (((B, -0.1),),))
     plain = output(tmp_path, "plain", (B,), (B,))
-    documents, report = choose_translations(MbrRequest(files=[plain, lists], out=OUT))
+    documents, report = choose_translations(MbrRequest(files=[plain, lists], out=OUT), UNSEEN)
     assert [d.id for d in documents] == ["d1", "d2"]
     assert report.inputs == ("", "model:x|nbest:3")
     assert report.translations == 2.0
@@ -98,7 +100,7 @@ def test_lists_and_outputs_together_keep_the_ids(tmp_path: Path) -> None:
 
 
 def refuse(message: str, *files: Path) -> None:
-    must_raise(message, choose_translations, MbrRequest(files=files, out=OUT))
+    must_raise(message, choose_translations, MbrRequest(files=files, out=OUT), UNSEEN)
 
 
 def test_files_that_do_not_fit_are_refused_with_their_place(tmp_path: Path) -> None:
@@ -158,7 +160,7 @@ def test_comet_scores_all_pairs(tmp_path: Path, python: Path) -> None:  # noqa: 
     source = output(tmp_path, "source", ("the cat", "the dog"))
     comet = {"utility": "comet", "comet": str(checkpoint(tmp_path / "model")), "comet_python": python}
     request = MbrRequest(files=paths, out=OUT, source=source, **comet)
-    [document], report = choose_translations(request)
+    [document], report = choose_translations(request, UNSEEN)
     assert document.sentences == (A, B)
     # Sentence 1 of A, B, C: A (1 + 0.8 + 0) / 3, as B; sentence 2 of A, B, B: B (0.8 + 2) / 3.
     assert report.utility == pytest.approx(100 * (1.8 / 3 + 2.8 / 3) / 2)

@@ -157,8 +157,7 @@ def mbr(request: MbrRequest, json: Json = False) -> None:
         # Old n-best lists of the output are removed with it, unless they are inputs of this command.
         check_output(lists_beside(out), inputs)
         require_absent(lists_beside(out), request.overwrite)
-        on_comet = partial(progress.next_task, "choosing")
-        chosen, report = choose_translations(request, progress.restart, progress.advance, on_comet)
+        chosen, report = choose_translations(request, progress)
         write_documents(out, chosen, request.to)
         lists_beside(out).unlink(missing_ok=True)
     if json:
@@ -190,7 +189,7 @@ def context(request: ContextRequest, json: Json = False) -> None:
     from cotext.runtime.progress import meter
 
     with meter("translating without context", 0) as progress:
-        report = report_context(request, progress.restart, progress.advance)
+        report = report_context(request, progress)
     written = f"{request.out}, {request.out.with_suffix('.json').name}"
     typer.echo(as_json(report.as_dict()) if json else f"{report.signature}\n{report.render()}\n{written}")
 
@@ -208,7 +207,7 @@ def cxmi(request: CxmiRequest, json: Json = False) -> None:
             do_shard(CorpusUseJob(opened, request), json)
             return
         with meter("scoring", 0) as progress:
-            found = measure_corpus(opened, request, progress.restart, progress.advance)
+            found = measure_corpus(opened, request, progress)
         write_figures(out, found.as_dict())
     typer.echo(as_json(found.as_dict()) if json else found.render())
 
@@ -219,7 +218,7 @@ def speed(request: SpeedRequest, json: Json = False) -> None:
     from cotext.runtime.progress import meter
 
     with output(request.out, [request.document]), meter("timing", 0) as progress:
-        found = measure_speed(request, progress.restart, progress.advance)
+        found = measure_speed(request, progress)
         write_figures(request.out, found.as_dict())
     typer.echo(as_json(found.as_dict()) if json else found.render())
 

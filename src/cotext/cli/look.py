@@ -87,11 +87,10 @@ def convert(request: ConversionRequest) -> None:
 def convert_suite(request: SuiteConversionRequest) -> None:
     """Convert a published contrastive suite to the format of Cotext."""
     from cotext.data.contrastive_suites import SubtitleContext, read_suite, write_suite
-    from cotext.data.formats.streams import same_file
+    from cotext.data.formats.streams import refuse_input
 
     source, out, context = request.source, request.out, request.context
-    if same_file(source, out):
-        raise CotextError(f"{out}: would overwrite the input file; choose another --out")
+    refuse_input(out, [source])
     given = request.documents is not None or context is not None
     found = SubtitleContext(request.documents, 3 if context is None else context) if given else None
     suite = read_suite(source, found)

@@ -172,7 +172,8 @@ def adapt(request: AdaptRequest) -> None:
         estimate = work.estimate
         epochs = work.updates / estimate.updates_an_epoch
         say(
-            f"training: about {counted(work.updates, 'update')} in {request.minutes:g} minutes "
+            f"training: about {counted(work.updates, 'update')} in "
+            f"{work.updates * estimate.seconds_an_update / 60:.1f} minutes "
             f"({estimate.seconds_an_update:.2f} s each), {epochs:.1f} times through the corpus"
         )
     with shown_training(request.out.name, work.config.train.max_updates, quiet=False) as callbacks:

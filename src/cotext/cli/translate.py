@@ -1,4 +1,4 @@
-"""Commands that translate, and commands that serve, export or combine what translates."""
+"""Commands that translate: `translate`, `repair`, `rerank`, `score`, `serve`; `join` and `export`."""
 
 import os
 import sys
@@ -361,7 +361,7 @@ def translate_by_endpoint(request: TranslationRequest, json: bool) -> None:
     with meter("translating", 0) as progress:
         for file, out, kind in zip(files, outs, formats, strict=True):
             with Client(path, overrides) as client:
-                reports.append(translate_file(client, file, out, kind, progress.restart, progress.advance))
+                reports.append(translate_file(client, file, out, kind, progress))
             progress.start(0)
     _tell_endpoint(outs, reports, json, folder is not None)
 

@@ -21,7 +21,7 @@ from cotext.data.formats import (
     write_parallel,
 )
 from cotext.data.formats.line_formats import LISTS
-from cotext.data.formats.streams import check_readable, same_file
+from cotext.data.formats.streams import check_readable, refuse_input
 from cotext.data.tokenizer import load_tokenizer
 from cotext.data.tokenizer.protocol import clean, moses_detokenizer
 from cotext.runtime import CotextError
@@ -167,9 +167,7 @@ def convert(
     an input.
     """
     for written in (out, out_target):
-        for read in (source, target):
-            if written is not None and read is not None and same_file(written, read):
-                raise CotextError(f"{written}: would overwrite an input file; choose another --out")
+        refuse_input(written, [source, target])
     row, tally = find_format(to), Tally()
     if target is None and not holds_two_languages(source, format):
         if out_target is not None:

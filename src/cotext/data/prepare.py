@@ -453,6 +453,10 @@ def _job(
     }
 
 
+def _with_copies(count: int, documents: int) -> str:
+    return f"; {documents:,} with their copies and pieces" if documents > count else ""
+
+
 def _build(
     folder: Path,
     corpora: list[CorpusSplit],
@@ -482,8 +486,8 @@ def _build(
         "notes": (
             *notes,
             *(
-                f"{part}: {count:,} whole documents set aside from the training corpus, "
-                f"by seed {aside['seed']}"
+                f"{part}: {count:,} whole documents set aside from the training corpus, by seed "
+                f"{aside['seed']}{_with_copies(count, statistics[part]['documents'])}"
                 for part, count in aside.items()
                 if part != "seed"
             ),

@@ -18,7 +18,7 @@ from cotext.data.alignment import KINDS, PRIORS, VARIANCE, Band, Bead, best_path
 from cotext.data.documents import Languages, ParallelDocument, language_identifier
 from cotext.data.formats.streams import numbered_lines
 from cotext.data.splitting import Splitter, join_sentences, several_warning
-from cotext.runtime import CotextError, nearest_known, shown
+from cotext.runtime import CotextError, nearest_known, optional_module, shown
 
 # --- Random choice of development and test documents from a training corpus.
 
@@ -242,13 +242,8 @@ class Cleaner:
                 "--clean language: the languages of the corpus are not known; name them with "
                 "--source-language and --target-language"
             )
-        try:
-            known = set(language_identifier().labels)
-        except ImportError:
-            raise CotextError(
-                "--clean language needs the package py3langid; install it (pip install '.[clean]' in "
-                "Cotext's repository), or leave the rule out"
-            ) from None
+        optional_module("py3langid", "clean", "--clean language")
+        known = set(language_identifier().labels)
         for language in (self._languages.source, self._languages.target):
             if language not in known:
                 raise CotextError(

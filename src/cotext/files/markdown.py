@@ -11,14 +11,13 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from importlib import import_module
 from itertools import count
 from typing import Any, Final
 
 from cotext.files.blocks import Block, Close, Copied, FileFormat, Item, Open, Piece, Point, Tag, mates, merged
 from cotext.files.places import Decoded, Edit, Slot, SplicedFile, decoded
 from cotext.files.text import wrapped
-from cotext.runtime import CotextError, substituted
+from cotext.runtime import optional_module, substituted
 from cotext.runtime.xml import taken
 
 # --- Inline elements of a paragraph with their spelling, and the source of a translated paragraph.
@@ -499,13 +498,8 @@ class MarkdownReader:
 
 def _parser() -> Any:
     """Return a parser whose tokens keep their spelling; raise CotextError if it is not installed."""
-    try:
-        parser = import_module("markdown_it").MarkdownIt("commonmark")
-    except ImportError:
-        raise CotextError(
-            "Markdown needs the package markdown-it-py: pip install '.[files]' in Cotext's repository "
-            "(or --format prose to translate the file as plain text)"
-        ) from None
+    what = "Markdown (without --format prose, which reads it as plain text)"
+    parser = optional_module("markdown_it", "files", what).MarkdownIt("commonmark")
     parser.enable(["table", "strikethrough"]).disable(["text_join"])
     parser.block.ruler.before("reference", "footnote", _footnote_text, {"alt": ["paragraph", "reference"]})
     parser.inline.ruler.before("link", "footnote", _footnote_mark)

@@ -38,6 +38,7 @@ from cotext.files import po, xliff
 from cotext.files.block_sentences import cut
 from cotext.files.blocks import Copied, FileFormat, shown_text
 from cotext.files.table import GENERIC, format_of, read_file
+from cotext.files.text import wrap_width
 from cotext.runtime import CotextError
 
 BILINGUAL: Final = {"xliff": xliff.translated_files, "po": po.translated_files}
@@ -110,7 +111,7 @@ def _write_pairs(
 
 
 def _is_refused(path: Path) -> bool:
-    """Return whether a file is missing, or has no format at all: preparation refuses it with a reason."""
+    """Return whether a path is missing or has no file format; `prepare` then reports the reason."""
     if path.is_dir():
         return False
     try:
@@ -195,7 +196,11 @@ def align_files(
     pairs = [
         pair
         for name, first, second in files
-        for pair in _paired(name, _read(first, "source", splitters[0]), _read(second, "target", splitters[1]))
+        for pair in _paired(
+            name,
+            _read(first, "source", splitters[0], len(files) > 1),
+            _read(second, "target", splitters[1], len(files) > 1),
+        )
     ]
     corpus = align_corpus(pairs, languages, probabilities)
     corpus.left_out.update(dict.fromkeys(alone, ALONE))
@@ -230,19 +235,20 @@ def _by_name(paths: Sequence[Path]) -> dict[str, Path]:
     return found
 
 
-def _read(path: Path, side: Side, splitter: Splitter) -> list[Document]:
+def _read(path: Path, side: Side, splitter: Splitter, is_one_of_several: bool) -> list[Document]:
     """Read the documents of a file; ids are empty if its format has no ids.
 
-    Plain text has one sentence or paragraph per line; empty lines separate documents. Raises CotextError if
-    the file cannot be read.
+    In plain text, empty lines separate documents. Running text is one document if its lines are wrapped, or
+    if it is one of several files. Raises CotextError if the file cannot be read.
     """
     check_readable(path)
     if path.stat().st_size == 0:
         return [Document("", ())]
     format = format_of(path)
-    if format == "text" or (not isinstance(format, str) and format.name == "prose"):
-        lines = [line.strip() for line in read_whole(path).split("\n")]
-        groups = [list(group) for is_text, group in groupby(lines, key=bool) if is_text]
+    is_text = format == "text" or (not isinstance(format, str) and format.name == GENERIC)
+    lines = [line.strip() for line in read_whole(path).split("\n")] if is_text else []
+    if format == "text" or (is_text and not is_one_of_several and not wrap_width(lines)):
+        groups = [list(group) for is_filled, group in groupby(lines, key=bool) if is_filled]
         return [
             Document("", tuple(s for line in group for s in splitter.sentences(line))) for group in groups
         ]

@@ -212,26 +212,17 @@ class _Reader:
             if edit not in self.once:
                 self.once.append(edit)
         self._unnamed_target |= not target and not self._job.target_language
-        bodies = [file] if self._second else file.elements("body")
-        for body in bodies:
-            preserve = _preserve_in(file, _preserve_in(self._root, False))
-            yield from self._group(body, _translate(file, True), preserve)
-
-    def _group(self, group: Element, translate: bool, preserve: bool) -> Iterator[Slot]:
-        for child in group.elements():
-            inner, space = _translate(child, translate), _preserve_in(child, preserve)
-            if child.name == "group":
-                yield from self._group(child, inner, space)
-            elif child.name in ("trans-unit", "unit"):
-                if not inner or _is_locked(child):
+        around = _translate(file, True), _preserve_in(file, _preserve_in(self._root, False))
+        for body in [file] if self._second else file.elements("body"):
+            for unit, translate, preserve in _units(body, *around):
+                if unit.name == "bin-unit":
+                    self._counts[_BINARY] += 1
+                elif not translate or _is_locked(unit):
                     self._counts[_LOCKED] += 1
-                    continue
-                self._counts[_SIZED] += any(
-                    key.endswith(("maxwidth", "sizeRestriction")) for key in child.attributes
-                )
-                yield from self._unit(child, space)
-            elif child.name == "bin-unit":
-                self._counts[_BINARY] += 1
+                else:
+                    sized = (key.endswith(("maxwidth", "sizeRestriction")) for key in unit.attributes)
+                    self._counts[_SIZED] += any(sized)
+                    yield from self._unit(unit, preserve)
 
     def _unit(self, unit: Element, preserve: bool) -> Iterator[Slot]:
         """Yield the slots of a unit, which may have segments."""
@@ -437,19 +428,22 @@ def translated_files(
     if other := next(filter(first.contradicts, others), None):
         raise CotextError(f"{name}: has files in {first} and in {other}; use one language pair")
     documents = [
-        [pair for unit in _units(file) for pair in _translated(text, unit, is_second, every)]
+        [pair for unit, *_ in _units(file) for pair in _translated(text, unit, is_second, every)]
         for file in files
     ]
     return (stated[0][0], stated[0][1]), documents
 
 
-def _units(group: Element) -> Iterator[Element]:
-    """Yield the units of a file, body or group."""
+def _units(
+    group: Element, translate: bool = True, preserve: bool = False
+) -> Iterator[tuple[Element, bool, bool]]:
+    """Yield the units of a file, body or group, each with whether to translate it, and to keep its spaces."""
     for child in group.elements():
-        if child.name in ("trans-unit", "unit"):
-            yield child
+        inner, space = _translate(child, translate), _preserve_in(child, preserve)
+        if child.name in ("trans-unit", "unit", "bin-unit"):
+            yield child, inner, space
         elif child.name in ("body", "group"):
-            yield from _units(child)
+            yield from _units(child, inner, space)
 
 
 def _translated(text: str, unit: Element, is_second: bool, every: bool) -> Iterator[tuple[str, str]]:

@@ -1,7 +1,7 @@
 """Export of a run: as a run folder with a model card, for publication; in int8; or to CTranslate2.
 
-An import remains an import. Published folders contain no local paths: of the run that training started from
-and of the data, only names are kept. Model cards contain only recorded facts.
+An exported import keeps its description (`import.json`). Published folders contain no local paths, only the
+names of the data and of the run that training started from. Model cards contain only recorded facts.
 """
 
 import copy

@@ -1,4 +1,4 @@
-"""Conversion of foreign models: the parameter for each tensor, and the order of vocabulary rows.
+"""Reading of foreign weights into a model: files, settings, and the order of vocabulary rows.
 
     own row     subword 0 ... P-1     pad              bos                 eos         sep
     foreign     in its order          <pad>, or zeros  decoder's start     </s>        </s>

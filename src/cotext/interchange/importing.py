@@ -1,8 +1,8 @@
 """Import of pretrained sentence models: a folder of another toolkit becomes a run folder.
 
 The run has all files of a trained run except the log, and import.json with its origin and the result of the
-self-test. The self-test compares token ids and logits with those of `transformers`, which reads the weights
-from the folder again. Its sources and targets are random subwords, whatever the language.
+self-test. The self-test compares token ids and logits of random subwords with those of `transformers`, which
+reads the weights from the folder again.
 """
 
 import random

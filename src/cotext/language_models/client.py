@@ -5,8 +5,8 @@
 Equal requests get the cached response. So an interrupted job resumes without paying twice, and the same
 command gives the same output. Several processes may share a folder.
 
-HTTP libraries limit only single reads, so a server that sends single bytes never exceeds the limit. Here, a
-request is one task of an event loop, from the name lookup to the last byte, which the loop cancels.
+Time limits of HTTP libraries apply to single reads: a server that sends single bytes never exceeds them.
+Here, a request is a task of an event loop, from name lookup to last byte, cancelled at the time limit.
 """
 
 import hashlib
@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 from cotext.language_models.config import one_line, read_endpoint
-from cotext.runtime import CotextError, __version__, parse_json, read_bytes, shown
+from cotext.runtime import CotextError, __version__, optional_module, parse_json, read_bytes, shown
 from cotext.runtime.files import sealed, unsealed, write_text
 from cotext.runtime.progress import say
 
@@ -96,7 +96,7 @@ def retry_after(value: str, now: float) -> float | None:
 class TransientError(Exception):
     """A temporary error; `pause`: requested by the server, in seconds.
 
-    `unusable`: whether there is a response that is no answer; another attempt will hardly help.
+    `unusable`: the server responded, but without an answer; another attempt will hardly help.
     """
 
     def __init__(self, what: str, pause: float | None = None, unusable: bool = False) -> None:
@@ -114,13 +114,9 @@ class Connections:
     """
 
     def __init__(self, address: str, headers: Mapping[str, str], most_bytes: int, at_once: int) -> None:
-        try:
-            import httpx2 as httpx
-            from anyio.from_thread import start_blocking_portal
-        except ImportError:
-            raise CotextError(
-                "language models need httpx2: pip install '.[endpoints]' in Cotext's repository"
-            ) from None
+        httpx = optional_module("httpx2", "endpoints", "a language model behind an API")
+        from anyio.from_thread import start_blocking_portal
+
         self._most_bytes = most_bytes
         try:
             httpx.Request("POST", address)  # raises for invalid host names

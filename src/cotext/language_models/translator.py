@@ -38,6 +38,7 @@ from cotext.language_models.config import (
 )
 from cotext.runtime import CotextError, __version__, shown
 from cotext.runtime.files import checksum, writing
+from cotext.runtime.progress import Meter
 from cotext.translation.faults import checked, faults_in_words, shown_places
 
 # A translation is too long above LONGEST_TIMES times the characters of its source, plus LONGEST_MORE.
@@ -405,27 +406,19 @@ def report_of(out: Path) -> Path:
     return out.with_name(f"{out.name}{REPORT_ENDING}")
 
 
-def translate_file(
-    client: Client,
-    source: Path,
-    out: Path,
-    format: str,
-    on_start: Callable[[int], None] = lambda total: None,
-    on_sentences: Callable[[int], None] = lambda count: None,
-) -> EndpointReport:
+def translate_file(client: Client, source: Path, out: Path, format: str, progress: Meter) -> EndpointReport:
     """Translate a corpus file into the same format, and write a report next to the output.
 
-    `on_start` is called with the number of sentences, `on_sentences` with numbers of translated ones. Raises
-    CotextError: the input cannot be read; the output cannot be written, or another process writes it; the
-    errors of `EndpointTranslator.translate`.
+    Raises CotextError: the input cannot be read; the output cannot be written, or another process writes it;
+    the errors of `EndpointTranslator.translate`.
     """
     find_format(format).require_written()
     documents = list(read_documents(source, format))
     instructions = _instructions(source, format, documents)
-    on_start(sum(map(len, documents)))
+    progress.restart(sum(map(len, documents)))
     translator = EndpointTranslator(client)
     with writing(out) as lock:
-        translations = translator.translate(documents, on_sentences, instructions)
+        translations = translator.translate(documents, progress.advance, instructions)
         lock.require()
         lists_beside(out).unlink(missing_ok=True)
         sides = zip(documents, translations, strict=True)

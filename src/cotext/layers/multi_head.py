@@ -1,4 +1,4 @@
-"""Multi-head attention with a span (which keys a query attends to) and a score (how the two are compared).
+"""Multi-head attention with a span (which keys a query attends to) and a score (how query and key compare).
 
     x -> fused projection (score.project) -> products of queries and keys (span) -> score.attend -> W mixed
 

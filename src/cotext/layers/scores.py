@@ -1,4 +1,4 @@
-"""How queries and keys are compared, beyond their contents (`Score` in `layers/multi_head.py`).
+"""Attention scores with positions: ALiBi, rotary, distances of sentences. By content: `layers/multi_head.py`.
 
 Shapes: B rows or entries, W beams, R rows, G sentences of a bucket, L tokens of its longest, N real tokens of
 all rows, T tokens or queries, S keys, C columns for sentences, n distances, D model, H heads, K per head.

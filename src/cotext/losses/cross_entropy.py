@@ -2,8 +2,8 @@
 
 Logits in half precision are normalised, and their gradients summed, in single precision. Float16 has no
 numbers below 6e-8, where most probabilities are, nor above 65,504. Therefore, before rounding, probabilities
-are multiplied by a large factor, and the other operand of their product is divided by one. For all other
-gradients, the loss scale has this effect, but it is not known yet when these gradients are computed.
+are multiplied by a large factor, and the other operand of their product is scaled down. All other gradients
+are scaled by the loss scale, which is not known yet when these gradients are computed.
 
 Shapes: B sequences, T labels, N labels in all or in a chunk, D model, V vocabulary.
 """

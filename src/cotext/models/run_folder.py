@@ -135,11 +135,11 @@ def listed_seeds(seeds: Sequence[int]) -> str:
 
 def noted_seeds(run: Path) -> list[int]:
     """Return all seeds of the training of a run, from `seeds.json`; none if it is missing or damaged."""
-    seeds = _read_sealed(run / SEEDS).get("seeds")
+    seeds = read_sealed(run / SEEDS).get("seeds")
     return seeds if isinstance(seeds, list) and all(type(seed) is int for seed in seeds) else []
 
 
-def _read_sealed(path: Path) -> dict[str, Any]:
+def read_sealed(path: Path) -> dict[str, Any]:
     """Read a sealed JSON object; empty if the file is missing or damaged."""
     try:
         return unsealed(read_text(path))
@@ -175,19 +175,14 @@ def read_metadata(path: Path) -> dict[str, str]:
 
 def noted_data(run: Path) -> dict[str, Any]:
     """Return the content of `data.json` of a run; empty if it is missing or damaged."""
-    noted = _read_sealed(run / "data.json")
+    noted = read_sealed(run / "data.json")
     is_valid = isinstance(noted.get("folder"), str) and isinstance(noted.get("checksums"), dict)
     return noted if is_valid else {}
 
 
-def noted_start(run: Path) -> dict[str, Any]:
-    """Return the content of `init.json` of a run; empty if it is missing or damaged."""
-    return _read_sealed(run / "init.json")
-
-
 def noted_import(run: Path) -> dict[str, Any]:
     """Return the content of `import.json` of a run; empty if it is missing or damaged."""
-    return _read_sealed(run / IMPORT)
+    return read_sealed(run / IMPORT)
 
 
 @dataclass(frozen=True, slots=True)

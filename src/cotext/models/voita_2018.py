@@ -1,13 +1,13 @@
 """Context-aware encoder of Voita et al. 2018, which shares its lower layers with a context encoder.
 
-Context sentences pass all encoder layers but the last, and a separate last layer. A trained vector before
-them marks them as context for the shared layers. In the last encoder layer, a gate mixes self-attention with
-attention to the context C (section 3, equations 2 and 3, for every token):
+Context sentences pass through all encoder layers except the last, then through a separate last layer. A
+trained vector before them marks them as context for the shared layers. In the last encoder layer, a gate
+mixes self-attention with attention to the context C (section 3, equations 2 and 3, for every token):
 
     s = SelfAttention(x)    c = MultiHead(x, C)    g = sigmoid(W [s; c] + b)    s' = g * s + (1 - g) * c
 
 Residual connection and layer norm follow, as in any layer. The decoder is that of the sentence model. The
-authors published no code for this paper. Equations are those of the paper, of which no copy was at hand.
+authors published no code. No copy of the paper was at hand to check the equations.
 
 Shapes: B rows, D model; states as in `layers/blocks.py`.
 """

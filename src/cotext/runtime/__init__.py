@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from copy import deepcopy
 from difflib import get_close_matches
 from functools import lru_cache
+from importlib import import_module
 from pathlib import Path
 from reprlib import Repr
 from typing import Any, Final
@@ -36,6 +37,17 @@ def naming(*places: object) -> Iterator[None]:
     except CotextError as error:
         place = "" if str(error).startswith(tuple(map(str, places))) else f"{places[0]}: "
         raise CotextError(f"{place}{error}") from None
+
+
+def optional_module(name: str, extra: str, what: str) -> Any:
+    """Return a module that `what` needs; raise CotextError, with the extra that has it, if it is missing."""
+    try:
+        return import_module(name)
+    except ImportError as error:
+        missing = (error.name or name).partition(".")[0]
+        raise CotextError(
+            f"{what} needs {missing}: pip install '.[{extra}]' in Cotext's repository"
+        ) from error
 
 
 def is_out_of_memory(error: BaseException) -> bool:

@@ -6,11 +6,10 @@ Trees are trees of lxml, which is imported when the first file is read.
 import codecs
 import re
 from functools import cache
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 from xml.parsers import expat
 
-from cotext.runtime import CotextError, substituted
+from cotext.runtime import CotextError, optional_module, substituted
 
 if TYPE_CHECKING:
     from lxml import etree
@@ -26,12 +25,7 @@ MAX_PROLOGUE_BYTES: Final = 1 << 20  # before the root
 @cache
 def lxml_etree() -> Any:
     """Import and return `lxml.etree`; raises CotextError if it is not installed."""
-    try:
-        return import_module("lxml.etree")
-    except ImportError:
-        raise CotextError(
-            "lxml, which reads XML, is not installed: `pip install '.[files]'` in Cotext's repository"
-        ) from None
+    return optional_module("lxml.etree", "files", "XML")
 
 
 def taken(text: str) -> str:

@@ -3,10 +3,9 @@
 `cotext serve RUN...` starts it; `cotext.serving.app(...)` returns it as an ASGI application.
 """
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
-from cotext.runtime import CotextError
+from cotext.runtime import optional_module
 
 if TYPE_CHECKING:
     from cotext.serving.application import app
@@ -20,13 +19,7 @@ PACKAGES: Final = ("starlette", "uvicorn", "python_multipart", "py3langid")
 def require_packages() -> None:
     """Raise CotextError if a package for the server is missing."""
     for package in PACKAGES:
-        try:
-            import_module(package)
-        except ModuleNotFoundError as error:
-            raise CotextError(
-                f"the server needs the package {error.name}, which is not installed; install it with "
-                "`pip install '.[serve]'` in Cotext's repository"
-            ) from None
+        optional_module(package, "serve", "the server")
 
 
 def __getattr__(name: str) -> Any:

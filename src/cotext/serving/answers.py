@@ -117,8 +117,8 @@ Compute = Callable[[PendingRequest], Coroutine[Any, Any, TextAnswer]]
 class RequestCache:
     """Pending requests of all clients, and cached answers.
 
-    `most` and `most_of_client`: numbers of requests above which one that no client waits for is cancelled at
-    once.
+    With more than `most` requests, or `most_of_client` of a client, a request without a waiting client is
+    cancelled at once.
     """
 
     def __init__(self, most: int, most_of_client: int) -> None:

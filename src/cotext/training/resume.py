@@ -221,10 +221,6 @@ class RunCheckpoints:
         if self.accelerator.is_main_process:
             ckpt.save_model(path, weights, self.config, self.tokenizer, updates)
 
-    def save_final_model(self, updates: list[int]) -> None:
-        """Write `model.safetensors` of the run, which `translate` uses; every process must call this."""
-        self.save_model(self.run / "model.safetensors", updates)
-
     def save(self, progress: TrainingProgress, state: ProcessState) -> list[Path]:
         """Write a checkpoint, renaming its folder when it is complete, and prune older ones.
 

@@ -469,7 +469,7 @@ class Trainer:
         improved = progress.best is None or value > progress.best
         if improved:
             progress.best, progress.best_update = value, progress.update
-        # Without the parts that are blended in, the start is another model, and does not measure progress.
+        # Before blended-in parts have an effect, this is another model: early stopping must not count it.
         is_other = progress.update == 0 and self.config.train.blended(0) < 1
         if not is_other:
             if progress.best_trained is None or value > progress.best_trained:
@@ -482,7 +482,7 @@ class Trainer:
             self.callbacks.on_validation({**figures, "best": float(improved)})
         # This precedes the checkpoint, so a process killed in between repeats both.
         if improved:
-            self.checkpoints.save_final_model([progress.update])
+            self.checkpoints.save_model(self.run / "model.safetensors", [progress.update])
         self._save_checkpoint()
 
     def _quality(self, figures: dict[str, float]) -> float:
@@ -527,7 +527,7 @@ class Trainer:
             chosen = [progress.best_update]
             figures = self._validate_mean(chosen)
         progress.finished = True
-        self.checkpoints.save_final_model(chosen)
+        self.checkpoints.save_model(self.run / "model.safetensors", chosen)
         if main:
             self.callbacks.on_message(f"model.safetensors: {made_of}; best at update {progress.best_update}")
             if chosen == [0]:

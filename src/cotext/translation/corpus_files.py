@@ -12,7 +12,7 @@ from cotext.data.formats import read_parallel
 from cotext.data.formats.line_formats import find_side_file
 from cotext.data.formats.streams import atomic_sinks, check_readable
 from cotext.data.nbest_lists import ListedDocument, finite, lists_beside, write_documents
-from cotext.runtime import CotextError, __version__, naming, shown
+from cotext.runtime import CotextError, naming, shown
 from cotext.runtime.files import checksum
 from cotext.runtime.jobs.engine import Job, Joined
 from cotext.runtime.jobs.journal import Journal, Shard
@@ -240,7 +240,6 @@ class ScoreJob(Job[None]):
         check_sides(opened.languages, source, target, f"{opened.folder} translates")
         paths = [path for path in (source, target) if path is not None]
         self.identity = {
-            "cotext": __version__,
             "inputs": checksums_of(paths, format),
             "format": format or "",
             **systems_of(opened),

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from cotext.data.documents import Document
-from cotext.runtime import CotextError
+from cotext.runtime import CotextError, optional_module
 from cotext.translation.document_state import WindowLog
 from cotext.translation.open import OpenedRun, open_run, systems_of
 from cotext.translation.requests import ClusterOptions
@@ -173,13 +173,7 @@ def workers_of(request: ClusterOptions, resources: Mapping[str, float]) -> tuple
 def _ray() -> Any:
     # Disable Ray's usage statistics; this must be set before the import.
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    try:
-        import ray
-    except ImportError:
-        raise CotextError(
-            "--on needs the package Ray: `pip install '.[ray]'` in Cotext's repository"
-        ) from None
-    return ray
+    return optional_module("ray", "ray", "--on")
 
 
 def _connect(address: str) -> Any:

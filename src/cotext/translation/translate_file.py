@@ -37,7 +37,7 @@ from cotext.data.nbest_lists import (
 )
 from cotext.data.splitting import Splitting
 from cotext.models.describe import describe_length_penalty
-from cotext.runtime import CotextError, __version__, naming
+from cotext.runtime import CotextError, naming
 from cotext.runtime.files import require_absent
 from cotext.runtime.jobs.engine import Job, Joined, journal_of, run
 from cotext.runtime.jobs.journal import DAMAGE, Journal, Results, Shard
@@ -295,14 +295,8 @@ def job_header(
     sources: Sequence[str], format: str, opened: OpenedRun, split: str, terminology: Terminology
 ) -> dict[str, Any]:
     """Return all that a resumed job must share with the job that it resumes; `sources` are checksums."""
-    header: dict[str, Any] = {
-        "cotext": __version__,
-        "source": sources,
-        "format": format,
-        **systems_of(opened),
-    }
     terms = {"terms": terminology.settings} if terminology.settings else {}
-    return {**header, "split": split, **terms}
+    return {"source": sources, "format": format, **systems_of(opened), "split": split, **terms}
 
 
 def entry_of(translation: Translation) -> dict[str, Any]:
@@ -417,7 +411,6 @@ class RerankJob(Job[RerankReport]):
                 f"{request.source}; give the source of the lists"
             )
         self.identity = {
-            "cotext": __version__,
             "inputs": checksums_of([request.source, request.lists], request.format),
             "format": request.format or "",
             "to": self._to,

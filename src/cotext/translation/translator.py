@@ -313,8 +313,8 @@ class DocumentTranslator(DocumentScorer):
         `on_sentences` is called with the number of finished sentences after every step of a search, also of a
         first pass; often 0. `guide`: the terms of sentences, if `takes_guides`. `taken`: given
         translations, by document and sentence. They are not searched, and serve as target context. In a chunk
-        that is searched as a whole, this holds for those at its beginning, without terms. `log`: windows that
-        were found before; further ones are recorded, if each is searched separately.
+        that is searched as a whole, only those at its beginning are context, and only without `guide`. `log`:
+        windows that were found before; further ones are recorded, if each is searched separately.
 
         Raises CotextError: an error of `check`, or a guide that is not supported.
         """

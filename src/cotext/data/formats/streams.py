@@ -12,7 +12,7 @@ import re
 import sys
 import zlib
 from codecs import getincrementaldecoder
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -293,6 +293,12 @@ def beginning(path: Path, max_bytes: int) -> tuple[bytes, bool]:
 def same_file(first: Path, second: Path) -> bool:
     """Return whether two paths lead to the same file, which need not exist."""
     return os.path.realpath(first) == os.path.realpath(second)
+
+
+def refuse_input(out: Path | None, inputs: Iterable[Path | None]) -> None:
+    """Raise CotextError if an output, if there is one, is also an input."""
+    if out is not None and any(path is not None and same_file(path, out) for path in inputs):
+        raise CotextError(f"{out}: would overwrite an input file; choose another --out")
 
 
 # --- Records: the documents of a file in any format, with their lines.

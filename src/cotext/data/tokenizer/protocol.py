@@ -13,13 +13,12 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from importlib import import_module
 from pathlib import Path
 from typing import Any, Final, Literal, Self
 
 import sentencepiece
 
-from cotext.runtime import CotextError, parse_json
+from cotext.runtime import CotextError, optional_module, parse_json
 from cotext.runtime.files import replacing
 
 SPECIAL_SYMBOLS = 4
@@ -381,10 +380,7 @@ class WordSplitter:
 
 
 def _jieba(version: str) -> Any:
-    try:
-        import jieba
-    except ImportError:
-        raise CotextError("Chinese words need jieba: pip install jieba") from None
+    jieba = optional_module("jieba", "jieba", "splitting Chinese into words")
     jieba.setLogLevel(logging.WARNING)  # suppresses messages about its dictionary
     if version and jieba.__version__ != version:
         raise CotextError(
@@ -402,14 +398,7 @@ def moses_detokenizer(language: str) -> Any:
 
 
 def _package(name: str, what: str = "the moses-bpe tokenizer") -> Any:
-    """Return a module of the extra `replication`; raises CotextError if its package is not installed."""
-    try:
-        return import_module(name)
-    except ImportError as error:
-        missing = str(error.name).partition(".")[0]
-        raise CotextError(
-            f"{what} needs {missing}: pip install '.[replication]' in Cotext's repository"
-        ) from error
+    return optional_module(name, "replication", what)
 
 
 MERGES: Final = 32_000  # as in the papers, for every size of corpus

@@ -67,7 +67,7 @@ def looks_like_path(model: str) -> bool:
 
 
 def find_python(given: Path | None) -> Path:
-    """Return the interpreter with COMET. `given`, or else the variable, names it or its environment."""
+    """Return the interpreter with COMET; `given`, else the variable: its path or that of its environment."""
     named = given or (Path(value) if (value := os.environ.get(PYTHON_VARIABLE)) else None)
     if named is None:
         raise CotextError(

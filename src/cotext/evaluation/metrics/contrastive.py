@@ -403,10 +403,13 @@ def render_table(report: ContrastiveReport) -> str:
             )
         )
     rows += [(name, f"{value:.2f}", *[""] * 5) for name, value in report.aggregates.items()]
-    lines = [render_rows(rows, left=1)]
-    if report.undecidable:
-        lines.append(f"undecidable: {report.undecidable} (a wrong candidate is spelled like the right one)")
-    return "\n".join([*lines, report.signature])
+    return _rendered(rows, report.undecidable, "is spelled like the right one", report.signature)
+
+
+def _rendered(rows: Sequence[Sequence[str]], undecidable: int, why: str, signature: str) -> str:
+    """Format a table, the number of undecidable examples, whose wrong candidate `why`, and the signature."""
+    note = [f"undecidable: {undecidable} (a wrong candidate {why})"] if undecidable else []
+    return "\n".join([render_rows(rows, left=1), *note, signature])
 
 
 def _comparable(example: ContrastiveExample, scores: CandidateScores, score: ScoreRule) -> list[float]:
@@ -556,9 +559,4 @@ def render_forms(report: GenerativeReport) -> str:
         low, high = forms.accuracy.interval_percent
         counts = (f"{count}" for count in (forms.wrong, forms.both, forms.neither, forms.total))
         rows.append((name, f"{forms.accuracy.percent:.2f}", f"{low:.2f}-{high:.2f}", *counts))
-    lines = [render_rows(rows, left=1)]
-    if report.undecidable:
-        lines.append(
-            f"undecidable: {report.undecidable} (a wrong candidate has the same words as the right one)"
-        )
-    return "\n".join([*lines, report.signature])
+    return _rendered(rows, report.undecidable, "has the same words as the right one", report.signature)

@@ -19,7 +19,7 @@ from cotext.data.documents import Document
 from cotext.data.formats.streams import numbered_lines, refuse_named_pipe
 from cotext.evaluation.metrics.interface import Measurement, Texts
 from cotext.evaluation.statistics.sufficient_statistics import Floats, Statistics, SumScorer, share
-from cotext.runtime import CotextError, __version__, shown
+from cotext.runtime import CotextError, __version__, optional_module, shown
 
 Tokens = Literal["none", "moses"]
 PHENOMENA = ("TC", "CP", "PT")
@@ -141,14 +141,8 @@ def tokenised(documents: Sequence[Document], tokens: Tokens) -> list[list[str]]:
     lines = [" ".join(document.sentences) for document in documents]
     if tokens == "none":
         return [line.split() for line in lines]
-    try:
-        from sacremoses import MosesTokenizer
-    except ImportError:
-        raise CotextError(
-            "positions of discourse marks refer to Moses tokens: pip install '.[replication]' in Cotext's "
-            "repository, or tokenise hypotheses and reference (English rules, hyphens split) beforehand"
-        ) from None
-    moses = MosesTokenizer(lang="en")
+    what = "finding discourse marks in text without Moses tokens (English rules, hyphens split)"
+    moses = optional_module("sacremoses", "replication", what).MosesTokenizer(lang="en")
     return [moses.tokenize(line, escape=False, aggressive_dash_splits=True) for line in lines]
 
 

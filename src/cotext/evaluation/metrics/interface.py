@@ -222,8 +222,8 @@ def check_correspondence(
         if same_sentences and len(ours.sentences) != len(theirs.sentences):
             raise CotextError(
                 f"document {theirs.id!r}: {len(ours.sentences)} sentences in {one}, {len(theirs.sentences)} "
-                f"in {other}; a sentence without translation must be an empty line (or use `evaluate "
-                "--realign`)"
+                f"in {other}; write a missing translation as an empty sentence, in docids, tsv or jsonl (an "
+                "empty line of plain text ends a document), or use `evaluate --realign`"
             )
     if len(hypothesis) != len(references):
         longer, name = (hypothesis, one) if len(hypothesis) > len(references) else (references, other)

@@ -21,7 +21,7 @@ from cotext.data.formats import read_documents
 from cotext.evaluation.requests import SpeedRequest
 from cotext.evaluation.studies.context.context_use import translated
 from cotext.runtime import CotextError
-from cotext.runtime.progress import CLOCKS, Clock, in_turn, spread
+from cotext.runtime.progress import CLOCKS, Clock, Meter, in_turn, spread
 from cotext.runtime.rendering import render_rows
 from cotext.translation.open import OpenedRun, open_run
 
@@ -121,15 +121,11 @@ class Speed:
         return "\n\n".join([*parts, "\n".join([*self.notes, recipe, *signatures])])
 
 
-def measure_speed(
-    request: SpeedRequest,
-    on_start: Callable[[int], None] = lambda total: None,
-    on_way: Callable[[int], None] = lambda count: None,
-) -> Speed:
+def measure_speed(request: SpeedRequest, progress: Meter) -> Speed:
     """Time runs on documents, in turn; the others are compared with the first run.
 
-    `on_start` is called with the number of translations, `on_way` after each. Raises CotextError if a run or
-    device does not exist or accept a document, there are no words, or a GPU is timed by processor.
+    Raises CotextError if a run or device does not exist or accept a document, there are no words, or a GPU is
+    timed by processor.
     """
     documents = list(islice(read_documents(request.document, request.format), request.documents))
     decode, rounds, threads = dict(request.decode), request.rounds, request.threads
@@ -145,9 +141,10 @@ def measure_speed(
     selected = [name for name in SETTINGS if name in (request.setting or SETTINGS)]
     settings = [name for name in selected if name == "one" or len(documents) > 1] or ["one"]
     ways = list(_ways(opened, decode))
-    on_start(len(settings) * len(ways) * (rounds + 1))
+    progress.restart(len(settings) * len(ways) * (rounds + 1))
     timed = {
-        name: _time_ways(name, ways, documents, rounds, _clock(clock, device), on_way) for name in settings
+        name: _time_ways(name, ways, documents, rounds, _clock(clock, device), progress.advance)
+        for name in settings
     }
     return Speed(
         documents=len(documents),

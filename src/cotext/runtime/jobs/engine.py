@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Final, Generic, TypeVar
 
-from cotext.runtime import CotextError
+from cotext.runtime import CotextError, __version__
 from cotext.runtime.files import holding, lock_path, require_free, require_new, writing
 from cotext.runtime.jobs.journal import (
     WHOLE,
@@ -38,7 +38,7 @@ class Job(ABC, Generic[Report]):
 
     `sizes`, the numbers of sentences of all units, are used to divide the job into shards and to count
     progress. A job with a `shard` processes only the units of that shard. For `identity` and `facts`, see
-    `Header`; `facts` contain the `signature`.
+    `Header`, which also has the version; `facts` contain the `signature`.
     """
 
     command: ClassVar[str]
@@ -57,7 +57,8 @@ class Job(ABC, Generic[Report]):
     @property
     def header(self) -> Header:
         total, shard = len(self.sizes), self.shard or WHOLE
-        return Header(self.command, self.unit, self.identity, self.facts, shard, self.units, total)
+        identity = {"cotext": __version__, **self.identity}
+        return Header(self.command, self.unit, identity, self.facts, shard, self.units, total)
 
     def size(self, unit: int) -> int:
         """Return the contribution of a unit to the progress."""

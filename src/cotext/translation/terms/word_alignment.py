@@ -24,7 +24,7 @@ MOST_PARTS: Final = 512  # parts of a text in a proportional alignment, which is
 class SentenceAlignment:
     """The source tokens of each target token: spans of characters in both texts, and weights.
 
-    `weights` [T, S] are not negative; the rest of a row that sums to less than one belongs to no word.
+    `weights` [T, S] are not negative. If a row sums to less than one, the rest belongs to no word.
     """
 
     source_spans: tuple[Span, ...]

@@ -1,4 +1,4 @@
-"""Alignment of an output with its source, and the sentences that are in another place.
+"""Alignment of an output with its source, and the sentences that were moved.
 
 Word translations are learned from the audited text, as in `cotext.data.alignment`. Here, lost, added and
 merged sentences are less likely. A text in the place of a translation is paired with the source sentence,

@@ -6,7 +6,6 @@ from typing import Annotated
 import typer
 
 from cotext.evaluation.requests import AuditRequest
-from cotext.runtime import CotextError
 
 
 def audit(
@@ -14,13 +13,11 @@ def audit(
     json: Annotated[bool, typer.Option("--json", help="Print all findings as JSON instead of text.")] = False,
 ) -> None:
     """Audit translations: what is lost, added, out of order, untranslated or changed."""
-    from cotext.data.formats.streams import same_file
+    from cotext.data.formats.streams import refuse_input
     from cotext.evaluation.studies.audit.measure import audit as measure
     from cotext.runtime.files import write_text
 
-    inputs = [*request.output, request.source, request.reference, request.terms]
-    if request.out is not None and any(same_file(path, request.out) for path in inputs if path is not None):
-        raise CotextError(f"{request.out}: would overwrite an input file; choose another --out")
+    refuse_input(request.out, [*request.output, request.source, request.reference, request.terms])
     found = measure(request)
     if request.out is not None:
         # File names may contain bytes that are not text.

@@ -28,7 +28,7 @@ from cotext.evaluation.studies.context.context_use import measure_corpus
 from cotext.evaluation.studies.contrastive.contrastive import context_window_of, run_suite, suite_recipe
 from cotext.evaluation.studies.contrastive.decisions import Decisions, read_decisions
 from cotext.evaluation.studies.contrastive.evidence import ContextWindow
-from cotext.models.run_folder import noted_data, noted_start
+from cotext.models.run_folder import noted_data, read_sealed
 from cotext.runtime import CotextError, __version__
 from cotext.runtime.files import checksum, sealed_lines, unsealed, working_in, write_text
 from cotext.runtime.progress import Meter
@@ -200,7 +200,7 @@ def _measure(path: Path, title: str, settings: MeasurementSettings) -> MeasuredR
     metrics, record = read_metrics(path), noted_data(path)
     first_loss = None
     with suppress(KeyError, TypeError, ValueError):
-        loss = noted_start(path)["loss"]
+        loss = read_sealed(path / "init.json")["loss"]
         first_loss = float(loss["instances_here"]), float(loss["sentences_there"])
     return MeasuredRun(
         path=path,
@@ -244,7 +244,7 @@ def _use(opened: OpenedRun, path: Path, test: EvaluationSet, meter: Meter) -> Co
             format=test.format,
             context=conditions,
         )
-        cxmi = measure_corpus(opened, request, meter.restart, meter.advance)
+        cxmi = measure_corpus(opened, request, meter)
         sums: dict[str, dict[str, list[float]]] = {condition: {} for condition in conditions}
         for sentence in cxmi.sentences:
             for condition, by_document in sums.items() if sentence.context else ():

@@ -19,9 +19,10 @@ from cotext.data.context_edits import Excerpt, Pair, alone, excerpt, replaced, s
 from cotext.data.documents import Document, ParallelDocument, check_sides
 from cotext.data.formats import read_documents, read_parallel, second_file
 from cotext.evaluation.requests import Condition, CxmiRequest, DocumentRequest
-from cotext.runtime import CotextError, __version__, nearest
+from cotext.runtime import CotextError, nearest
 from cotext.runtime.jobs.engine import Job, Joined
 from cotext.runtime.jobs.journal import Journal
+from cotext.runtime.progress import Meter
 from cotext.runtime.rendering import render_rows
 from cotext.translation.corpus_files import checksums_of
 from cotext.translation.open import OpenedRun, open_run, open_scorer, systems_of
@@ -323,19 +324,14 @@ class CorpusUse:
         return "\n".join([render_rows(rows, left=1), counts, self.signature])
 
 
-def measure_corpus(
-    opened: OpenedRun,
-    request: CxmiRequest,
-    on_start: Callable[[int], None] = lambda total: None,
-    on_sentences: Callable[[int], None] = lambda count: None,
-) -> CorpusUse:
+def measure_corpus(opened: OpenedRun, request: CxmiRequest, progress: Meter) -> CorpusUse:
     """Score reference translations under every condition; raise the errors of `read_checked`."""
     documents, translator = read_checked(opened, request), opened.translator
-    on_start(sum(map(len, documents)))
+    progress.restart(sum(map(len, documents)))
     pool, uses = Pool(documents), list[SentenceUse]()
     for group in groups_of(len(documents)):
         uses += measure_group(translator, documents, group, pool, request.conditions, request.seed)
-        on_sentences(sum(len(documents[number]) for number in group))
+        progress.advance(sum(len(documents[number]) for number in group))
     signature = f"{opened.signature}|seed:{request.seed}|unit:nats"
     return _corpus_use(documents, uses, request.conditions, signature)
 
@@ -397,7 +393,6 @@ class CorpusUseJob(Job[None]):
         self._groups = groups_of(len(self._documents))
         self.sizes = [sum(len(self._documents[number]) for number in group) for group in self._groups]
         self.identity = {
-            "cotext": __version__,
             "inputs": digests,
             "format": request.format or "",
             "asked": {"context": request.conditions, "seed": request.seed},

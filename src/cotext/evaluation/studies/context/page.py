@@ -1,7 +1,7 @@
 """The influence of each context sentence on the words of a document, and the page of `cotext context`."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from html import escape
 from itertools import accumulate, pairwise
@@ -20,6 +20,7 @@ from cotext.evaluation.studies.context.context_use import (
 )
 from cotext.runtime import __version__
 from cotext.runtime.files import write_text, writing
+from cotext.runtime.progress import Meter
 from cotext.runtime.rendering import facts, marked, render_rows, table, whole_page
 from cotext.translation.translator import DocumentTranslator
 
@@ -125,8 +126,7 @@ def document_context_use(
     document: ParallelDocument,
     signature: str,
     own: bool,
-    on_start: Callable[[int], None] = lambda total: None,
-    on_sentences: Callable[[int], None] = lambda count: None,
+    progress: Meter,
 ) -> DocumentContextUse:
     """Remove the context of every sentence, one by one; `own`: the target is the translation by the run."""
     sentence_influences = influences(translator, document)
@@ -137,8 +137,8 @@ def document_context_use(
             index = effect.excerpt.numbers.index(most.number)
             variants[number] = effect.excerpt, without(effect.excerpt, index), alone(effect.excerpt)
     sources = [variant.document.source for of_sentence in variants.values() for variant in of_sentence]
-    on_start(sum(map(len, dict.fromkeys(sources))))
-    texts_of = iter(translated_once(translator, sources, on_sentences))
+    progress.restart(sum(map(len, dict.fromkeys(sources))))
+    texts_of = iter(translated_once(translator, sources, progress.advance))
     translations = {
         number: ContextTranslations(*(next(texts_of).sentences[variant.sentence] for variant in of_sentence))
         for number, of_sentence in variants.items()
@@ -180,15 +180,11 @@ def _changes(texts: Sequence[str], lengths: Sequence[int], tokens: Sequence[floa
     return tuple(WordChange(text, sum(tokens[a:b])) for text, (a, b) in zip(texts, bounds, strict=True))
 
 
-def report_context(
-    request: ContextRequest,
-    on_start: Callable[[int], None] = lambda total: None,
-    on_sentences: Callable[[int], None] = lambda count: None,
-) -> DocumentContextUse:
+def report_context(request: ContextRequest, progress: Meter) -> DocumentContextUse:
     """Measure the influence of each context sentence of a document; write the page `out` and a .json file.
 
-    `on_start` is called with the number of sentences to translate. Raises CotextError if run, device,
-    document or translation do not exist or fit, there are no words, or an output cannot be written.
+    Raises CotextError if run, device, document or translation do not exist or fit, there are no words, or an
+    output cannot be written.
     """
     source, target, out = request.document, request.target, request.out
     figures = out.with_suffix(".json")
@@ -198,9 +194,7 @@ def report_context(
         run, document = open_document(request)
         check_sides(run.loaded.languages, source, target, f"{request.run} translates")
         document = translated_by(run, document) if target is None else document
-        report = document_context_use(
-            run.translator, document, run.signature, target is None, on_start, on_sentences
-        )
+        report = document_context_use(run.translator, document, run.signature, target is None, progress)
         page, content = render_page(report), json.dumps(report.as_dict(), indent=1, ensure_ascii=False)
         for path, text in ((figures, content), (out, page)):
             write_text(path, text)

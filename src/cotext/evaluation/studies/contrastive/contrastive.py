@@ -27,7 +27,7 @@ from cotext.evaluation.requests import ContrastiveRequest, SuiteRules
 from cotext.evaluation.studies.context.context_use import Pool, edited, excerpts, translated_once
 from cotext.evaluation.studies.contrastive.evidence import WHOLE_DOCUMENT, ContextWindow
 from cotext.models.reach import source_reach, target_reach
-from cotext.runtime import CotextError, __version__
+from cotext.runtime import CotextError
 from cotext.runtime.files import checksum
 from cotext.runtime.jobs.engine import Job, Joined
 from cotext.runtime.jobs.journal import Journal
@@ -279,7 +279,6 @@ class SuitesJob(Job[None]):
         if request.generate:
             opened.translator.check(Document(e.id, e.source) for _, group in groups for e in group)
         self.identity = {
-            "cotext": __version__,
             "suites": [checksum(path) for path, _ in suites],
             "rules": {field.name: getattr(request, field.name) for field in fields(SuiteRules)},
             "generate": request.generate,

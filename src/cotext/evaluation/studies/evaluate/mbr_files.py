@@ -5,8 +5,9 @@
 Shapes: K translations of a sentence.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -22,6 +23,7 @@ from cotext.evaluation.metrics.interface import Texts, check_correspondence, fin
 from cotext.evaluation.requests import MbrRequest
 from cotext.evaluation.statistics.sufficient_statistics import Floats
 from cotext.runtime import CotextError, __version__, naming
+from cotext.runtime.progress import Meter
 
 Weighting = Literal["uniform", "scores"]
 ENOUGH: Final = 1e-9  # utilities closer than this are equal, and the first one wins
@@ -47,12 +49,7 @@ class MbrReport:
         return {"format": "cotext-mbr", "version": 1, **asdict(self)}
 
 
-def choose_translations(
-    request: MbrRequest,
-    on_start: Callable[[int], None] = lambda total: None,
-    on_sentences: Callable[[int], None] = lambda count: None,
-    on_comet: Progress | None = None,
-) -> tuple[list[Document], MbrReport]:
+def choose_translations(request: MbrRequest, progress: Meter) -> tuple[list[Document], MbrReport]:
     """Return the translations of least risk, as documents, and a report.
 
     Files are lists (`cotext.data.nbest_lists`) or outputs in any corpus format, one per system. Raises
@@ -76,16 +73,16 @@ def choose_translations(
         for number, lists in enumerate(zip(*(d.sentences for d in documents), strict=True), start=1):
             with naming(f"document {documents[0].id!r}, sentence {number}"):
                 pools.append(pooled(lists, request.probabilities))
-    on_start(len(pools))
+    progress.restart(len(pools))
     if comet is not None and sources is not None:
         sentences = [sentence for document in sources for sentence in document.sentences]
-        decisions, recipe = _by_comet(pools, comet, sentences, on_comet)
+        decisions, recipe = _by_comet(pools, comet, sentences, partial(progress.next_task, "choosing"))
     else:
         utility, recipe = find_protocol(request.utility).utility()
         decisions = []
         for pool in pools:
             decisions.append(decide(pool, utility(pool.texts)))
-            on_sentences(1)
+            progress.advance(1)
     texts = (pool.texts[decision.chosen] for pool, decision in zip(pools, decisions, strict=True))
     selected = [Document(d.id, tuple(islice(texts, len(d.sentences)))) for d in named.documents]
     translations = sum(len(pool.texts) for pool in pools) / len(pools)
@@ -184,7 +181,7 @@ def _read(path: Path, format: str | None, most: int | None) -> _System:
 
 
 def _by_comet(
-    pools: Sequence[Pool], comet: Comet, sentences: Sequence[str], progress: Progress | None
+    pools: Sequence[Pool], comet: Comet, sentences: Sequence[str], progress: Progress
 ) -> tuple[list[Decision], str]:
     """Return the decisions by COMET, which scores all pairs, and its signature; raise as `measure_comet`."""
     # One document for each sentence, with all pairs of its translations as hypothesis and reference.

@@ -395,18 +395,21 @@ def _scores(reports: Sequence[dict[str, Any]], by: str) -> dict[str, Any]:
 def _score_rows(scores: dict[str, Any]) -> Rows:
     state = "finished" if scores["finished"] else "interrupted, or still in training,"
     rows = [("training", f"{state} at update {scores['update']:,}")]
-    for key, title, unit in (("best_loss", "best loss", " nats a token"), ("best_bleu", "best BLEU", "")):
+    # The loss of current sentences has the same name as in the output of `train`, which also prints others.
+    loss, bleu = "nll_current {:.4g} nats a token", "{:.4g}"
+    for key, title, words in (("best_loss", "best loss", loss), ("best_bleu", "best BLEU", bleu)):
         if best := scores[key]:
             where = f"on the development set, at update {best['update']:,}"
-            rows.append((title, f"{best['value']:.4g}{unit} {where}"))
+            rows.append((title, f"{words.format(best['value'])} {where}"))
     if best := scores["best"]:
         by = f"train.best_by = {scores['best_by']} ({best['value']:.4g})"
         rows.append(("best update", f"{best['update']:,}, by {by}"))
     if gates := scores["gates"]:
-        words = (f"{name} {value:.3f}" for name, value in gates.items())
-        rows.append(("gates", f"to other sentences, open by {', '.join(words)}"))
+        opened = (f"{name} {value:.3f}" for name, value in gates.items())
+        rows.append(("gates", f"to other sentences, open by {', '.join(opened)}"))
     if final := scores["final"]:
-        values = [f"{key} {value:.4g}" for key, value in final.items() if value is not None]
+        named = {"nll_current": final["loss"], "bleu": final["bleu"]}
+        values = [f"{key} {value:.4g}" for key, value in named.items() if value is not None]
         rows.append(("final model", f"{', '.join(values)} on the development set"))
     return rows
 

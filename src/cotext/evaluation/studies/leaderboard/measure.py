@@ -71,7 +71,8 @@ def places(order: Sequence[str], test: PairedTest | None, protocol: str) -> list
 SAMPLES: Final = 10_000
 # With randomisation, the smallest p after correction for all pairs is then at most 1 / 40.
 _SAMPLES_FOR_EACH_PAIR: Final = 40
-_PAGES: Final = (".html", ".htm")
+# Endings of files in a folder that are not outputs of systems.
+_BESIDE: Final = (".nbest.jsonl", ".report.json", ".html", ".htm")
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,11 +185,10 @@ def make_leaderboard(request: LeaderboardRequest, on_comet: Progress | None = No
 def output_files(request: LeaderboardRequest) -> list[Path]:
     """Return the files of systems: named files, and the files in folders.
 
-    In folders, it omits hidden files, document ids, files that `translate` writes next to its output, source,
-    references and page. Raises CotextError for a folder without outputs.
+    In folders, it omits hidden files, document ids, files that `translate` writes next to its output, pages,
+    source and references. Raises CotextError for a folder without outputs.
     """
-    page = request.out if request.out.suffix.lower() in _PAGES else None
-    others = (*request.reference, request.source, page)
+    others = (*request.reference, request.source)
     beside = [path.resolve() for path in others if path is not None]
     files: list[Path] = []
     for path in request.systems:
@@ -201,7 +201,7 @@ def output_files(request: LeaderboardRequest) -> list[Path]:
             if file.is_file()
             and not file.name.startswith(".")
             and ".docids" not in file.suffixes
-            and not file.name.endswith((".nbest.jsonl", ".report.json"))
+            and not file.name.lower().endswith(_BESIDE)
         ]
         outputs = [file for file in inside if file.resolve() not in beside]
         if not outputs:
@@ -326,7 +326,7 @@ def _tested(test: Difference | None) -> str | Cell:
     if test is None:
         return ""
     small = (f"p {render_p(test.p_corrected)}",)
-    return Cell(f"{-test.difference:+.2f}", small, test.significant)
+    return Cell(f"{0 - test.difference:+.2f}", small, test.significant)
 
 
 def _facts(board: Leaderboard) -> str:
