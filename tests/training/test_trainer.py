@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import islice, pairwise
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,8 @@ from safetensors.torch import load_file
 
 from cotext.config.recipe import Config, TrainConfig
 from cotext.data.batch import Batch, in_both_contexts, make_batch
+from cotext.data.documents import Document, ParallelDocument
+from cotext.data.formats import write_parallel
 from cotext.data.sampling import Cursor, instances_of, one_in_context_of, ordered_batches
 from cotext.data.store import store_writer
 from cotext.data.tokenizer import load_tokenizer
@@ -460,6 +463,25 @@ def train_by_scripts(
             "validate_bleu": True,
         }
         return train_here(run_config(**{**defaults, **settings}), data, run)
+
+
+@pytest.mark.parametrize(("language", "written"), [("zh", "今天天气很好我们去"), ("ja", "かれはきのう本を")])
+def test_bleu_of_languages_without_spaces_counts_characters(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, language: str, written: str
+) -> None:
+    """With 13a, every sentence is one word: one wrong character in each would make BLEU 0."""
+    pair = ParallelDocument("1", ("a source",), (written + "。",))
+    write_parallel(tmp_path / "dev.jsonl", None, [pair], "jsonl")
+
+    class Translator:
+        def translate(self, documents: Any, on_sentences: Any) -> list[Any]:
+            return [(0, SimpleNamespace(document=Document("1", (written + "！",))))]
+
+    monkeypatch.setattr(training_run, "DocumentTranslator", lambda *arguments: Translator())
+    data: Any = SimpleNamespace(folder=tmp_path, tokenizer=None)
+    config = run_config().model_copy(update={"languages": f"en-{language}"})
+    model: Any = None
+    assert 80 < training_run.development_bleu(config, data, torch.device("cpu"))(model) < 100
 
 
 class TestBest:

@@ -21,7 +21,7 @@ from accelerate import Accelerator, DistributedDataParallelKwargs
 
 from cotext.config.recipe import Config, TrainConfig, differences
 from cotext.data.batch import Batch, SpecialSymbols
-from cotext.data.documents import Document, ParallelDocument
+from cotext.data.documents import Document, Languages, ParallelDocument, primary_language
 from cotext.data.formats import read_parallel
 from cotext.data.store import TokenStore
 from cotext.data.tokenizer import Tokenizer
@@ -244,6 +244,10 @@ def require_own(run: Path, config: Config) -> None:
         raise CotextError(f"{run}: the folder is not empty and contains no run; choose another --out")
 
 
+# Tokenizers of sacrebleu that need no other package, for languages of which 13a makes a sentence one word.
+WITHOUT_SPACES: Final = {"zh": "zh", **dict.fromkeys(("ja", "th", "lo", "km", "my"), "char")}
+
+
 def development_bleu(
     config: Config,
     data: PreparedData,
@@ -252,6 +256,7 @@ def development_bleu(
 ) -> Callable[[Model], float]:
     """Return a function that translates the first development sentences greedily and computes s-BLEU.
 
+    The words are those of sacrebleu's 13a. If the language is written without spaces, they are characters.
     For `on_stage`, see `TrainingCallbacks`.
     """
     documents = _first_sentences(data.folder / "dev.jsonl", config.train.validate_sentences)
@@ -268,6 +273,8 @@ def development_bleu(
     fast = config.model_copy(update={"decode": config.decode.model_copy(update=greedy)})
     references = [sentence for d in documents for sentence in d.target]
     total = sum(map(len, documents))
+    target = primary_language(Languages.parse(config.languages).target)
+    bleu = sacrebleu.BLEU(force=True, tokenize=WITHOUT_SPACES.get(target, "13a"))
 
     def score(model: Model) -> float:
         done = 0
@@ -280,7 +287,7 @@ def development_bleu(
         translator = DocumentTranslator(model, fast, data.tokenizer, device)
         results = dict(translator.translate((Document(d.id, d.source) for d in documents), on_sentences))
         hypotheses = [sentence for i in range(len(documents)) for sentence in results[i].document.sentences]
-        return float(sacrebleu.BLEU(force=True).corpus_score(hypotheses, [references]).score)
+        return float(bleu.corpus_score(hypotheses, [references]).score)
 
     return score
 
