@@ -7,14 +7,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 
 from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite, read_suite, write_suite
-from cotext.data.documents import Languages
+from cotext.data.documents import Languages, ParallelDocument
+from cotext.data.formats import write_parallel
 from cotext.evaluation.metrics.contrastive import Reading, Readings
 from cotext.evaluation.statistics.significance import Resampling
+from cotext.evaluation.studies.compare import measured
 from cotext.evaluation.studies.compare.comparison import RunComparison, compare_runs
 from cotext.evaluation.studies.compare.measured import (
     CorpusCxmi,
@@ -26,10 +29,12 @@ from cotext.evaluation.studies.compare.measured import (
 from cotext.evaluation.studies.compare.recipe import MatchedRecipe
 from cotext.evaluation.studies.compare.report import as_dict, as_text, example, render_comparison
 from cotext.evaluation.studies.compare.verdict import uses_context, verdict
+from cotext.evaluation.studies.context.context_use import SentenceUse
 from cotext.evaluation.studies.contrastive.decisions import Decisions
 from cotext.evaluation.studies.contrastive.evidence import ContextWindow
 from cotext.models.checkpoint import load_weights, save_model
 from cotext.models.run_folder import describe_file
+from cotext.runtime.progress import Meter
 from tests.command_line import TINY, World, must_refuse, succeed, train_arguments, writable_copy
 from tests.deciding import UNBALANCED, dashes, decided, guesser, reader
 from tests.loops import loop_over
@@ -242,6 +247,24 @@ def test_use_of_context_by_hand() -> None:
     found = compared([run("a", SUITE, HALF, before=3, use=of_test_set((1.0, 3.0), (-1.0, -1.0)))], SUITE)
     assert uses_context(found, 0) is None
     assert "too few documents (2) for a significant difference from random context" in said(found)
+
+
+def test_documents_of_one_id_are_several(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "test.jsonl"
+    pairs = [ParallelDocument(id, ("a", "b"), ("A", "B")) for id in ("talk", "talk", "other")]
+    write_parallel(file, None, pairs, "jsonl")
+    uses = [
+        SentenceUse(pair.id, n, n, {"true": (nats,), "random": (0.5,), "none": (0.0,)})
+        for pair, nats in zip(pairs, (1.0, 2.0, 3.0), strict=True)
+        for n in (0, 1)
+    ]
+    scored = SimpleNamespace(sentences=uses, signature="")
+    monkeypatch.setattr(measured, "measure_corpus", lambda *given: scored)
+    opened: Any = SimpleNamespace(folder=tmp_path)
+    test = measured.EvaluationSet(file, file, None)
+    found = measured._use(opened, tmp_path / "use.json", test, Meter("", 0, None, shown=False))
+    assert found is not None
+    assert found.documents["true"].tolist() == [[1.0, 1.0], [2.0, 1.0], [3.0, 1.0]]
 
 
 def test_foreign_context_that_helps_the_test_set_as_much_speaks_against_use() -> None:

@@ -245,10 +245,12 @@ def _use(opened: OpenedRun, path: Path, test: EvaluationSet, meter: Meter) -> Co
             context=conditions,
         )
         cxmi = measure_corpus(opened, request, meter)
-        sums: dict[str, dict[str, list[float]]] = {condition: {} for condition in conditions}
+        sums: dict[str, dict[int, list[float]]] = {condition: {} for condition in conditions}
+        number = 0  # of the document: ids may occur twice
         for sentence in cxmi.sentences:
+            number += sentence.number == 0
             for condition, by_document in sums.items() if sentence.context else ():
-                entry = by_document.setdefault(sentence.document, [0.0, 0])
+                entry = by_document.setdefault(number, [0.0, 0])
                 entry[0] += sentence.cxmi(condition)
                 entry[1] += len(sentence.token_cxmi())
         write_text(path, json.dumps({"signature": cxmi.signature, "documents": sums}))
