@@ -88,14 +88,14 @@ def by_hand(tmp_path: Path) -> TokenStore:
 
 def test_instances_are_counted_as_by_hand(by_hand: TokenStore) -> None:
     # Rows of 4, 5, 6 and 7 tokens with their ends; of the target 3, 3, 10 and 2.
-    assert count(by_hand, WindowView(0), 512) == InstanceCounts(4, 0, 1, 22 / 4, 18 / 4)
+    assert count(by_hand, WindowView(0), 512) == InstanceCounts(4, 0, 1, 22 / 4, 18 / 4, 18)
     # The target of 10 is over the limit.
-    assert count(by_hand, WindowView(0), 9) == InstanceCounts(3, 1, 1, 16 / 3, 8 / 3)
+    assert count(by_hand, WindowView(0), 9) == InstanceCounts(3, 1, 1, 16 / 3, 8 / 3, 8)
     # Windows of two: 4, 4 + 5, 5 + 6, and 7; of the target 3, 3 + 3, 3 + 10, and 2.
-    assert count(by_hand, WindowView(1), 512) == InstanceCounts(4, 0, 6 / 4, 31 / 4, 24 / 4)
+    assert count(by_hand, WindowView(1), 512) == InstanceCounts(4, 0, 6 / 4, 31 / 4, 24 / 4, 18)
     # Pieces of at most 12: 4 + 5 | 6, and 7; of the target 3 + 3 | 10, and 2.
     pieces = DocumentView(Limit(12))
-    assert count(by_hand, pieces, 12) == InstanceCounts(3, 0, 4 / 3, 22 / 3, 18 / 3)
+    assert count(by_hand, pieces, 12) == InstanceCounts(3, 0, 4 / 3, 22 / 3, 18 / 3, 18)
     # With a begin symbol each: 5 + 6 | 7, and 8.
     assert count(by_hand, pieces, 12, BRACKETS).source_tokens == 26 / 3
 
@@ -107,10 +107,12 @@ def test_of_a_mixture_as_many_instances_as_are_drawn_on_average(by_hand: TokenSt
     assert found.instances == 2 + 3 * 2.5
     assert found.source_tokens == pytest.approx((15 + 7 + 2.5 * 15) / 9.5)
     assert found.sentences == pytest.approx((3 + 1 + 7.5) / 9.5)
+    # Labels of both views: all 18, and 2.5 times those of the sentences that are not a document already.
+    assert found.labels == 18 + 2.5 * 16
 
 
 def test_a_corpus_without_instances(tmp_path: Path) -> None:
     with store_writer(tmp_path / "train.arrow", "no tokenizer") as writer:
         writer.add("long", [[1] * 9], [[2] * 9])
     found = count(TokenStore(tmp_path / "train.arrow"), WindowView(0), 9)
-    assert found == InstanceCounts(0, 1, 0, 0, 0)
+    assert found == InstanceCounts(0, 1, 0, 0, 0, 0)

@@ -256,7 +256,6 @@ def development_bleu(
 ) -> Callable[[Model], float]:
     """Return a function that translates the first development sentences greedily and computes s-BLEU.
 
-    The words are those of sacrebleu's 13a. If the language is written without spaces, they are characters.
     For `on_stage`, see `TrainingCallbacks`.
     """
     documents = _first_sentences(data.folder / "dev.jsonl", config.train.validate_sentences)
@@ -436,7 +435,7 @@ PATIENCE_SECONDS: Final = 60.0  # after an update that takes longer, no other up
 
 @dataclass(frozen=True, slots=True)
 class InstanceCounts:
-    """The average number of instances in an epoch, and their mean lengths.
+    """The average number of instances in an epoch, their mean lengths, and the number of their labels.
 
     Tokens include separators, as in `view.max_tokens`. Instances over this limit are counted only in
     `too_long`.
@@ -447,13 +446,14 @@ class InstanceCounts:
     sentences: float  # of the source
     source_tokens: float
     target_tokens: float
+    labels: float  # of current sentences
 
 
 def count_instances(
     store: TokenStore, mixture: Mixture, symbols: SpecialSymbols, max_row_tokens: int
 ) -> InstanceCounts:
     """Count the instances of a store, without empty sentence pairs, as in training."""
-    instances = too_long = sentences = source_tokens = target_tokens = 0.0
+    instances = too_long = sentences = source_tokens = target_tokens = labels = 0.0
     for index in range(len(store)):
         source, target = store.lengths(index)
         kept = source + target > 0
@@ -474,9 +474,10 @@ def count_instances(
                 sentences += weight * len(window.source)
                 source_tokens += weight * read
                 target_tokens += weight * written
+                labels += weight * (target_ends[window.current.stop] - target_ends[window.current.start])
     count = max(instances, 1e-9)
     return InstanceCounts(
-        instances, too_long, sentences / count, source_tokens / count, target_tokens / count
+        instances, too_long, sentences / count, source_tokens / count, target_tokens / count, labels
     )
 
 
@@ -546,8 +547,9 @@ def dry_run(config: Config, data_folder: Path, run: Path, recipe: str, device: s
         if seconds > PATIENCE_SECONDS:
             break
     labels = sum(int((b.is_label & b.is_current).sum()) for batches, _ in updates for b in batches)
+    labels_an_update = labels / len(updates) * setup.accelerator.num_processes
     totals, development = setup.data.train.totals, setup.data.dev.totals
-    resolved = setup.config
+    instances, resolved = _counted(setup, setup.data.train, setup.corpus.mixture), setup.config
     words = entry("", resolved, parameters)
     return DryRun(
         system=f"{words.model}; {words.view}; {words.loss}",
@@ -555,19 +557,14 @@ def dry_run(config: Config, data_folder: Path, run: Path, recipe: str, device: s
         parameters=parameters,
         training_documents=totals.documents,
         training_sentences=totals.sentences,
-        training_instances=_counted(setup, setup.data.train, setup.corpus.mixture),
+        training_instances=instances,
         development_documents=development.documents,
         development_sentences=development.sentences,
         development_instances=_counted(setup, setup.data.dev, Mixture(((setup.corpus.view, 1.0),))),
         updates=resolved.train.max_updates,
         batches_an_update=resolved.train.accumulate * setup.accelerator.num_processes,
         seconds_an_update=min(seconds for _, seconds in updates[1:] or updates),
-        # An epoch predicts each target token once, and one symbol after each sentence.
-        updates_an_epoch=max(
-            1e-9,
-            (totals.target_tokens + totals.sentences)
-            / max(1, labels / len(updates) * setup.accelerator.num_processes),
-        ),
+        updates_an_epoch=max(1e-9, instances.labels / max(1, labels_an_update)),
         model_memory=BYTES_PER_PARAMETER * parameters,
         peak_memory=_peak_memory(torch_device),
     )
