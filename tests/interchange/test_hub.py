@@ -141,14 +141,15 @@ def test_an_import_is_told_and_stays_one(make: Make, tmp_path: Path) -> None:
 def test_scores_stand_with_their_signatures(make: Make, tmp_path: Path) -> None:
     run = make()
     score = {"protocol": "s-bleu", "title": "s-BLEU", "value": 31.416, "signature": "nrefs:1|case:mixed"}
-    evaluation = {"format": "cotext-evaluation", "systems": {"a|b": {"scores": {"s-bleu": score}}}}
+    scores = {"s-bleu": score, "term-success": {**score, "title": "term success"}}
+    evaluation = {"format": "cotext-evaluation", "systems": {"a|b": {"scores": scores}}}
     (run / "evaluation.json").write_text(json.dumps(evaluation))
     (run / "other.json").write_text("[1, 2")
     accuracy = {"accuracy_percent": 71.25, "total": 1000}
     report = {"signature": "suite:x|tie:wrong", "overall": accuracy, "by_phenomenon": {"deixis": accuracy}}
     (tmp_path / "suite.json").write_text(json.dumps({"consistency": report}))
     head, card = published(run, tmp_path / "pub", "--scores", tmp_path / "suite.json")
-    assert head["metrics"] == ["bleu", "accuracy"]
+    assert head["metrics"] == ["bleu", "term-success", "accuracy"]
     assert "| s-BLEU | a\\|b | 31.42 | `nrefs:1\\|case:mixed` |" in card
     assert "| consistency | deixis, 1,000 examples | 71.25 | `suite:x\\|tie:wrong` |" in card
 

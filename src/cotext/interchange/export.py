@@ -205,7 +205,8 @@ def read_scores(path: Path, required: bool = True) -> list[Figure]:
 def _evaluation_figures(content: Mapping[str, Any]) -> Iterator[Figure]:
     for system, entry in content["systems"].items():
         for protocol, score in entry["scores"].items():
-            names = (name for name in ("comet", "chrf", "ter", "bleu") if name in protocol.lower())
+            parts = protocol.lower().split("-")  # such as d-bleu-512
+            names = (name for name in ("comet", "chrf", "ter", "bleu") if name in parts)
             title, value = _cell(score["title"]), float(score["value"])
             yield Figure(next(names, protocol), title, value, _cell(system), str(score["signature"]))
 
