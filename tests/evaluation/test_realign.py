@@ -124,6 +124,10 @@ def test_text_without_spaces_needs_its_language() -> None:
     assert reports["x"].signature == "|realign:least-edits-zh-lc-1-of-1"
     message = r"^x: document 'a': is written without spaces.*language zh"
     must_raise(message, realign_systems, {"x": hypothesis}, [reference], None, "unequal")
+    # A line of such text in a document with spaces is a word.
+    lines = ("Auf dem Schild steht:", "天地玄黄。", "Das ist der Anfang eines alten Gedichts.")
+    document, _ = fitted((*lines, "Alle schliefen."))
+    assert document.sentences[:3] == lines
 
 
 @pytest.fixture

@@ -472,7 +472,7 @@ def _aligned(
     segments = [[numbered(sentence) for sentence in sentences] for sentences in zip(*tokens, strict=True)]
     best = align_by_error(numbered(text.tokens), segments, text.may_cut, text.line_ends)
     keeps_lines = len(document) == len(references[0]) and which == "unequal"
-    lengths = (len(cutter.text([line]).tokens) for line in document.sentences)
+    lengths = (len(cutter.tokens(line)) for line in document.sentences)
     cuts = tuple(accumulate(lengths, initial=0)) if keeps_lines else best
     pieces = document.sentences if keeps_lines else tuple(text.pieces(cuts))
     return Document(document.id, pieces), AlignedDocument(
