@@ -210,6 +210,15 @@ def test_a_finished_run_is_left_alone(data: Path, untroubled: Path, tmp_path: Pa
     assert {p: p.stat().st_mtime_ns for p in stamps} == stamps
 
 
+def test_a_finished_run_is_averaged_again_with_other_settings(
+    data: Path, untroubled: Path, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(untroubled, run)
+    assert train_here(run_config(average=1), data, run).finished
+    assert ckpt.load_run(run).config.train.average == 1
+
+
 def test_patience_that_ran_out_is_not_forgotten(data: Path, tmp_path: Path) -> None:
     config = run_config(patience=1, learning_rate=0.5, validate_every=2, max_updates=40, clip_norm=0)
     run = tmp_path / "run"

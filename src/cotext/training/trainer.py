@@ -27,7 +27,7 @@ from cotext.losses.build import Loss, build_loss
 from cotext.losses.cross_entropy import LossParts
 from cotext.models import checkpoint as ckpt
 from cotext.models.interface import Model, System
-from cotext.models.run_folder import checkpoint_folder
+from cotext.models.run_folder import checkpoint_folder, describe_file
 from cotext.runtime import CotextError
 from cotext.runtime.devices import pinned
 from cotext.runtime.files import Lock, sealed, sealed_lines, unsealed, write_text
@@ -248,7 +248,7 @@ class Trainer:
         or written.
         """
         self._resume()
-        if self.progress.finished and self._is_over():
+        if self.progress.finished and self._is_over() and self._is_averaged():
             return self.progress
         self.progress.finished = False
         if self.accelerator.is_main_process:
@@ -306,6 +306,12 @@ class Trainer:
     def _is_over(self) -> bool:
         stops_early = 0 < self.config.train.patience <= self.progress.validations_without_best
         return self._limit_reached() or stops_early
+
+    def _is_averaged(self) -> bool:
+        """Return whether the final model was made with these settings of averaging, which may change."""
+        path, now = self.run / "model.safetensors", self.config.train
+        made = describe_file(path).config.train if path.exists() else None
+        return made is not None and (made.average, made.average_by) == (now.average, now.average_by)
 
     def _limit_reached(self) -> bool:
         config, progress = self.config.train, self.progress
