@@ -52,6 +52,9 @@ def test_glossaries_are_read_from_tables_and_tbx(tmp_path: Path) -> None:
         Term("table", ("Tabelle", "Übersicht"), ("Tisch",)),
         Term("bed, double", ("Doppelbett",)),
     )
+    # Two lines of one term are alternatives, not a line that counts and one that is ignored.
+    [bank] = Glossary.read(written(tmp_path, "b.tsv", "bank\tBank\tKasse\nbank\tUfer|Bank\n")).terms
+    assert bank == Term("bank", ("Bank", "Ufer"), ("Kasse",))
     assert Glossary.of({"table": "Tabelle", "bed": ("Bett", "Liege")}).terms[1].targets == ("Bett", "Liege")
     pytest.importorskip("lxml")
     [phone] = Glossary.read(written(tmp_path, "a.tbx", TBX), "en", "de").terms

@@ -59,16 +59,16 @@ class Glossary:
         """Read a table or TBX; only TBX needs the languages.
 
         A line of a table has source, target and, optionally, forbidden translations; further columns are
-        notes. Alternatives are separated by |. Lines that begin with # are comments; a first line "source,
-        target" is a header. Columns are separated by tabs, in .csv files by commas.
+        notes. Alternatives are separated by |, or on several lines. Lines that begin with # are comments; a
+        first line "source, target" is a header. Columns are separated by tabs, in .csv files by commas.
 
         Raises CotextError: the file is unreadable, a line has no translation, or TBX lacks terms in a
         language.
         """
         content = read_bytes(path, MAX_BYTES)
         if content[:1024].lstrip(b"\xef\xbb\xbf \r\n\t").startswith(b"<"):
-            return cls(tuple(_of_tbx(content, str(path), source_language, target_language)))
-        return cls(tuple(_of_table(_text(content, path), path)))
+            return cls(_united(_of_tbx(content, str(path), source_language, target_language)))
+        return cls(_united(_of_table(_text(content, path), path)))
 
 
 def read_words(path: Path) -> tuple[str, ...]:
@@ -105,6 +105,16 @@ def _of_table(text: str, path: Path) -> Iterator[Term]:
             yield _term(cells[0], _several(cells[1]), forbidden, where)
     except csv.Error as error:
         raise CotextError(f"{path}: not a table in CSV: {error}") from None
+
+
+def _united(terms: Iterable[Term]) -> tuple[Term, ...]:
+    """Unite the lines or concepts of each source term: their translations are alternatives."""
+    united: dict[str, Term] = {}
+    for term in terms:
+        first = united.get(term.source, Term(term.source, ()))
+        sides = (first.targets, term.targets), (first.forbidden, term.forbidden)
+        united[term.source] = Term(term.source, *(tuple(dict.fromkeys(a + b)) for a, b in sides))
+    return tuple(united.values())
 
 
 def _several(cell: str) -> tuple[str, ...]:
