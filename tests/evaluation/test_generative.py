@@ -29,6 +29,7 @@ REGISTER = ("Du arbeitest.", "Sie arbeiten.")
         (IT, "Er oder sie ist alt.", "both"),
         (IT, "Der Tisch ist alt.", "neither"),
         (IT, "Erst ist alt", "neither"),  # whole words alone
+        (("वह की है।", "वह का है।"), "वह अच्छी चीज़ है।", "neither"),  # also in scripts with vowel signs
         # `sie` once is what the right candidate has too; twice is one too many.
         (QUOTED, "Er sei alt, sagt sie.", "right"),
         (QUOTED, "Sie sei alt, sagt er.", "right"),  # the price of counting

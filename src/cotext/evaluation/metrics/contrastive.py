@@ -8,6 +8,7 @@ The aggregates `disc`, `disc_avg` and `disc_all_d` follow Lupo et al. (2022), ap
 
 import math
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -65,7 +66,9 @@ class Readings:
 
 
 _HAN_AND_KANA: Final = "\\u3040-\\u30ff\\u3400-\\u9fff"
-_WORD: Final = re.compile(f"[{_HAN_AND_KANA}]|[^\\W{_HAN_AND_KANA}]+|[^\\w\\s]")
+# Combining marks, such as the vowel signs of Hindi, are parts of words, but not matched by \w.
+_MARKS: Final = "".join(c for c in map(chr, range(0x300, 0x3000)) if unicodedata.category(c)[0] == "M")
+_WORD: Final = re.compile(f"[{_HAN_AND_KANA}]|(?:[^\\W{_HAN_AND_KANA}]|[{_MARKS}])+|[^\\w\\s]")
 
 Form = tuple[str, ...]
 Choice = tuple[frozenset[Form], Form]  # the forms to choose from, and the right one
