@@ -16,9 +16,11 @@ from cotext.data.formats import read_documents, write_documents
 from cotext.data.formats.streams import atomic_sinks
 from cotext.data.nbest_lists import Candidate, Candidates, ListedDocument
 from cotext.data.nbest_lists import write_documents as write_lists
+from cotext.evaluation.metrics import interface
 from cotext.evaluation.metrics.bleu import chrf_utilities
+from cotext.evaluation.metrics.interface import CountedMetric
 from cotext.evaluation.requests import MbrRequest
-from cotext.evaluation.statistics.sufficient_statistics import chrf_pairs, shared
+from cotext.evaluation.statistics.sufficient_statistics import chrf_pairs, share, shared
 from cotext.evaluation.studies.evaluate.mbr_files import Pool, choose_translations, decide, pooled
 from cotext.runtime.progress import Meter
 from tests.command_line import must_refuse, succeed
@@ -221,3 +223,18 @@ def test_probabilities_of_lists() -> None:
     unknown = (Candidate("a", float("nan"), float("nan")), Candidate("b", -1, -1))
     must_raise("--probabilities uniform", pooled, [unknown], "scores")
     assert pooled([unknown[:1]], "scores").probability.tolist() == [[1.0]]
+
+
+def test_of_an_error_rate_the_smallest_is_chosen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    wrong = CountedMetric(
+        name="wrong",
+        title="wrong",
+        better="lower",
+        is_utility=True,
+        count=lambda ours, theirs, source: (ours.sentences != theirs[0].sentences, len(ours)),
+        combine=share(0, 1),
+    )
+    monkeypatch.setattr(interface, "metrics", lambda: {"wrong": wrong})
+    paths = [output(tmp_path, name, (text,)) for name, text in (("one", C), ("two", B), ("three", B))]
+    chosen, _ = choose_translations(MbrRequest(files=paths, out=OUT, utility="wrong"), UNSEEN)
+    assert chosen[0].sentences == (B,)

@@ -78,10 +78,11 @@ def choose_translations(request: MbrRequest, progress: Meter) -> tuple[list[Docu
         sentences = [sentence for document in sources for sentence in document.sentences]
         decisions, recipe = _by_comet(pools, comet, sentences, partial(progress.next_task, "choosing"))
     else:
-        utility, recipe = find_protocol(request.utility).utility()
+        metric = find_protocol(request.utility)
+        (utility, recipe), sign = metric.utility(), 1 if metric.better == "higher" else -1
         decisions = []
         for pool in pools:
-            decisions.append(decide(pool, utility(pool.texts)))
+            decisions.append(decide(pool, sign * utility(pool.texts)))
             progress.advance(1)
     texts = (pool.texts[decision.chosen] for pool, decision in zip(pools, decisions, strict=True))
     selected = [Document(d.id, tuple(islice(texts, len(d.sentences)))) for d in named.documents]
