@@ -98,7 +98,8 @@ def test_lists_and_outputs_together_keep_the_ids(tmp_path: Path) -> None:
     assert report.inputs == ("", "model:x|nbest:3")
     assert report.translations == 2.0
     other = output(tmp_path, "other", (B,), (B,), format="jsonl")  # d0, d1
-    refuse(r"document number 1 is 'd0' in .*other.* but 'd1' in", lists, other)
+    for files in ([lists, other], [plain, lists, other]):  # also after a first file without ids
+        refuse(r"document number 1 is 'd0' in .*other.* but 'd1' in", *files)
 
 
 def refuse(message: str, *files: Path) -> None:

@@ -58,16 +58,17 @@ def choose_translations(request: MbrRequest, progress: Meter) -> tuple[list[Docu
     paths, source, comet = request.files, request.source, request.comet_model()
     require_different(paths)
     systems = [_read(path, request.format, request.candidates) for path in paths]
-    first = systems[0]
-    for path, system in zip(paths[1:], systems[1:], strict=True):
-        same_ids = system.carries_ids and first.carries_ids
-        names = f"{path}", f"{paths[0]}"
-        check_correspondence(system.documents, first.documents, same_ids=same_ids, names=names)
+    # The first file with ids, as others have none to compare.
+    like = next((n for n, system in enumerate(systems) if system.carries_ids), 0)
+    named = systems[like]
+    for path, system in zip(paths, systems, strict=True):
+        names = f"{path}", f"{paths[like]}"
+        check_correspondence(system.documents, named.documents, same_ids=system.carries_ids, names=names)
     sources = None if source is None else list(read_documents(source, request.format))
-    if sources is not None:
-        names = f"{paths[0]}", f"{source}"
-        check_correspondence(first.documents, sources, same_ids=False, names=names)
-    named = next((system for system in systems if system.carries_ids), first)
+    if source is not None and sources is not None:
+        kind = find_format(request.format or detect_format(source))
+        same_ids, names = kind.carries_ids and named.carries_ids, (f"{paths[like]}", f"{source}")
+        check_correspondence(named.documents, sources, same_ids=same_ids, names=names)
     pools = []
     for documents in zip(*(system.documents for system in systems), strict=True):
         for number, lists in enumerate(zip(*(d.sentences for d in documents), strict=True), start=1):
