@@ -9,8 +9,9 @@ import pytest
 
 from cotext.config.recipe import load_config
 from cotext.data.documents import Document, ParallelDocument
-from cotext.data.formats import read_documents
-from cotext.data.nbest_lists import Candidate, read_lists
+from cotext.data.formats import read_documents, write_documents
+from cotext.data.nbest_lists import Candidate, ListedDocument, read_lists
+from cotext.data.nbest_lists import write_documents as write_lists
 from cotext.data.tokenizer import load_tokenizer
 from cotext.interchange.engine_cache import open_to_translate
 from cotext.models.interface import OWN, Reach
@@ -177,6 +178,16 @@ def test_lists_are_ranked_anew_each_sentence_after_those_chosen(
     other = documents_file(tmp_path / "other.en", 4, 12)
     must_refuse("give the source of the lists", *command[:4], other, *command[5:], "--out", tmp_path / "d.de")
     assert cotext(*command, "--set", "beam=2", "--out", tmp_path / "d.de").code == 2
+
+
+def test_lists_in_another_order_than_the_source_are_refused(systems: Path, tmp_path: Path) -> None:
+    source, lists = tmp_path / "in.jsonl", tmp_path / "lists.jsonl"
+    write_documents(source, [Document(id, ("dog",)) for id in "ab"], "jsonl")
+    with lists.open("w") as sink:
+        of_one = ((Candidate("hund", -1.0, -1.0),),)
+        write_lists(sink, [ListedDocument(id, of_one) for id in "ba"], 1, "")
+    command = "rerank", systems / "sentence", lists, "--source", source, "--set", option(systems)
+    must_refuse("give the source of the lists", *command, "--out", tmp_path / "d.de")
 
 
 def test_of_equal_scores_the_first_wins(systems: Path) -> None:

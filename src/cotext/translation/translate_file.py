@@ -405,9 +405,12 @@ class RerankJob(Job[RerankReport]):
         listed_by, listed = read_lists(request.lists)
         self._lists: list[ListedDocument] = list(listed)
         self.sizes = [len(document) for document in self._documents]
-        if self.sizes != [len(document.sentences) for document in self._lists]:
+        ids, listed_ids = ([document.id for document in side] for side in (self._documents, self._lists))
+        # Formats without ids number the documents, so ids may differ, but not their order.
+        is_reordered = ids != listed_ids and sorted(ids) == sorted(listed_ids)
+        if is_reordered or self.sizes != [len(document.sentences) for document in self._lists]:
             raise CotextError(
-                f"{request.lists}: its documents differ in their numbers of sentences from those of "
+                f"{request.lists}: its documents differ in their order or numbers of sentences from those of "
                 f"{request.source}; give the source of the lists"
             )
         self.identity = {
