@@ -18,9 +18,8 @@ from cotext.data.nbest_lists import Candidate, Candidates, ListedDocument
 from cotext.data.nbest_lists import write_documents as write_lists
 from cotext.evaluation.metrics import interface
 from cotext.evaluation.metrics.bleu import chrf_utilities
-from cotext.evaluation.metrics.interface import CountedMetric
 from cotext.evaluation.requests import MbrRequest
-from cotext.evaluation.statistics.sufficient_statistics import chrf_pairs, share, shared
+from cotext.evaluation.statistics.sufficient_statistics import chrf_pairs, shared
 from cotext.evaluation.studies.evaluate.mbr_files import Pool, choose_translations, decide, pooled
 from cotext.runtime.progress import Meter
 from tests.command_line import must_refuse, succeed
@@ -227,15 +226,8 @@ def test_probabilities_of_lists() -> None:
 
 
 def test_of_an_error_rate_the_smallest_is_chosen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    wrong = CountedMetric(
-        name="wrong",
-        title="wrong",
-        better="lower",
-        is_utility=True,
-        count=lambda ours, theirs, source: (ours.sentences != theirs[0].sentences, len(ours)),
-        combine=share(0, 1),
-    )
-    monkeypatch.setattr(interface, "metrics", lambda: {"wrong": wrong})
-    paths = [output(tmp_path, name, (text,)) for name, text in (("one", C), ("two", B), ("three", B))]
-    chosen, _ = choose_translations(MbrRequest(files=paths, out=OUT, utility="wrong"), UNSEEN)
-    assert chosen[0].sentences == (B,)
+    error = replace(interface.metrics()["chrf"], better="lower")
+    monkeypatch.setattr(interface, "metrics", lambda: {"chrf": error})
+    paths = [output(tmp_path, name, (text,)) for name, text in (("one", B), ("two", B), ("three", C))]
+    [chosen], _ = choose_translations(MbrRequest(files=paths, out=OUT), UNSEEN)
+    assert chosen.sentences == (C,)
