@@ -21,12 +21,12 @@ from cotext.data.store import store_writer
 from cotext.data.tokenizer import Tokenizer, TokenizerSettings, train_tokenizer
 from cotext.models import checkpoint as ckpt
 from cotext.models.build import build_model
-from cotext.runtime import CotextError
 from cotext.runtime.files import unsealed
 from cotext.training import resume as training_state
 from cotext.training.resume import TrainingProgress
 from cotext.training.run import train
 from cotext.training.trainer import Trainer, TrainingCallbacks
+from tests.refusals import must_raise
 
 WORDS = {
     "the": "die", "cat": "katze", "dog": "hund", "bird": "vogel", "fish": "fisch", "sees": "sieht",
@@ -169,8 +169,7 @@ def told_in_training(config: Config, data: Path, run: Path) -> list[str]:
 
 def training_is_refused(config: Config, data: Path, run: Path, message: str) -> None:
     """Train in this process; it ends with the message, a pattern."""
-    with pytest.raises(CotextError, match=message):
-        train_here(config, data, run)
+    must_raise(message, train_here, config, data, run)
 
 
 def without_dropout(config: Config) -> Config:

@@ -19,7 +19,7 @@ from cotext.layers.kernels.sdpa import TokenIndices, watch_weights
 from cotext.models.build import build_model
 from cotext.models.interface import Draft, NonAutoregressiveModel
 from cotext.models.nat import DECAY, Codebook, CodeGate, NonAutoregressiveTransformer
-from cotext.runtime import CotextError
+from tests.refusals import must_raise
 from tests.tiny import PlainWordTokenizer, shake, tiny_config
 
 TOKENIZER = PlainWordTokenizer(["the", "cat", "sat", "on", "a", "mat", "it", "saw", "again"])
@@ -374,5 +374,4 @@ def test_what_does_not_go_together_is_refused(sections: dict[str, dict[str, Any]
         "train": {},
     }
     merged = {name: {**values, **sections.get(name, {})} for name, values in base.items()}
-    with pytest.raises(CotextError, match=message):
-        build_model(tiny_config(**merged), TOKENIZER.vocabulary_size)
+    must_raise(message, build_model, tiny_config(**merged), TOKENIZER.vocabulary_size)

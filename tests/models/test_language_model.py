@@ -16,10 +16,10 @@ from cotext.models.build import build_model
 from cotext.models.checks import check
 from cotext.models.interface import TranslationModel
 from cotext.models.language_model import WithLanguageModel
-from cotext.runtime import CotextError
 from cotext.search.beam_search import SearchOptions, search
 from cotext.search.constraints import SearchRequest, SearchSymbols
 from cotext.search.likelihood import label_nll, sentence_sums
+from tests.refusals import must_raise
 from tests.test_leaks import TOKENIZER
 from tests.tiny import TINY_MODEL, random_model, shake, tiny_config, window
 
@@ -74,8 +74,7 @@ def test_a_language_model_has_no_weights_for_a_source() -> None:
     ],
 )
 def test_parts_that_read_the_source_are_refused(model: dict[str, Any]) -> None:
-    with pytest.raises(CotextError, match=r"reads_source = false"):
-        check(tiny_config(model=LM | model, view=window(2)))
+    must_raise(r"reads_source = false", check, tiny_config(model=LM | model, view=window(2)))
 
 
 def test_the_score_of_a_sentence_is_that_of_the_equation() -> None:

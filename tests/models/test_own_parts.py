@@ -17,6 +17,7 @@ from cotext.layers.multi_head import Score
 from cotext.models.checks import own_part
 from cotext.runtime import CotextError
 from tests.command_line import TINY, World, cotext, must_refuse, process_environment, succeed
+from tests.refusals import must_raise
 
 PAGE = (Path(__file__).parents[2] / "docs" / "slots.md").read_text(encoding="utf-8")
 
@@ -84,8 +85,7 @@ def test_code_is_not_run_before_the_user_agrees(
     run = trained(idea, world, "--trust-code")
     forget()
     monkeypatch.setenv("XDG_CONFIG_HOME", str(idea.parent / "of another user"))
-    with pytest.raises(CotextError, match="trust_code=True"):
-        load(run)
+    must_raise("trust_code=True", load, run)
     translated = load(run, trust_code=True).translate(["the cat"])
     forget()
     assert load(run).translate(["the cat"]) == translated

@@ -9,8 +9,8 @@ from cotext.config.recipe import Config
 from cotext.data.documents import ParallelDocument
 from cotext.models.interface import Reach
 from cotext.models.reach import source_reach, target_reach
-from cotext.runtime import CotextError
 from cotext.translation.translator import DocumentTranslator
+from tests.refusals import must_raise
 from tests.test_leaks import SYSTEMS, model_of, papers, recipes_of
 from tests.tiny import PlainWordTokenizer, pieces, tiny_config, window
 
@@ -134,8 +134,7 @@ def test_of_a_layer_that_is_not_known_nothing_is_said() -> None:
     """Otherwise, its range would be wrong: no other sentence."""
     config = tiny_config()
     model = config.model.model_copy(update={"document_layer": "of a new paper"})
-    with pytest.raises(CotextError, match="of a new paper"):
-        source_reach(config.model_copy(update={"model": model}))
+    must_raise("of a new paper", source_reach, config.model_copy(update={"model": model}))
 
 
 def test_a_document_layer_receives_the_default_number_of_sentences() -> None:

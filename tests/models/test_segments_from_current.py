@@ -14,7 +14,7 @@ from cotext.layers.positions import sinusoidal
 from cotext.models.build import build_model
 from cotext.models.slots import RowEmbedder
 from cotext.models.transformer import Transformer
-from cotext.runtime import CotextError
+from tests.refusals import must_raise
 from tests.tiny import tiny_config, window
 
 SYMBOLS = SpecialSymbols(pad=20, bos=21, eos=22, separators=(23,))
@@ -139,8 +139,7 @@ def test_larger_windows_than_in_training_share_the_farthest_learned_segment() ->
 )
 def test_views_without_a_single_last_current_sentence_are_refused(view: dict[str, Any], words: str) -> None:
     config = tiny_config(model={"segments": "learned", "segments_from": "current"}, view=view)
-    with pytest.raises(CotextError, match=f"model.segments_from = current: {words}"):
-        build_model(config, VOCABULARY)
+    must_raise(f"model.segments_from = current: {words}", build_model, config, VOCABULARY)
 
 
 @pytest.mark.parametrize("kind", ["sentence", "cumulative"])

@@ -13,7 +13,6 @@ import pytest
 from cotext.config.recipe import Config, load_config
 from cotext.evaluation.studies.compare.job import run_folders
 from cotext.models.run_folder import noted_seeds, seeds_in
-from cotext.runtime import CotextError
 from cotext.training import run as runs
 from cotext.training.resume import TrainingProgress
 from cotext.training.run import train_seeds
@@ -101,8 +100,7 @@ def test_no_folder_is_left_of_what_cannot_be_trained(data: Path, tmp_path: Path)
         seed: config.model_copy(update={"view": config.view.model_copy(update={"max_tokens": 1})})
         for seed, config in configs(2, 3).items()
     }
-    with pytest.raises(CotextError):
-        trained(data, tmp_path / "runs", too_small)
+    must_raise("", trained, data, tmp_path / "runs", too_small)
     must_raise("no prepared data", trained, tmp_path / "none", tmp_path / "runs", configs(2, 3))
     assert not list(tmp_path.iterdir())
 

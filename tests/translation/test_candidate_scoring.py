@@ -13,10 +13,10 @@ from cotext.config.recipe import Config
 from cotext.data.documents import ParallelDocument
 from cotext.models.build import build_model
 from cotext.models.transformer import Transformer
-from cotext.runtime import CotextError
 from cotext.translation.scorer import CandidateSet, SentenceScore, score_candidates
 from cotext.translation.translator import DocumentTranslator
 from tests.noting import calls_of
+from tests.refusals import must_raise
 from tests.test_equivalence import PARALLEL, PARTS
 from tests.test_equivalence import SYSTEMS as MODELS
 from tests.tiny import PlainWordTokenizer, pieces, random_translator, tiny_config, window
@@ -143,5 +143,4 @@ def test_a_damaged_model_is_refused() -> None:
     t = translator(VIEWS["window"])
     with torch.no_grad():
         t.model.output_weight.fill_(float("nan"))
-    with pytest.raises(CotextError, match="not finite"):
-        score_candidates(t, CHOICES)
+    must_raise("not finite", score_candidates, t, CHOICES)

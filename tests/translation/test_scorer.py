@@ -7,11 +7,11 @@ from cotext.data.batch import Instance, make_batch
 from cotext.data.build import special_symbols
 from cotext.data.documents import ParallelDocument
 from cotext.data.views import Window
-from cotext.runtime import CotextError
 from cotext.translation import scorer as scoring_module
 from cotext.translation.scorer import RowsToRead, SentenceScore, require_finite, score_instances
 from cotext.translation.translator import DocumentTranslator
 from tests.noting import calls_of
+from tests.refusals import must_raise
 from tests.tiny import PlainWordTokenizer, pieces, random_translator, tiny_config, window
 
 CPU = torch.device("cpu")
@@ -113,8 +113,7 @@ def test_a_window_that_answers_for_all_its_sentences_scores_each_of_them() -> No
 def test_scores_that_are_not_finite_are_refused() -> None:
     require_finite([SentenceScore(-3.0, 2)])
     for bad in (float("nan"), float("-inf")):
-        with pytest.raises(CotextError, match="not finite"):
-            require_finite([SentenceScore(-3.0, 2), SentenceScore(bad, 1)])
+        must_raise("not finite", require_finite, [SentenceScore(-3.0, 2), SentenceScore(bad, 1)])
 
 
 def test_nothing_to_score() -> None:

@@ -15,7 +15,6 @@ from cotext.data.documents import Document, ParallelDocument
 from cotext.data.shortlist import Shortlist
 from cotext.data.tokenizer import MosesBPETokenizer, SentencePieceTokenizer, Tokenizer, TokenizerSettings
 from cotext.data.words import occurrences
-from cotext.runtime import CotextError
 from cotext.search.beam_search import SearchOptions, search
 from cotext.search.constraints import SearchRequest, SearchSymbols
 from cotext.translation import substitution
@@ -24,6 +23,7 @@ from cotext.translation.terms.terms import Glossary, SentenceConstraints, TermGu
 from cotext.translation.terms.word_alignment import SentenceAlignment, renderings
 from cotext.translation.translator import DocumentTranslator
 from tests.noting import calls_of
+from tests.refusals import must_raise
 from tests.tables import Table, table_source
 from tests.tiny import TINY_DECODE, TINY_MODEL, PlainWordTokenizer, random_model, tiny_config
 
@@ -327,5 +327,4 @@ def test_free_search_takes_no_guide() -> None:
     config = tiny_config(decode={"align": "free"})
     translator = DocumentTranslator(random_model(config, TOKENIZER), config, TOKENIZER, torch.device("cpu"))
     assert not translator.takes_guides
-    with pytest.raises(CotextError, match="remove the glossary"):
-        next(translator.translate(DOCUMENTS, guide=Given(WANTED)))
+    must_raise("remove the glossary", translator.translate, DOCUMENTS, guide=Given(WANTED))
