@@ -65,14 +65,7 @@ def engines(place: Path) -> list[Path]:
 
 def conversions(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     """The folders that are written from now on."""
-    folders: list[Path] = []
-
-    def counted(loaded: Any, quantization: str, folder: Path, data: Any) -> None:
-        folders.append(folder)
-        export.write_engine(loaded, quantization, folder, data)
-
-    monkeypatch.setattr(engine_cache, "write_engine", counted)
-    return folders
+    return calls_of(monkeypatch, engine_cache, "write_engine", lambda loaded, kind, folder, data: folder)
 
 
 def texts(run: OpenedRun, given: list[Document]) -> list[tuple[str, ...]]:

@@ -100,12 +100,7 @@ def test_changed_code_is_refused(idea: Path, world: World) -> None:
     must_refuse("idea.py: was modified", *command)
     kept.unlink()
     forget()
-    outcome = cotext("translate", run, world.folder / "test.en", "--out", idea.parent / "out", "--trust-code")
-    assert "code/idea.py: is missing in the run folder" in outcome.err.replace("\n", " ")
-
-
-def test_training_goes_on_with_the_same_code_alone(idea: Path, world: World) -> None:
-    run = trained(idea, world, "--trust-code")
+    must_refuse("code/idea.py: is missing in the run folder", *command)
     code = idea.parent / "idea.py"
     code.write_text(code.read_text() + "\n")
     forget()

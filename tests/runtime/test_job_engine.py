@@ -117,9 +117,6 @@ def interrupted(job: Copy) -> None:
         run(job) if job.shard is None else run_shard(job)
 
 
-# ----------------------------------------------------------------------------------------------- kills
-
-
 def one_process(out: Path) -> None:
     run(Copy(out), overwrite=True)
 
@@ -185,9 +182,6 @@ def test_what_is_noted_of_a_unit_is_there_again(tmp_path: Path, windows: int) ->
     job = Copy(tmp_path / "out")
     assert run(job) == windows // 2
     assert job.begun == {windows // 2: [{"window": 0}]}
-
-
-# ------------------------------------------------------------------------------------------- the journal
 
 
 @settings(max_examples=40)
@@ -321,9 +315,6 @@ def test_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
     assert run(Copy(out)) == 3
     assert out.read_text() == WANTED
-
-
-# ------------------------------------------------------------------------------------------------ shards
 
 
 @settings(max_examples=60)

@@ -24,6 +24,7 @@ from cotext.serving.sharing import Work
 from cotext.serving.state import JobStatus, JobTable, JobTicket
 from cotext.serving.systems import System, Systems
 from cotext.translation.translate_file import NotedWindows
+from tests.noting import calls_of
 from tests.refusals import must_raise
 from tests.serving.tiny_server import tiny_systems
 from tests.serving.waiting import TEXT, Sender, long_text, refused, until
@@ -375,13 +376,7 @@ def test_a_server_that_is_stopped_goes_on_in_mid_document(
     text, sender = long_text(16), opened()
     ticket, noted = stopped_after(sender, lambda: sender.send(text), 5, monkeypatch)
     assert 5 <= len(noted) < 16
-    plain, again = NotedWindows.note, []
-
-    def note(self: NotedWindows, document: int, window: Any) -> None:
-        again.append(window.number)
-        plain(self, document, window)
-
-    monkeypatch.setattr(NotedWindows, "note", note)
+    again = calls_of(monkeypatch, NotedWindows, "note", lambda _, document, window: window.number)
     second = opened()
     assert second.translated(ticket) == by_command(systems.named("window"), tmp_path / "plain", text)
     by_server = again[: 16 - len(noted)]

@@ -85,9 +85,6 @@ def store_of(folder: Path, documents: list[tuple[str, list[str], list[str]]], li
     return folder
 
 
-# ---------------------------------------------------------------------------------------- what comes out
-
-
 def test_only_the_training_targets_change_and_they_are_what_translate_writes(
     world: World, whole: Path, tmp_path: Path
 ) -> None:
@@ -201,9 +198,6 @@ def test_a_document_that_the_teacher_does_not_take_keeps_its_target(world: World
     assert "truncated at the length limit" in shown
 
 
-# ------------------------------------------------------------------------------------------------ shards
-
-
 def test_shards_joined_are_the_whole(world: World, whole: Path, tmp_path: Path) -> None:
     """In any order; one of them has nothing to do where there are more than documents."""
     out = tmp_path / "data-kd"
@@ -237,9 +231,6 @@ def test_shards_with_relative_paths_are_joined_in_any_folder(
     assert made == {name: content for name, content in listing(whole).items() if name != "report.json"}
     inputs = json.loads((here / "kd" / "report.json").read_text())["inputs"]
     assert str(here / "data" / "train.arrow") in inputs
-
-
-# ---------------------------------------------------------------------------------------- interruptions
 
 
 def test_the_size_of_batches_may_change_on_the_way(world: World, whole: Path, tmp_path: Path) -> None:
@@ -280,9 +271,6 @@ def test_what_another_job_has_translated_is_not_taken_over(
         assert "belongs to another job; pass its options to resume it" in refused.err
         assert listing(folder_of(out)) == before
         assert not out.exists()
-
-
-# ------------------------------------------------------------------------------- what cannot be done
 
 
 def test_what_is_refused_leaves_nothing_behind(world: World, whole: Path, tmp_path: Path) -> None:

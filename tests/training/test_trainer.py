@@ -580,9 +580,8 @@ class TestBest:
                 data, tmp_path / "run", script, average=3, average_by="last", keep=1, max_updates=7
             )
         assert ckpt.load_run(tmp_path / "run").updates == [3]
-        best = load_file(ckpt.checkpoint_folder(tmp_path / "run", 3) / "model.safetensors")
-        for name, tensor in load_file(tmp_path / "run" / "model.safetensors").items():
-            assert torch.equal(tensor, best[name])
+        best = ckpt.checkpoint_folder(tmp_path / "run", 3)
+        assert_same_file(tmp_path / "run" / "model.safetensors", best / "model.safetensors")
         assert messages == [
             "model.safetensors: the best checkpoint; the mean of the checkpoints 5, 6, 7 is worse "
             "(1.1 against 1); best at update 3"
@@ -593,9 +592,8 @@ class TestBest:
             patch.setattr(ScriptedTrainer, "_finish", lambda self: None)
             train_scripted(data, tmp_path / "run", [3.0, 1.0, 2.0], average=3)
         assert ckpt.load_run(tmp_path / "run").updates == [2]
-        best = load_file(ckpt.checkpoint_folder(tmp_path / "run", 2) / "model.safetensors")
-        for name, tensor in load_file(tmp_path / "run" / "model.safetensors").items():
-            assert torch.equal(tensor, best[name])
+        best = ckpt.checkpoint_folder(tmp_path / "run", 2)
+        assert_same_file(tmp_path / "run" / "model.safetensors", best / "model.safetensors")
 
 
 def config_of(recomputed: bool) -> Config:

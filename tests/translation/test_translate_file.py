@@ -87,9 +87,6 @@ def files_of_at_most(size: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
-# --------------------------------------------------------------------------------------- translating
-
-
 def test_killed_at_any_moment_a_translation_ends_the_same(world: World, tmp_path: Path) -> None:
     """kill -9 three times: before the first document, and at two random ones; then in peace."""
     count = 40
@@ -289,9 +286,6 @@ def interrupt(*arguments: object) -> None:
     raise KeyboardInterrupt
 
 
-# --------------------------------------------------------------------------- storage that refuses
-
-
 def test_a_full_disk_while_translating(world: World, source: Path, tmp_path: Path) -> None:
     out, expected = tmp_path / "out.de", tmp_path / "expected.de"
     succeed(*command(world, source, expected))
@@ -367,9 +361,6 @@ def test_a_full_disk_while_writing_results(world: World, tmp_path: Path, name: s
     with files_of_at_most(100):
         must_refuse("File too large", name, world.run, *arguments, "--out", out)
     assert list(tmp_path.iterdir()) == []
-
-
-# -------------------------------------------------------------------------------------------- training
 
 
 def test_ctrl_c_stops_training_where_it_goes_on(
