@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.command_line import World, cotext, prepare_arguments, train_arguments
+from tests.command_line import World, cotext, prepare_arguments, succeed, train_arguments
 from tests.tiny_runs import PROCESSES
 
 # Operations that add or remove names. Other tests truncate written files at any byte.
@@ -70,8 +70,7 @@ def die_at(moment: Moment) -> None:
 
 def _run(arguments: list[str | Path], moment: Moment) -> None:
     die_at(moment)
-    outcome = cotext(*arguments)
-    assert outcome.code == 0, outcome.err
+    succeed(*arguments)
 
 
 def _watch(name: str, moment: Moment, count: Iterator[int]) -> None:

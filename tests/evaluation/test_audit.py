@@ -12,7 +12,7 @@ from cotext.data.alignment import Vocabulary
 from cotext.evaluation.requests import AuditRequest
 from cotext.evaluation.studies.audit.align import _Judge, align
 from cotext.evaluation.studies.audit.measure import Finding, SystemAudit, _stems, audit, drifts
-from tests.command_line import cotext
+from tests.command_line import cotext, succeed
 from tests.refusals import must_raise
 
 ANIMALS, VERBS, THINGS = (
@@ -286,8 +286,7 @@ def test_the_page_says_what_is_wrong_and_escapes_it(tmp_path: Path) -> None:
     arguments = _write(tmp_path, _with(10, "Kleine <Maus> & Co. {x}"))
     (tmp_path / "good.de").write_text("\n".join(TARGET), encoding="utf-8")
     page = tmp_path / "page.html"
-    result = cotext("audit", str(tmp_path / "good.de"), *arguments, "--out", str(page))
-    assert result.code == 0
+    succeed("audit", str(tmp_path / "good.de"), *arguments, "--out", str(page))
     text = page.read_text(encoding="utf-8")
     assert "<b>good.de</b>: 45 source sentences became 45, and no fault was found." in text
     assert "1 with changed tags or placeholders" in text

@@ -11,7 +11,7 @@ from cotext.data.documents import Document, ParallelDocument
 from cotext.data.formats import FORMATS, read_documents, write_documents, write_parallel
 from cotext.runtime.files import checksum
 from cotext.translation.open import signature_entries
-from tests.command_line import Outcome, cotext
+from tests.command_line import Outcome, cotext, succeed
 from tests.language_models.described import KEY, VARIABLE, WORDS, described
 from tests.language_models.fake import Fake
 
@@ -115,8 +115,7 @@ def test_what_is_told_on_the_screen(tmp_path: Path, fake: Fake, source: Path) ->
 def test_settings_of_the_command_line(tmp_path: Path, fake: Fake, source: Path) -> None:
     endpoint = described(tmp_path, fake.url, key=VARIABLE)
     options = ("--set", "mode=sentence", "--target-language", "Danish", "--out", tmp_path / "out.da")
-    outcome = cotext("translate", endpoint, source, *options)
-    assert outcome.code == 0, outcome.err
+    outcome = succeed("translate", endpoint, source, *options)
     assert "into Danish" in fake.requests[0].text
     assert "languages:en-da|mode:sentence|" in outcome.out
 

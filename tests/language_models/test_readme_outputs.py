@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from cotext.data.formats import read_documents
-from tests.command_line import World, commands_of, cotext
+from tests.command_line import World, commands_of, succeed
 from tests.language_models.described import described
 from tests.language_models.fake import Fake
 
@@ -33,8 +33,7 @@ def test_the_commands_work_as_they_stand(
     with Fake({sentence: sentence for d in documents for sentence in d.sentences}) as fake:
         described(tmp_path, fake.url).rename("gpt.yaml")
         for _, *words in commands:
-            done = cotext(*words)
-            assert done.code == 0, (words, done.out, done.err)
+            succeed(*words)
     for name in ("a.de", "mbr.de", "gpt.de"):
         assert [len(d) for d in read_documents(Path(name))] == [len(d) for d in documents]
     assert Path("audit.html").exists()

@@ -202,19 +202,12 @@ def test_training_in_two_parts_is_training_at_once(
         assert_same_file(parts / name, whole / name)
 
 
-def test_a_finished_run_is_left_alone(data: Path, untroubled: Path, tmp_path: Path) -> None:
+def test_a_finished_run_is_left_alone_or_averaged_again(data: Path, untroubled: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     shutil.copytree(untroubled, run)
     stamps = {p: p.stat().st_mtime_ns for p in run.rglob("*") if p.is_file() and p.name != "config.yaml"}
     assert train_here(run_config(), data, run).finished
     assert {p: p.stat().st_mtime_ns for p in stamps} == stamps
-
-
-def test_a_finished_run_is_averaged_again_with_other_settings(
-    data: Path, untroubled: Path, tmp_path: Path
-) -> None:
-    run = tmp_path / "run"
-    shutil.copytree(untroubled, run)
     assert train_here(run_config(average=1), data, run).finished
     assert ckpt.load_run(run).config.train.average == 1
 

@@ -25,7 +25,7 @@ from cotext.runtime.files import unsealed
 from cotext.training.inputs import open_data, resolve, settle_by_start
 from cotext.training.run import train
 from cotext.training.warm_start import DECODER, grouped, inherit, start_from, start_loss, translate_symbols
-from tests.command_line import TINY, cotext
+from tests.command_line import TINY, cotext, succeed
 from tests.loops import loop_over
 from tests.refusals import must_raise
 from tests.tiny import WordTokenizer, window
@@ -623,8 +623,7 @@ def test_on_the_command_line(data: Path, source: Path, tmp_path: Path) -> None:
     refused = cotext(*arguments)
     assert refused.code == 2
     assert refused.err == f"cotext: {recipe} starts from a trained model: give --init RUN\n"
-    done = cotext(*arguments, "--init", tmp_path / "a: b")
-    assert done.code == 0, done.err
+    done = succeed(*arguments, "--init", tmp_path / "a: b")
     assert "starting from" in done.out + done.err
     assert "finished at update 6" in done.out
     # Going on, it need not be given again.

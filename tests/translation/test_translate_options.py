@@ -9,7 +9,7 @@ import pytest
 
 from cotext.cli import translate
 from cotext.files import translate_blocks, translate_files
-from tests.command_line import World, cotext, listing, succeed
+from tests.command_line import World, cotext, listing, must_refuse, succeed
 from tests.translation.test_translate_file import interrupted_after
 
 TEXT = "The cat abv. The dog sees. Red fish.\n\nThe bird. Small dog abv. Big.\n"
@@ -54,8 +54,7 @@ def test_odd_splitting_is_refused(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("a.txt").write_text(TEXT)
-    refused = cotext("translate", world.run, "a.txt", "--out", "b.txt", *more)
-    assert (refused.code, message in " ".join(refused.err.split())) == (2, True), refused.err
+    must_refuse(message, "translate", world.run, "a.txt", "--out", "b.txt", *more)
     assert list(tmp_path.iterdir()) == [tmp_path / "a.txt"]
 
 
@@ -80,8 +79,7 @@ def test_other_abbreviations_are_another_job(
 def test_a_sentence_over_the_limit_is_named_by_its_place(world: World, tmp_path: Path) -> None:
     (tmp_path / "a.md").write_text(f"# Red dog\n\nThe cat.\n\n{'cat ' * 90}\n")
     command = ["translate", world.run, tmp_path / "a.md", "--out", tmp_path / "b.md"]
-    refused = " ".join(cotext(*command, "--set", "max_source_tokens=50").err.split())
-    assert "a.md: line 5: document 1, sentence 3: " in refused
+    must_refuse("a.md: line 5: document 1, sentence 3: ", *command, "--set", "max_source_tokens=50")
 
 
 def test_a_page_that_was_interrupted_is_written(
