@@ -76,7 +76,7 @@ def test_an_idea_of_the_page_is_trained_and_translates(idea: Path, world: World)
     assert f"idea.py:EarlierMean@{digest}" in info.replace("\n", "")
 
 
-def test_code_is_not_run_before_the_user_agrees(
+def test_code_is_not_run_before_the_user_agrees_nor_if_changed(
     idea: Path, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     command = ("train", idea, "--data", world.folder / "data", "--out", idea.parent / "run", *TINY)
@@ -89,10 +89,6 @@ def test_code_is_not_run_before_the_user_agrees(
     translated = load(run, trust_code=True).translate(["the cat"])
     forget()
     assert load(run).translate(["the cat"]) == translated
-
-
-def test_changed_code_is_refused(idea: Path, world: World) -> None:
-    run = trained(idea, world, "--trust-code")
     kept = run / "code" / "idea.py"
     kept.write_text(kept.read_text() + "\nprint('other')\n")
     forget()

@@ -212,12 +212,17 @@ def test_storage_that_refuses(tmp_path: Path) -> None:
 def test_of_two_that_find_a_dead_holder_one_takes_over(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The other has done so between our look and our deletion: its lock stays."""
+    """The other has done so between our look and our deletion: its lock stays.
+
+    Whoever looks holds the file alone.
+    """
     path = tmp_path / "lock"
     record(path, pid=dead_process(), start=7)
     look = files._require_dead
 
     def overtaken(path: Path, what: str) -> None:
+        with path.open("rb") as file, pytest.raises(BlockingIOError):
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         look(path, what)
         path.unlink()
         record(path, token="the other's")
@@ -225,23 +230,6 @@ def test_of_two_that_find_a_dead_holder_one_takes_over(
     monkeypatch.setattr(files, "_require_dead", overtaken)
     must_raise("working on it", Lock(path, "it").acquire)
     assert json.loads(path.read_text())["token"] == "the other's"
-
-
-def test_who_looks_whether_a_holder_is_dead_does_so_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = tmp_path / "lock"
-    record(path, pid=dead_process(), start=7)
-    look = files._require_dead
-
-    def watched(path: Path, what: str) -> None:
-        with path.open("rb") as file, pytest.raises(BlockingIOError):
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        look(path, what)
-
-    monkeypatch.setattr(files, "_require_dead", watched)
-    with holding(path, "it") as lock:
-        lock.require()
 
 
 def test_what_killed_processes_have_left_of_an_output_is_cleared_away(tmp_path: Path) -> None:

@@ -216,14 +216,10 @@ def test_the_development_sentences_that_are_translated_are_bounded(tmp_path: Pat
     sentences = tuple(f"s{number}" for number in range(9))
     documents = [ParallelDocument(name, sentences, sentences) for name in ("a", "b")]
     write_parallel(path, None, documents, "jsonl")
-    kept = {count: _first_sentences(path, count) for count in (4, 9, 12, 30)}
-    assert {n: [len(d) for d in found] for n, found in kept.items()} == {
-        4: [4],
-        9: [9],
-        12: [9, 3],
-        30: [9, 9],
-    }
-    assert kept[12][1].source == kept[12][1].target == sentences[:3]
+    for count, lengths in ((4, [4]), (9, [9]), (30, [9, 9]), (12, [9, 3])):
+        kept = _first_sentences(path, count)
+        assert [len(d) for d in kept] == lengths
+    assert kept[1].source == kept[1].target == sentences[:3]
 
 
 def test_every_report_has_its_time_and_epoch(world: World) -> None:
