@@ -154,7 +154,8 @@ def test_any_page(page: str, draw: random.Random) -> None:
 @loop_over(
     ("content", "expected", "written"),
     [
-        ("<meta charset=latin1><p>grün</p>".encode("latin-1"), "grün", b"<p>gr\xfcn \x80 &#9731;</p>"),
+        ("<meta charset=latin1><p>grün</p>".encode("latin-1"), "grün", b"<p>gr\xfcn &#8364; &#9731;</p>"),
+        ("<meta charset=latin1><p>\xfc–</p>".encode("cp1252"), "ü–", b"<p>\xfc\x96 \x80 &#9731;</p>"),
         ("<p>grün</p>".encode("latin-1"), "grün", b"<p>gr\xfcn \x80 &#9731;</p>"),
         (b"\xef\xbb\xbf<meta charset=latin1><p>gr\xc3\xbcn</p>", "grün", "<p>grün € ☃</p>".encode()),
         ("\ufeff<p>grün</p>".encode("utf-16-le"), "grün", "<p>grün € ☃</p>".encode("utf-16-le")),
