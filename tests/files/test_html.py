@@ -176,6 +176,12 @@ def test_encodings(content: bytes, expected: str, written: bytes | None) -> None
         assert file.written(changed(file.contents.documents, str.upper)).endswith(b"<p>GR\xfcN</p>")
 
 
+def test_the_suffix_of_xhtml_makes_elements_empty() -> None:
+    page = b'<html><script src="a"/><p>Hello'
+    for name, found in (("a.XHTML", [["Hello"]]), ("a.html", [[]])):
+        assert texts(FORMAT.open(page, name)) == found
+
+
 def test_guessed_encodings_limits_and_depth() -> None:
     [guessed] = opened("<p>grün</p>".encode("latin-1")).contents.messages
     assert guessed == "no encoding is declared, and the page is not UTF-8: read as windows-1252"

@@ -119,7 +119,8 @@ codecs.register_error(_WRITTEN, _byte_or_reference)
 
 
 def _open(content: bytes, name: str) -> Page:
-    return Page(content, name, xml=content.lstrip(b"\xef\xbb\xbf \r\n\t").startswith(b"<?xml"))
+    is_declared = content.lstrip(b"\xef\xbb\xbf \r\n\t").startswith(b"<?xml")
+    return Page(content, name, xml=is_declared or name.lower().endswith((".xhtml", ".xht")))
 
 
 # Pages may be malformed, and may be fragments.
