@@ -69,11 +69,7 @@ def test_a_line_of_a_quotation_or_of_columns_continues_no_other() -> None:
         "table was new as well, so that she liked the whole room very",
         "much. We will see each other on Monday, I hope, or maybe on",
     ]
-    for last, blocks in (
-        ("Thursday, if it rains.", 1),
-        ("> Thursday does not suit me.", 2),
-        ("Thursday\tit", 2),
-    ):
+    for last, blocks in (("Thursday, if it rains.", 1), ("> Thursday it is.", 2), ("Thursday\tit", 2)):
         [found] = FORMAT.open("\n".join([*wrapped_lines, last]).encode(), "x").contents.documents
         assert len(found) == blocks, last
 
