@@ -154,7 +154,8 @@ def test_any_page(page: str, draw: random.Random) -> None:
 @loop_over(
     ("content", "expected", "written"),
     [
-        ("<meta charset=latin1><p>grün</p>".encode("latin-1"), "grün", b"<p>gr\xfcn \x80 &#9731;</p>"),
+        ("<meta charset=latin1><p>grün</p>".encode("latin-1"), "grün", b"<p>gr\xfcn &#8364; &#9731;</p>"),
+        ("<meta charset=latin1><p>\xfc–</p>".encode("cp1252"), "ü–", b"<p>\xfc\x96 \x80 &#9731;</p>"),
         ("<p>grün</p>".encode("latin-1"), "grün", b"<p>gr\xfcn \x80 &#9731;</p>"),
         (b"\xef\xbb\xbf<meta charset=latin1><p>gr\xc3\xbcn</p>", "grün", "<p>grün € ☃</p>".encode()),
         ("\ufeff<p>grün</p>".encode("utf-16-le"), "grün", "<p>grün € ☃</p>".encode("utf-16-le")),
@@ -173,6 +174,11 @@ def test_encodings(content: bytes, expected: str, written: bytes | None) -> None
         assert file.written(changed(file.contents.documents, lambda text: text + " € ☃")).endswith(written)
     else:  # a byte that is no character of the encoding is a point, which comes back
         assert file.written(changed(file.contents.documents, str.upper)).endswith(b"<p>GR\xfcN</p>")
+
+
+def test_the_suffix_of_xhtml_makes_elements_empty() -> None:
+    for name, found in (("a.XHTML", [["Hello"]]), ("a.html", [[]])):
+        assert texts(FORMAT.open(b'<html><script src="a"/><p>Hello', name)) == found
 
 
 def test_guessed_encodings_limits_and_depth() -> None:

@@ -2,10 +2,12 @@
 
 from pathlib import Path
 
-from cotext.data.documents import Languages, ParallelDocument
-from cotext.data.formats import read_parallel, write_parallel
+from cotext.data.aligned_corpus import EMPTY
+from cotext.data.documents import Document, Languages, ParallelDocument
+from cotext.data.formats import read_parallel, write_documents, write_parallel
 from cotext.data.formats.xml_formats import languages_of_tmx
-from cotext.files.parallel import cut_corpus, pair_files
+from cotext.data.splitting import Splitting
+from cotext.files.parallel import align_files, cut_corpus, pair_files
 from cotext.files.po import translated_files as translated_in_po
 from cotext.files.xliff import translated_files as translated_in_xliff
 from tests.command_line import succeed
@@ -125,6 +127,15 @@ def test_two_documents_are_aligned_and_cut_into_sections(tmp_path: Path) -> None
     assert [len(each) for each in sections] == [22, 22, 22, 23]
     found = [pair for each in sections for pair in zip(each.source, each.target, strict=True)]
     assert found == [pair for n, pair in enumerate(pairs) if n != 40]
+
+
+def test_documents_without_a_source_are_reported(tmp_path: Path) -> None:
+    sides = tmp_path / "a.en.jsonl", tmp_path / "a.de.jsonl"
+    for side, (path, ids) in enumerate(zip(sides, ("a", "ab"), strict=True)):
+        texts = tuple(pair[side] for pair in pairs_of(30, 1))
+        write_documents(path, [Document(id, texts) for id in ids], "jsonl")
+    corpus, _ = align_files(sides[:1], sides[1:], Languages(), Splitting())
+    assert corpus.left_out == {"b": EMPTY}
 
 
 def test_a_corpus_of_few_documents_is_cut_into_sections(tmp_path: Path) -> None:

@@ -50,6 +50,7 @@ NUMBER = '<a:fld type="slidenum"><a:rPr/><a:t>7</a:t></a:fld>'
         (run("one\ttwo") + run(" three", "b='1'"), "one<\t>two[ three]"),
         (run("Slide ") + NUMBER + run(" of it"), "Slide <7> of it"),
         (LINK + run(" in a text"), "[A link] in a text"),
+        ("<a:r>\n <a:t>indented</a:t>\n</a:r>", "indented"),
     ],
 )
 def test_what_a_paragraph_holds(body: str, expected: str) -> None:

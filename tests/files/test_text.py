@@ -62,16 +62,16 @@ def test_a_letter_is_paragraphs() -> None:
     assert "wrapped at 65 characters" in file.contents.messages[1]
 
 
-def test_a_line_of_a_quotation_continues_no_other() -> None:
+def test_a_line_of_a_quotation_or_of_columns_continues_no_other() -> None:
     wrapped_lines = [
         "I bought a new lamp last week and I am very glad about the",
         "lamp that I bought, as it was not even expensive, and the",
         "table was new as well, so that she liked the whole room very",
         "much. We will see each other on Monday, I hope, or maybe on",
     ]
-    for quoted, blocks in (("Thursday, if it rains.", 1), ("> Thursday does not suit me.", 2)):
-        [found] = FORMAT.open("\n".join([*wrapped_lines, quoted]).encode(), "x").contents.documents
-        assert len(found) == blocks, quoted
+    for last, blocks in (("Thursday, if it rains.", 1), ("> Thursday it is.", 2), ("Thursday\tit", 2)):
+        [found] = FORMAT.open("\n".join([*wrapped_lines, last]).encode(), "x").contents.documents
+        assert len(found) == blocks, last
 
 
 @loop_over(

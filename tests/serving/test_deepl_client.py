@@ -213,3 +213,5 @@ def test_each_text_has_the_system_of_its_own_language(systems: Systems, tmp_path
         assert [each.detected_source_lang for each in found] == ["EN", "RU", "EN"]
         [told] = client.translate_text(["Кошка"], source_lang="EN", target_lang="DE")
         assert told.detected_source_lang == "EN"
+        with pytest.raises(deepl.DeepLException, match="'source_lang' not specified"):
+            client.translate_document_upload("Кошка", target_lang="DE", filename="a.txt")

@@ -168,7 +168,9 @@ def adapt(request: AdaptRequest) -> None:
     with stages() as progress:
         report = prepare(work.preparation(), progress)
     typer.echo(report.render())
-    if not work.is_begun:
+    if work.is_begun:
+        say(f"{request.out}: was begun before, so --minutes has no effect")
+    else:
         estimate = work.estimate
         epochs = work.updates / estimate.updates_an_epoch
         say(

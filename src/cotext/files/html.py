@@ -87,8 +87,11 @@ def _declared(content: bytes) -> str | None:
     if not match:
         return None
     try:
-        encoding = codecs.lookup((match[1] or match[2]).decode("ascii")).name
-        encoding = _READ_AS.get(encoding, encoding)
+        declared = codecs.lookup((match[1] or match[2]).decode("ascii")).name
+        encoding = _READ_AS.get(declared, declared)
+        # XML parsers use the declared encoding, so it is used if it reads this page in the same way.
+        if content.decode(declared, "replace") == content.decode(encoding, "replace"):
+            encoding = declared
         return encoding if _ASCII.decode(encoding) == _ASCII.decode("ascii") else None
     except (LookupError, UnicodeError):
         return None
@@ -116,7 +119,8 @@ codecs.register_error(_WRITTEN, _byte_or_reference)
 
 
 def _open(content: bytes, name: str) -> Page:
-    return Page(content, name, xml=content.lstrip(b"\xef\xbb\xbf \r\n\t").startswith(b"<?xml"))
+    is_declared = content.lstrip(b"\xef\xbb\xbf \r\n\t").startswith(b"<?xml")
+    return Page(content, name, xml=is_declared or name.lower().endswith((".xhtml", ".xht")))
 
 
 # Pages may be malformed, and may be fragments.

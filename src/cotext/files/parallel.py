@@ -302,7 +302,8 @@ def _paired(name: str, sources: list[Document], targets: list[Document]) -> list
     """
     by_id = {target.id: target for target in targets}
     if all(each.id for each in (*sources, *targets)) and len(by_id) == len(targets):
-        return [(each, by_id.get(each.id, Document(each.id, ()))) for each in sources]
+        pairs = [(each, by_id.pop(each.id, Document(each.id, ()))) for each in sources]
+        return [*pairs, *((Document(each.id, ()), each) for each in by_id.values())]
     if len(sources) != len(targets):
         sources, targets = (
             [Document("", tuple(s for each in side for s in each.sentences))] for side in (sources, targets)

@@ -49,7 +49,7 @@ class DrawingDialect(Dialect):
         """Yield the parts of a paragraph in order; tabs and line breaks in its text are copied."""
         for child in paragraph:
             name = local_name(child)
-            text = "".join(child.itertext(self._prefix + "t"))
+            text = "".join(child.itertext(self._prefix + "t", with_tail=False))
             if name == "r" and text:
                 properties = child.find(self._prefix + "rPr")
                 look = look_of(properties, _UNSEEN)

@@ -116,7 +116,9 @@ def _continues(line: Line, following: Line, width: int) -> bool:
     """Return whether a line break between two lines is only due to the width."""
     if following.marked == "bullet" or (following.marked and line.text.endswith(_SENTENCE_ENDS)):
         return False
-    if _COLUMN.search(line.text) or line.before.count(">") != following.before.count(">"):
+    if any(_COLUMN.search(each.text) for each in (line, following)):
+        return False
+    if line.before.count(">") != following.before.count(">"):
         return False
     return breaks_at(width, line.whole, following.text.split()[0])
 

@@ -239,7 +239,9 @@ async def send_document(request: Request) -> Response:
     """`POST /v2/document`: receive a file; the API key must be in the header, and is checked first."""
     client, service = client_of(request, header_key(request, _SCHEME)), service_of(request)
     async with received_file(request, client) as (file, fields, reservation):
-        system = systems_for(request, fields)[0]
+        system, *others = systems_for(request, fields)
+        if any(other.languages.source != system.languages.source for other in others):
+            fields.needed("source_lang")  # the language of a file is not detected
         refuse_unsupported(fields, system)
         name = file.filename or ""
         name = fields.text("filename", name) if name in ("", UNNAMED) else name
