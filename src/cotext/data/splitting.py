@@ -13,6 +13,7 @@ from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Final
+from unicodedata import normalize
 
 from cotext.runtime import CotextError, read_text
 
@@ -84,7 +85,8 @@ _NEXT = re.compile(r"(?P<word>[\w’'-]*+)(?P<after>[).]?)")
 _FAR: Final = 1 << 20  # longest match in characters, because a single match blocks all other threads
 _WORD_BEFORE = re.compile(r"[^\s()\[\]{}«»„“”\"—–/‘¿¡（）「」]*\Z")
 _DOTTED_BEFORE = re.compile(r"(?<!\w)(?:[^\W\d_]{1,3}\.[ \u00a0\u202f]?)+[^\W\d_]{1,4}\Z")
-_VOWEL = re.compile(r"[aeiouyäöüàâáéèêëíîïóòôõúùûæøåœıąęěůýаеёиоуыэюяіїє]", re.IGNORECASE)
+# In normal form D, letters with accents begin with one of these.
+_VOWEL = re.compile(r"[aeiouyæøœıаеиоуыэюяієәөүұ]", re.IGNORECASE)
 _CASED = re.compile(r"[A-Za-zÀ-ɏЀ-ӿ]+")
 _ROMAN = re.compile(r"(?=[IVXLC])C{0,3}(?:XC|XL|L?X{0,3})(?:IX|IV|V?I{0,3})")
 # The number, letter or Roman numeral of a list item.
@@ -250,7 +252,7 @@ class EndRules:
             return True
         if self._language in SYLLABIC or before.isupper():
             return False
-        return bool(_CASED.fullmatch(before)) and not _VOWEL.search(before)
+        return bool(_CASED.fullmatch(before)) and not _VOWEL.search(normalize("NFD", before))
 
     def _begins(self, word: str) -> bool:
         """Return whether a word is capitalised and often begins a sentence."""
@@ -304,7 +306,7 @@ def several_warning(count: int, whole: int, things: str) -> str:
     return f"{count:,} of {whole:,} {things} {'seems' if count == 1 else 'seem'} to hold several sentences"
 
 
-RULES: Final = 1  # version of the rules
+RULES: Final = 2  # version of the rules
 UNSPACED: Final = frozenset({"zh", "ja"})  # written without a space between sentences
 
 
