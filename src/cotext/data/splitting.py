@@ -151,7 +151,8 @@ class EndRules:
             return False
         bullet = following.symbol >= match.end() or (after == ")" and len(word) <= 2)
         if not bullet:
-            if word[0].islower():
+            # Georgian sentences begin with small letters.
+            if word[0].islower() and not "\u10d0" <= word[0] <= "\u10ff":
                 return False
             if not word[0].isupper() and not word[0].isdigit() and self._goes_on(text, start, match, closing):
                 return False
