@@ -71,7 +71,7 @@ _BRACKETS: Final = {")": "(", "）": "（", "]": "[", "】": "【", "〕": "〔"
 # Time is linear: quantifiers are possessive, and a match begins only where a run of punctuation begins.
 _WIDE = r"[。！？｡][。！？｡…!?]*+[\"'”’」』）】〕》〉)\]]*+"
 _OTHER = r"[{marks}]++(?:[\"'”’“‘»«›)\]」』）】]++|[\s\u202f]++»(?=[\s,.;:!?)]|\Z))*+"
-_MARKS: Final = ".!?…۔؟։።፧။।॥\u037e"
+_MARKS: Final = ".!?…۔؟។։።፧။।॥\u037e"
 _ENDS: Final = {
     greek: re.compile(
         rf"(?<![{marks}。！？｡])(?:(?P<wide>{_WIDE})|(?P<other>{_OTHER.format(marks=marks)}))(?P<space>\s*+)"
