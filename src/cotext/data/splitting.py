@@ -121,7 +121,9 @@ class EndRules:
 
     def __init__(self, language: str, abbreviations: frozenset[str] = frozenset()) -> None:
         self._language = language
-        self._given = frozenset(re.sub(r"\s", "", word).lower().removesuffix(".") for word in abbreviations)
+        self._given = frozenset(
+            re.sub(r"\s", "", normalize("NFC", word)).lower().removesuffix(".") for word in abbreviations
+        )
         self._leading = words_of("leading", language) | self._given
         self._numbered, self._often = words_of("numbered", language), words_of("often", language)
         self._starting = words_of("starting", language)
@@ -203,7 +205,7 @@ class EndRules:
 
     def _full_stop(self, text: str, start: int, stop: int, word: str, closing: str) -> bool:
         match = _WORD_BEFORE.search(text, max(start, stop - 40), stop)
-        before = match[0].strip("'’-&") if match else ""
+        before = normalize("NFC", match[0].strip("'’-&")) if match else ""
         if not before:
             return True
         shortened = self._shortened(text, start, stop, before, word)
