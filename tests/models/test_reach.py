@@ -62,6 +62,7 @@ FURTHER: dict[str, dict[str, Any]] = {
         "document_layer": "selective",
         "document": {"source": False, "target": True, "level": "words"},
     },
+    "mean on the target": {"batch_context": "mean", "batch": {"source": False}},
     "hierarchical on the source": {
         "attention": {"span": "sentence"},
         "document_layer": "hierarchical",

@@ -29,6 +29,10 @@ SETTINGS: dict[str, tuple[list[str], list[str]]] = {
     "view.open_source=false": (["view.kind=window", "view.before=3"], ["view.separators=bracket"]),
     "view.indexed_separators=2": (S4TO4, ["view.separators=indexed"]),
     "model.attention.top.span=sentence": (DOCUMENT, ["model.attention.top.layers=1"]),
+    "model.attention.memory_sentences=2": (
+        DOCUMENT,
+        ["model.decoder={span: memory, score: transformer_xl}", "model.target_positions=none"],
+    ),
     "model.batch.source=false": (S4TO4, ["model.batch_context=mean"]),
     "model.batch.gate=identity": ([*S4TO4, "model.batch_context=mean"], ["model.batch_context=flat"]),
     "model.batch.threshold=0.1": ([*S4TO4, "model.batch_context=flat"], ["model.batch.gate=discrete"]),
@@ -84,6 +88,8 @@ OF_TRAINING: dict[str, tuple[list[str], list[str]]] = {
     "model.nat.code_mixing=all": (AT_ONCE, ["model.nat.latent=true"]),
     "model.nat.code_weight=0.2": (AT_ONCE, ["model.nat.latent=true"]),
     "model.attention.gate_rate=3": (S4TO4, ["model.attention.others=gated"]),
+    "loss.label_smoothing=0.2": (AT_ONCE, ["model.nat.path=length"]),
+    "model.decoder.memory_sentences=2": (DOCUMENT, ["model.attention.span=memory"]),
     "loss.context_discount=0.5": ([], S4TO4),
     "model.context_encoder=separate": (DOCUMENT, S4TO4),  # it has weights, which are not used
     "train.freeze=init": ([], ["train.init=run"]),

@@ -103,6 +103,21 @@ def test_signatures_name_the_language_model(systems: Path) -> None:
     assert (source_reach(opened.config), target_reach(opened.config)) == (OWN, Reach(3))
 
 
+def test_compare_decides_suites_with_the_language_model(systems: Path, world: World, tmp_path: Path) -> None:
+    given = (
+        "compare",
+        systems / "sentence",
+        "--suite",
+        world.folder / "suite.json",
+        "--out",
+        tmp_path / "x.html",
+    )
+    for decode in ([], ["--set", option(systems)]):
+        succeed(*given, *decode)
+    decided = [path.read_text() for path in (systems / "sentence" / "compared").glob("*.json")]
+    assert sorted("language_model:lm-" in content for content in decided) == [False, True]
+
+
 def test_engines_are_not_used_with_language_models_or_sampling(systems: Path) -> None:
     """Engines know neither language models nor sampling: they would translate without."""
     for decode in ({"language_model": str(systems / "lm")}, {"beam": 1, "sampling": {"top_k": 2}}):

@@ -67,7 +67,7 @@ def test_split_lines_are_translated_as_their_sentences_are(world: World, tmp_pat
 
 
 def test_a_line_has_the_flags_and_scores_of_its_sentences() -> None:
-    assert [Prose(each, Languages()).settings for each in (None, Splitter(""))] == ["", "rules-1:any"]
+    assert [Prose(each, Languages()).settings for each in (None, Splitter(""))] == ["", "rules-2:any"]
     prose = Prose(Splitter(""), Languages("en", "zh"))
     document = Document("d", ("a", "Cat. Dog. Bird.", "b. C."))
     assert prose.split(document).sentences == ("a", "Cat.", "Dog.", "Bird.", "b. C.")

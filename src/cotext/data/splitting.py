@@ -13,6 +13,7 @@ from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Final
+from unicodedata import normalize
 
 from cotext.runtime import CotextError, read_text
 
@@ -70,7 +71,7 @@ _BRACKETS: Final = {")": "(", "）": "（", "]": "[", "】": "【", "〕": "〔"
 # Time is linear: quantifiers are possessive, and a match begins only where a run of punctuation begins.
 _WIDE = r"[。！？｡][。！？｡…!?]*+[\"'”’」』）】〕》〉)\]]*+"
 _OTHER = r"[{marks}]++(?:[\"'”’“‘»«›)\]」』）】]++|[\s\u202f]++»(?=[\s,.;:!?)]|\Z))*+"
-_MARKS: Final = ".!?…۔؟։።፧။।॥\u037e"
+_MARKS: Final = ".!?…۔؟។։።፧။।॥\u037e"
 _ENDS: Final = {
     greek: re.compile(
         rf"(?<![{marks}。！？｡])(?:(?P<wide>{_WIDE})|(?P<other>{_OTHER.format(marks=marks)}))(?P<space>\s*+)"
@@ -84,7 +85,8 @@ _NEXT = re.compile(r"(?P<word>[\w’'-]*+)(?P<after>[).]?)")
 _FAR: Final = 1 << 20  # longest match in characters, because a single match blocks all other threads
 _WORD_BEFORE = re.compile(r"[^\s()\[\]{}«»„“”\"—–/‘¿¡（）「」]*\Z")
 _DOTTED_BEFORE = re.compile(r"(?<!\w)(?:[^\W\d_]{1,3}\.[ \u00a0\u202f]?)+[^\W\d_]{1,4}\Z")
-_VOWEL = re.compile(r"[aeiouyäöüàâáéèêëíîïóòôõúùûæøåœıąęěůýаеёиоуыэюяіїє]", re.IGNORECASE)
+# In normal form D, letters with accents begin with one of these.
+_VOWEL = re.compile(r"[aeiouyæøœıаеиоуыэюяієәөүұ]", re.IGNORECASE)
 _CASED = re.compile(r"[A-Za-zÀ-ɏЀ-ӿ]+")
 _ROMAN = re.compile(r"(?=[IVXLC])C{0,3}(?:XC|XL|L?X{0,3})(?:IX|IV|V?I{0,3})")
 # The number, letter or Roman numeral of a list item.
@@ -119,7 +121,9 @@ class EndRules:
 
     def __init__(self, language: str, abbreviations: frozenset[str] = frozenset()) -> None:
         self._language = language
-        self._given = frozenset(re.sub(r"\s", "", word).lower().removesuffix(".") for word in abbreviations)
+        self._given = frozenset(
+            re.sub(r"\s", "", normalize("NFC", word)).lower().removesuffix(".") for word in abbreviations
+        )
         self._leading = words_of("leading", language) | self._given
         self._numbered, self._often = words_of("numbered", language), words_of("often", language)
         self._starting = words_of("starting", language)
@@ -149,7 +153,8 @@ class EndRules:
             return False
         bullet = following.symbol >= match.end() or (after == ")" and len(word) <= 2)
         if not bullet:
-            if word[0].islower():
+            # Georgian sentences begin with small letters.
+            if word[0].islower() and not "\u10d0" <= word[0] <= "\u10ff":
                 return False
             if not word[0].isupper() and not word[0].isdigit() and self._goes_on(text, start, match, closing):
                 return False
@@ -200,7 +205,7 @@ class EndRules:
 
     def _full_stop(self, text: str, start: int, stop: int, word: str, closing: str) -> bool:
         match = _WORD_BEFORE.search(text, max(start, stop - 40), stop)
-        before = match[0].strip("'’-&") if match else ""
+        before = normalize("NFC", match[0].strip("'’-&")) if match else ""
         if not before:
             return True
         shortened = self._shortened(text, start, stop, before, word)
@@ -250,7 +255,7 @@ class EndRules:
             return True
         if self._language in SYLLABIC or before.isupper():
             return False
-        return bool(_CASED.fullmatch(before)) and not _VOWEL.search(before)
+        return bool(_CASED.fullmatch(before)) and not _VOWEL.search(normalize("NFD", before))
 
     def _begins(self, word: str) -> bool:
         """Return whether a word is capitalised and often begins a sentence."""
@@ -304,7 +309,7 @@ def several_warning(count: int, whole: int, things: str) -> str:
     return f"{count:,} of {whole:,} {things} {'seems' if count == 1 else 'seem'} to hold several sentences"
 
 
-RULES: Final = 1  # version of the rules
+RULES: Final = 2  # version of the rules
 UNSPACED: Final = frozenset({"zh", "ja"})  # written without a space between sentences
 
 

@@ -297,6 +297,7 @@ def _check_non_autoregressive(config: Config) -> None:
 
 
 TARGET_CONTEXT: Final = "windows with target sentences before the current one"
+MEMORY: Final = "a decoder with the span memory"
 # Settings, or sections (with a dot at the end), and the condition under which they have an effect.
 # Alternatives are separated by commas. `view.kind` may be that of any view that is mixed.
 USES: Final = {
@@ -305,6 +306,8 @@ USES: Final = {
     "view.numbers": "view.separators = numbered",
     "model.attention.top.": "model.attention.top.layers other than 0",
     "model.attention.gate_rate": "model.attention.others = gated",
+    "model.attention.memory_sentences": MEMORY,
+    "model.decoder.memory_sentences": MEMORY,
     "model.batch.": "model.batch_context other than none",
     "model.batch.gate": "model.batch_context = flat",
     "model.batch.threshold": "model.batch.gate = discrete",
@@ -332,6 +335,7 @@ USES: Final = {
     "model.target_segments = sinusoidal",
     "model.segments_from": "model.segments = learned or sinusoidal, "
     "model.target_segments = learned or sinusoidal",
+    "loss.label_smoothing": "loss.name = cross_entropy, model.nat.path = length",
     "loss.context_discount": TARGET_CONTEXT,
     "loss.glancing": "loss.name = glancing",
 }
@@ -375,6 +379,8 @@ def _holds(use: str, config: Config) -> bool:
     views = (config.view, *config.view.mixed_with)
     if use == TARGET_CONTEXT:
         return any(view.kind == "window" and view.target_context > 0 for view in views)
+    if use == MEMORY:
+        return "memory" in config.model.stack("decoder").spans
     for section, name, relation, values in re.findall(r"(\w+)\.(\S+) (=|other than) ([^,]+)", use):
         for place in views if section == "view" and name == "kind" else [getattr(config, section)]:
             value = str(attrgetter(name)(place)).lower() or "''"

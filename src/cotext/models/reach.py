@@ -34,9 +34,9 @@ def source_reach(config: Config) -> Reach:
         reach += _document_layer(model)
     if model.context_encoder != "none" and config.view.kind in ("window", "cumulative"):
         reach |= ALL
-    return (reach & _source_row(config)) | (
-        ALL if model.batch_context != "none" and model.batch.source else OWN
-    )
+    # The mean of MBE is over source words, on both sides.
+    others = {"none": False, "mean": True}.get(model.batch_context, model.batch.source)
+    return (reach & _source_row(config)) | (ALL if others else OWN)
 
 
 def target_reach(config: Config) -> Reach:

@@ -151,6 +151,7 @@ _TALK_BEGINNING = re.compile(r"(?:<doc\s[^<>]*>\s*)?<(?:url>\s*https?:|talkid>)"
 _OBJECT_BEGINNING = re.compile(r'\{\s*"')
 _KEY = re.compile(r'"(?:\w*id|source|target|sentences)"\s*:')  # of a corpus
 _CATALOGUE_BEGINNING = re.compile(r'[\[{]$|\{\s*"|\[\s*["\[{]')
+_OF_SENTENCES = re.compile("[ ，。！？]")  # not of ids
 CATALOGUES = {
     **{".json": "JSON", ".arb": "JSON", ".yaml": "YAML", ".yml": "YAML"},
     **{".properties": "Java properties", ".strings": "Apple strings", ".csv": "CSV"},
@@ -202,7 +203,7 @@ def detect_format(path: Path) -> str:
     if lines[-1] == "":
         lines.pop()
     columns, ids = {line.count("\t") for line in lines}, [line.split("\t")[0].strip() for line in lines]
-    if columns == {1} and 2 * sum(" " in each for each in ids) > len(ids):
+    if columns == {1} and 2 * sum(map(bool, map(_OF_SENTENCES.search, ids))) > len(ids):
         refuse(path, "a table of sentences and translations, without document ids")
     if columns in ({1}, {2}) and all(ids):
         return "tsv"

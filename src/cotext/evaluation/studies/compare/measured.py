@@ -40,7 +40,7 @@ FOLDER: Final = "compared"
 CONDITIONS: Final[Sequence[Condition]] = ("true", "random")  # kinds of context, compared with none
 # Decoding settings that scores depend on.
 CHANGING_SCORES: Final = ("before", "group_windows", "precision", "source_language", "target_language")
-SCORING_SETTINGS: Final = ("max_source_tokens", *CHANGING_SCORES)
+SCORING_SETTINGS: Final = ("max_source_tokens", "language_model", *CHANGING_SCORES)
 _DIGITS = 12  # hexadecimal digits of a digest: 48 bits
 
 
@@ -272,6 +272,8 @@ def _decide(
         decode = settings.request.decode
         scoring = {key: decode[key] for key in SCORING_SETTINGS if key in decode}
         changes = [f"{key}={scoring[key]}" for key in CHANGING_SCORES if key in scoring]
+        if language_model := run.translator.plan.language_model:  # with a digest of its weights
+            changes.append(f"language_model={language_model}")
         name = _digest(weights, __version__, *changes)
         stored = run.folder / FOLDER / f"{_digest(checksum(path))}-{name}.json"
         several = len(set(documents_of(suite.examples))) > 1
