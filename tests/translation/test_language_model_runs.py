@@ -104,16 +104,9 @@ def test_signatures_name_the_language_model(systems: Path) -> None:
 
 
 def test_compare_decides_suites_with_the_language_model(systems: Path, world: World, tmp_path: Path) -> None:
-    given = (
-        "compare",
-        systems / "sentence",
-        "--suite",
-        world.folder / "suite.json",
-        "--out",
-        tmp_path / "x.html",
-    )
+    suite, out = world.folder / "suite.json", tmp_path / "x.html"
     for decode in ([], ["--set", option(systems)]):
-        succeed(*given, *decode)
+        succeed("compare", systems / "sentence", "--suite", suite, "--out", out, *decode)
     decided = [path.read_text() for path in (systems / "sentence" / "compared").glob("*.json")]
     assert sorted("language_model:lm-" in content for content in decided) == [False, True]
 
