@@ -8,16 +8,7 @@ from hypothesis import strategies as st
 
 from cotext.config.recipe import ViewConfig
 from cotext.data.build import build_mixture, build_view
-from cotext.data.views import (
-    CumulativeView,
-    DocumentView,
-    Limit,
-    Mixture,
-    View,
-    Window,
-    WindowView,
-    join,
-)
+from cotext.data.views import CumulativeView, DocumentView, Limit, Mixture, View, Window, WindowView, join
 from tests.refusals import must_raise
 
 lengths = st.lists(st.tuples(st.integers(0, 12), st.integers(0, 12)), max_size=12)

@@ -5,12 +5,7 @@ from hypothesis import strategies as st
 
 from cotext.data.tokenizer import SentencePieceTokenizer, TokenizerSettings
 from cotext.data.words import placeholder_spans
-from cotext.files.block_sentences import (
-    gives_back,
-    shown,
-    with_placeholders,
-    without_placeholders,
-)
+from cotext.files.block_sentences import gives_back, shown, with_placeholders, without_placeholders
 from cotext.files.blocks import Close, Copied, Open, Piece
 from tests.loops import loop_over
 from tests.tiny import PlainWordTokenizer

@@ -12,13 +12,7 @@ from torch import Tensor, nn
 from cotext.config.recipe import Config
 from cotext.data.batch import Batch, ExtraRows, Instance, make_batch
 from cotext.data.build import build_view, special_symbols
-from cotext.layers.flat_batch import (
-    ExtraKeys,
-    FlatContext,
-    FlatLayout,
-    NeuralContextGate,
-    RowOrder,
-)
+from cotext.layers.flat_batch import ExtraKeys, FlatContext, FlatLayout, NeuralContextGate, RowOrder
 from cotext.layers.kernels.sdpa import TokenIndices, watch_weights
 from cotext.layers.multi_head import AttentionSize
 from cotext.layers.positions import is_current, ranks
