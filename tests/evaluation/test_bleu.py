@@ -139,6 +139,7 @@ def test_chinese_is_scored_by_characters(language: str) -> None:
     assert "asian:yes" in one(hypothesis, reference, "ter", language).signature
     # One substituted character of eight.
     assert one(hypothesis, reference, "ter", language).value == pytest.approx(12.5)
+    must_raise("without spaces.*--target-language", one, hypothesis, reference, "s-bleu")
 
 
 def test_other_languages_use_13a_and_empty_hypotheses_score_zero() -> None:

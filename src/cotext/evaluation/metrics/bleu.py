@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import accumulate, pairwise
+from itertools import accumulate, chain, islice, pairwise
 from typing import Final, Literal
 
 import numpy as np
@@ -12,6 +12,7 @@ from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
 
 from cotext.data.documents import Document, primary_language
+from cotext.data.words import is_unspaced
 from cotext.evaluation.metrics.interface import Measurement, Metric, Texts, Utility
 from cotext.evaluation.statistics.sufficient_statistics import (
     CorpusMetric,
@@ -88,10 +89,19 @@ def build_metric(
     target_language: str | None = None,
     references: Sequence[Sequence[str]] | None = None,
 ) -> CorpusMetric:
-    """Return sacrebleu's metric, for references if known; raise CotextError without its tokenizer."""
+    """Return sacrebleu's metric, for references if known.
+
+    Raises CotextError if its tokenizer is missing, or references without spaces have no language.
+    """
     language = primary_language(target_language or "")
     if protocol.kind == "chrf":
         return CHRF(lowercase=protocol.lowercase, references=references)
+    letters = [c for c in "".join(islice(chain(*references or ()), 100)) if c.isalpha()]
+    if not language and not protocol.reads_words and 2 * sum(map(is_unspaced, letters)) > len(letters):
+        raise CotextError(
+            f"protocol {protocol.name!r}: the references are written without spaces, so words would be whole "
+            "sentences; give --target-language, such as zh or ja"
+        )
     if protocol.kind == "ter":
         # Without spaces between words, an edit would replace a whole sentence; sacrebleu splits characters.
         asian = language in ("zh", "ja")
