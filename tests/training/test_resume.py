@@ -64,13 +64,11 @@ def stop_after(update: int) -> TrainingCallbacks:
 def test_two_untroubled_runs_are_the_same(data: Path, untroubled: Path, tmp_path: Path) -> None:
     """Down to the bytes of every file of weights and states, and in another process, too."""
     run = tmp_path / "run"
-    code = (
-        "import sys, pathlib, tiny_runs as t; t.train_here(t.run_config(), *map(pathlib.Path, sys.argv[1:]))"
-    )
+    code = "import sys, tests.tiny_runs as t; t.train_here(t.run_config(), *map(t.Path, sys.argv[1:]))"
     subprocess.run(
         [sys.executable, "-c", code, data, run],
         check=True,
-        cwd=Path(__file__).parents[1],
+        cwd=Path(__file__).parents[2],
         env={**process_environment(), "PYTHONHASHSEED": "7"},
     )
     assert_same_run(run, untroubled)
