@@ -109,12 +109,17 @@ def _of_table(text: str, path: Path) -> Iterator[Term]:
 
 def _united(terms: Iterable[Term]) -> tuple[Term, ...]:
     """Unite the lines or concepts of each source term: their translations are alternatives."""
-    united: dict[str, Term] = {}
+    of_source: dict[str, list[Term]] = {}
     for term in terms:
-        first = united.get(term.source, Term(term.source, ()))
-        sides = (first.targets, term.targets), (first.forbidden, term.forbidden)
-        united[term.source] = Term(term.source, *(tuple(dict.fromkeys(a + b)) for a, b in sides))
-    return tuple(united.values())
+        of_source.setdefault(term.source, []).append(term)
+    return tuple(
+        Term(
+            source,
+            tuple(dict.fromkeys(target for term in same for target in term.targets)),
+            tuple(dict.fromkeys(target for term in same for target in term.forbidden)),
+        )
+        for source, same in of_source.items()
+    )
 
 
 def _several(cell: str) -> tuple[str, ...]:
