@@ -169,7 +169,7 @@ def adapt(request: AdaptRequest) -> None:
         report = prepare(work.preparation(), progress)
     typer.echo(report.render())
     if work.is_begun:
-        say(f"{request.out}: was begun before, so --minutes has no effect")
+        say(f"{request.out}: continues an earlier training, so --minutes has no effect")
     else:
         estimate = work.estimate
         epochs = work.updates / estimate.updates_an_epoch

@@ -325,11 +325,11 @@ def _continues(text: str, i: int, before: Unit) -> bool:
     if unicodedata.category(text[i])[0] == "M":
         return True
     if text[i] in _JOINING:
-        return _joins(text[i - 1]) and i + 1 < len(text) and _joins(text[i + 1])
-    return _joins(text[i]) and (_joins(text[i - 1]) or text[i - 1] in _JOINING or _is_mark(text[i - 1]))
+        return joins(text[i - 1]) and i + 1 < len(text) and joins(text[i + 1])
+    return joins(text[i]) and (joins(text[i - 1]) or text[i - 1] in _JOINING or _is_mark(text[i - 1]))
 
 
-def _joins(character: str) -> bool:
+def joins(character: str) -> bool:
     """Whether letters like this one form words."""
     return character.isalnum() and not is_unspaced(character)
 

@@ -8,7 +8,7 @@ from unicodedata import category
 
 from cotext.data.splitting import join_sentences
 from cotext.data.tokenizer import Tokenizer
-from cotext.data.words import Span, is_unspaced, overlaps, placeholder_spans, word_units
+from cotext.data.words import Span, is_unspaced, joins, overlaps, placeholder_spans, word_units
 from cotext.files.blocks import Block, Close, Copied, Open, Piece, Point, merged, shown_text
 from cotext.runtime import substituted
 
@@ -158,8 +158,8 @@ def _apart(pieces: tuple[Piece, ...], source: Sequence[Piece]) -> tuple[Piece, .
         if point in alone:
             first.setdefault(at, point)
             last[at] = point
-    before = {point for at, point in first.items() if _in_word(text[max(at - 1, 0) : at])}
-    after = {point for at, point in last.items() if _in_word(text[at : at + 1])}
+    before = {point for at, point in first.items() if joins(text[max(at - 1, 0) : at])}
+    after = {point for at, point in last.items() if joins(text[at : at + 1])}
     return merged(chain.from_iterable((" " * (p in before), p, " " * (p in after)) for p in pieces))
 
 
@@ -167,10 +167,6 @@ def _points(pieces: Sequence[Piece]) -> list[tuple[Point, int]]:
     """Return the points with their positions in the text."""
     places = accumulate(map(length, pieces), initial=0)
     return [(p, at) for p, at in zip(pieces, places, strict=False) if isinstance(p, Point)]
-
-
-def _in_word(character: str) -> bool:
-    return character.isalnum() and not is_unspaced(character)
 
 
 def cut(block: Block, spans: Spans | None) -> CutBlock:
@@ -218,6 +214,7 @@ def _without_references(block: Block) -> str:
     They would hide the end of the sentence before them.
     """
     text, at = block.text, 0
+    kept = list(text)
     starts: dict[int, int] = {}
     for piece in block.pieces:
         at += length(piece)
@@ -227,8 +224,8 @@ def _without_references(block: Block) -> str:
             start = starts.get(piece.key, at)
             ends = _ENDED.search(text[max(start - 2, 0) : start]) and not text[at : at + 1].strip()
             if ends and _REFERENCE.fullmatch(text, start, at):
-                text = text[:start] + " " * (at - start) + text[at:]
-    return text
+                kept[start:at] = " " * (at - start)
+    return "".join(kept)
 
 
 def _breaks_line(piece: Piece) -> bool:

@@ -89,7 +89,8 @@ def with_arguments(
     in_source = _by_order(own)
     if grammar is None:
         return kept, True
-    if any(_uncopied(given).count(mark) > _uncopied(own).count(mark) for mark in "{}%"):
+    text, text_of_source = _uncopied(given), _uncopied(own)
+    if any(text.count(mark) > text_of_source.count(mark) for mark in "{}%"):
         return kept, False
     if not grammar.by_order or in_source == _by_order(given):
         return kept, True

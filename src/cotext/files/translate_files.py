@@ -206,7 +206,8 @@ def check_outputs_of(
         for path in (out, lists_beside(out))
         if path.exists() and not journal_of(out).exists()
     ]
-    existing += [str(scores)] if scores and scores.exists() and not _is_written_with(scores, outs[0]) else []
+    if scores and scores.exists() and not _is_written_with(scores, outs[0]):
+        existing.append(str(scores))
     if existing and not overwrite:
         exist = "exists" if len(existing) == 1 else "exist"
         raise CotextError(

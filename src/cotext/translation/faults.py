@@ -231,7 +231,8 @@ def tag_faults(source: str, target: str) -> Iterator[Fault]:
         if _STRICT.match(text) or cut or not (others or renamed):
             yield Fault("tag", 0.95, f"missing: {text}")
     # Parts of a placeholder, as in "{name}}" for "{name}", are an error in a program.
-    added += [] if added else [mark for mark in ("{", "}", "%(") if target.count(mark) > source.count(mark)]
+    if not added:
+        added = [mark for mark in ("{", "}", "%(") if target.count(mark) > source.count(mark)]
     for text in added:
         if _STRICT.match(text) or (text in ours and "://" in text):
             is_more = text in source

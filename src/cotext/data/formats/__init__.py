@@ -153,8 +153,13 @@ _KEY = re.compile(r'"(?:\w*id|source|target|sentences)"\s*:')  # of a corpus
 _CATALOGUE_BEGINNING = re.compile(r'[\[{]$|\{\s*"|\[\s*["\[{]')
 _OF_SENTENCES = re.compile("[ ，。！？]")  # not of ids
 CATALOGUES = {
-    **{".json": "JSON", ".arb": "JSON", ".yaml": "YAML", ".yml": "YAML"},
-    **{".properties": "Java properties", ".strings": "Apple strings", ".csv": "CSV"},
+    ".json": "JSON",
+    ".arb": "JSON",
+    ".yaml": "YAML",
+    ".yml": "YAML",
+    ".properties": "Java properties",
+    ".strings": "Apple strings",
+    ".csv": "CSV",
 }
 
 

@@ -84,6 +84,12 @@ def chrf_utilities(metric: CHRF, texts: Sequence[str]) -> Floats:
     return chrf_from_sums(counts.reshape(-1, counts.shape[2]), metric.beta).reshape(counts.shape[:2])
 
 
+def _is_without_spaces(references: Sequence[Sequence[str]]) -> bool:
+    """Return whether most letters of the first 100 segments are of scripts without spaces."""
+    letters = [c for c in "".join(islice(chain(*references), 100)) if c.isalpha()]
+    return 2 * sum(map(is_unspaced, letters)) > len(letters)
+
+
 def build_metric(
     protocol: Protocol,
     target_language: str | None = None,
@@ -96,8 +102,7 @@ def build_metric(
     language = primary_language(target_language or "")
     if protocol.kind == "chrf":
         return CHRF(lowercase=protocol.lowercase, references=references)
-    letters = [c for c in "".join(islice(chain(*references or ()), 100)) if c.isalpha()]
-    if not language and not protocol.reads_words and 2 * sum(map(is_unspaced, letters)) > len(letters):
+    if not language and not protocol.reads_words and _is_without_spaces(references or ()):
         raise CotextError(
             f"protocol {protocol.name!r}: the references are written without spaces, so words would be whole "
             "sentences; give --target-language, such as zh or ja"
