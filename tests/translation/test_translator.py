@@ -1,5 +1,6 @@
 """Translation of documents with random models: every view, context and kind of search."""
 
+import random
 from collections.abc import Container, Iterator, Sequence
 from dataclasses import replace
 from itertools import accumulate, product
@@ -9,15 +10,17 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from torch import Tensor
 
 from cotext.config.recipe import Config
-from cotext.data.batch import Instance, source_batch
+from cotext.data.batch import Instance, RowCache, source_batch
 from cotext.data.documents import Document, ParallelDocument
 from cotext.data.tokenizer import SentencePieceTokenizer, Tokenizer, TokenizerSettings
 from cotext.models.transformer import Transformer
 from cotext.search.beam_search import Hypothesis, search
 from cotext.search.constraints import SearchRequest
 from cotext.translation import plan as plan_module
+from cotext.translation.document_state import OpenDocument
 from cotext.translation.translator import DocumentTranslator, Translation
 from tests.cover import cover
 from tests.refusals import must_raise
@@ -326,6 +329,12 @@ class TestSentenceBySentence:
         "transformer": {},
         "gated": {"attention": {"span": "sentence", "top": {"layers": 1, "span": "row", "mix": "gated"}}},
         "memory": {"decoder": {"span": "memory", "score": "transformer_xl"}, "target_positions": "none"},
+        "earlier": {
+            "attention": {"span": "sentence"},
+            "positions": "reset",
+            "document_layer": "hierarchical",
+            "document": {"sentences": 1, "target": True},
+        },
     }
 
     def translators(self, beam: int, model: str = "transformer") -> list[DocumentTranslator]:
@@ -340,6 +349,35 @@ class TestSentenceBySentence:
         whole, by_sentence = (translated(t, [self.DOCUMENT])[0] for t in self.translators(1, model))
         assert whole.document == by_sentence.document
         assert whole.log_probabilities == pytest.approx(by_sentence.log_probabilities)
+
+    @pytest.mark.parametrize("model", MODELS)
+    def test_a_chunk_is_encoded_once_and_read_once(self, model: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Also if some rows of a batch have no cache."""
+        t, known = self.translators(3, model)[1], OpenDocument.cache
+        draw, rows, inputs = random.Random(1), list[int](), list[int]()
+        encode, decode = Transformer._through_encoder, Transformer._next
+
+        def encoding(model: Transformer, x: Tensor, layout: Any) -> Any:
+            rows.append(len(x))
+            return encode(model, x, layout)
+
+        def decoding(model: Transformer, tokens: Tensor, sentence: Tensor, state: Any) -> Tensor:
+            inputs.append(int((sentence >= 0).sum()) if state.beam == 1 else 0)
+            return decode(model, tokens, sentence, state)
+
+        monkeypatch.setattr(Transformer, "_through_encoder", encoding)
+        monkeypatch.setattr(Transformer, "_next", decoding)
+        found = translated(t, [*CORPUS, self.DOCUMENT])
+        tokens = sum(len(PLAIN.encode(sentence)) for each in found for sentence in each.document.sentences)
+        sources = [[len(PLAIN.encode(s)) for s in d.sentences if s] for d in (*CORPUS, self.DOCUMENT)]
+        chunks = [chunk for lengths in sources for chunk in t.plan.view.split(lengths, [])]
+        assert sum(rows) == len(chunks)
+        # With the symbol that begins each sentence.
+        assert sum(inputs) <= tokens + sum(map(len, sources))
+        for cache in (lambda *_: RowCache(), lambda *o: known(*o) if draw.random() < 0.6 else RowCache()):
+            monkeypatch.setattr(OpenDocument, "cache", cache)
+            assert all(map(same, translated(t, [*CORPUS, self.DOCUMENT]), found))
+        assert sum(rows) > 2 * len(chunks)
 
     def test_the_best_translation_of_a_sentence_is_the_context_of_the_next(self) -> None:
         """By hand: the windows of a piece, one search after the other."""

@@ -44,6 +44,7 @@ from torch import Tensor
 from cotext.data.views import Window
 from cotext.layers.layout import Layouts
 from cotext.layers.positions import is_current, ranks
+from cotext.layers.state import ReadInputs
 from cotext.runtime.devices import to_device
 
 Tokens = Sequence[int] | NDArray[np.int32]
@@ -113,6 +114,17 @@ class ExtraRows:
 
 
 @dataclass(slots=True)
+class RowCache:
+    """What a model has computed for a row that is searched sentence by sentence; None: nothing yet.
+
+    `states` [S, D]: of the encoder. `read`: decoder inputs at the beginning of the row.
+    """
+
+    states: Tensor | None = None
+    read: ReadInputs | None = None
+
+
+@dataclass(slots=True)
 class Source:
     """The source side of a batch, with the document and the current sentences of every row."""
 
@@ -123,6 +135,7 @@ class Source:
     first_sentence: Tensor  # [B], index in its document of the first sentence of the row
     extra_rows: ExtraRows | None = None
     layouts: Layouts | None = None  # computed ahead by the model that will process these rows
+    caches: Sequence[RowCache] | None = None  # of every row, for the next search of the same row
 
     def to(self, device: torch.device) -> "Source":
         """Return a copy on `device`."""
@@ -132,7 +145,7 @@ class Source:
         """Return the given rows, in the given order, with all extra rows."""
         names = ("tokens", "sentence", "current", "document", "first_sentence")
         chosen = {name: getattr(self, name).index_select(0, rows) for name in names}
-        return replace(self, **chosen, layouts=None)
+        return replace(self, **chosen, layouts=None, caches=None)
 
 
 @dataclass

@@ -215,6 +215,24 @@ class TargetContext(ABC):
         """Add information of other rows to embedded decoder inputs: [R, T, D] -> [R, T', D]."""
 
 
+@dataclass(frozen=True, slots=True)
+class ReadInputs:
+    """The first decoder inputs of a row, with the cache slots that its later inputs attend to.
+
+    `tokens`: all n inputs. `slots` [2, n']: sentences and positions of the slots. `keys_values` [2 *
+    attentions, H, n', K]. `last` [2]: sentence of the last input, and its position in the sentence.
+    """
+
+    tokens: tuple[int, ...]
+    slots: Tensor
+    keys_values: Tensor
+    last: Tensor
+
+    def begins(self, tokens: Sequence[int]) -> bool:
+        """Whether the inputs of a row begin with these and go on."""
+        return len(tokens) > len(self.tokens) and tuple(tokens[: len(self.tokens)]) == self.tokens
+
+
 @dataclass(slots=True)
 class DecoderState:
     """The encoded source and, after `open`, the caches and the position of each row.
@@ -370,6 +388,43 @@ class DecoderState:
         self.length = past + last + 1
         self.sentence, self.rank = sentence.gather(1, last), rank.gather(1, last)
         self.used = new.stop
+
+    def resume(self, rows: Sequence[ReadInputs | None], slots: int) -> None:
+        """Open with decoder inputs that were read before, None for none, and `slots` for further tokens."""
+        device = self.source.sentence.device
+        filled = torch.tensor([0 if row is None else row.slots.size(1) for row in rows], device=device)
+        self.used = int(filled.max())
+        self.open(self.used + slots)
+        assert self.slots is not None
+        [cache] = self.caches
+        self.slots[0, :, : self.used] = -1
+        cache.slots[:, :, :, : self.used] = 0  # a masked slot counts 0 times, but 0 * NaN would be NaN
+        self.length = torch.tensor([[0 if row is None else len(row.tokens)] for row in rows], device=device)
+        last = torch.tensor([[-1], [0]], device=device)
+        lasts = torch.stack([last[:, 0] if row is None else row.last for row in rows], dim=1)
+        self.sentence, self.rank = lasts[:, :, None].unbind()
+        if bool((filled < self.used).any()):
+            self.sees = (torch.arange(self.capacity, device=device) < filled[:, None])[:, None]
+        for entry, row in enumerate(rows):
+            if row is not None:
+                cache.slots[:, entry, :, : row.slots.size(1)] = row.keys_values
+                self.slots[:, entry, : row.slots.size(1)] = row.slots
+
+    def read_inputs(self, rows: Sequence[Sequence[int]], sentences: float) -> list[ReadInputs]:
+        """Return the inputs that every entry has read, given as tokens, before its beams are widened.
+
+        `sentences`: of earlier sentences, only this many are needed.
+        """
+        assert self.sentence is not None
+        assert self.rank is not None
+        [cache] = self.caches
+        slots, keys_values = self._recorded()[:, :, : self.used], cache.slots[:, :, :, : self.used]
+        last = torch.cat((self.sentence, self.rank), dim=1)
+        is_needed = (slots[0] >= 0) & (slots[0] >= self.sentence - sentences)
+        return [
+            ReadInputs(tuple(tokens), slots[:, b, needed], keys_values[:, b, :, needed], last[b])
+            for b, (tokens, needed) in enumerate(zip(rows, is_needed, strict=True))
+        ]
 
     def widen(self, beam: int) -> None:
         """Repeat every row `beam` times; the source and all past tokens are shared."""

@@ -34,6 +34,7 @@ from cotext.models.interface import DocumentLayer, Model
 from cotext.models.mbe import BatchMean
 from cotext.models.nat import LatentCodes, NonAutoregressiveTransformer
 from cotext.models.p_transformer import AbsoluteScore, PositionScore, RelativeScore, relative_table
+from cotext.models.reach import cached_sentences
 from cotext.models.slots import BatchContext, ContextEncoder
 from cotext.models.transformer import Parts, Transformer
 from cotext.models.voita_2018 import SharedContext
@@ -145,6 +146,7 @@ def _autoregressive(model: ModelConfig, embedding: SentenceEmbedding) -> Transfo
         relative=_relative(model, size),
         shift=shift,
         source_sentences=model.source_sentences,
+        cached_sentences=cached_sentences(model),
         output_bias=nn.Parameter(torch.zeros(len(embedding.weight))) if model.output_bias else None,
     )
     return Transformer(embedding, stacks, parts)

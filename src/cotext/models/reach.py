@@ -55,6 +55,20 @@ def target_reach(config: Config) -> Reach:
     return (reach & _target_row(config)) | (BEFORE if others else OWN)
 
 
+def cached_sentences(model: ModelConfig) -> float:
+    """Return how many earlier target sentences one layer of the decoder attends to at most; `inf`: all."""
+    reach = _document_layer(model) if model.document.target else OWN
+    for layer in range(model.decoder_layers):
+        for span in model.layer_spans("decoder", layer):
+            reach |= _own_or_memory(model, "decoder", span) or BEFORE
+    return reach.before
+
+
+def _own_or_memory(model: ModelConfig, stack: StackName, span: str) -> Reach | None:
+    """Return the range of spans that do not cover the row; None for others."""
+    return {"sentence": OWN, "memory": Reach(model.stack(stack).memory_sentences)}.get(span)
+
+
 def _layer(config: Config, stack: StackName, layer: int) -> Reach:
     reach = OWN
     for span in config.model.layer_spans(stack, layer):
@@ -64,10 +78,8 @@ def _layer(config: Config, stack: StackName, layer: int) -> Reach:
 
 def _span(config: Config, stack: StackName, span: str) -> Reach:
     model = config.model
-    if span == "sentence":
-        return OWN
-    if span == "memory":
-        return Reach(model.stack(stack).memory_sentences)
+    if (near := _own_or_memory(model, stack, span)) is not None:
+        return near
     if stack == "decoder":
         return ALL if model.writes == "non_autoregressive" else BEFORE
     if span == "current":

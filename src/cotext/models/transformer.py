@@ -13,12 +13,16 @@ which ignores the source. `models/build.py` fills the slots.
 Shapes: B entries, R rows, S source tokens, T target tokens, D model, V vocabulary.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from math import inf
 from typing import Literal
 
+import torch
 from torch import Tensor, nn
+from torch.nn.utils.rnn import pad_sequence
 
-from cotext.data.batch import Source
+from cotext.data.batch import RowCache, Source
 from cotext.layers.blocks import Stacks, cross_attentions, number_attentions, self_attentions, through
 from cotext.layers.embedding import SentenceEmbedding, Side
 from cotext.layers.layout import AnyLayout, Layout, Layouts, Shared, Step
@@ -35,7 +39,8 @@ class Parts:
     `relative` [2 * span + 1, K]: a table of relative positions that all self-attentions share. `shift`: the
     segment shift in positions. `sequence`: the mean sentence length of the *source* row, on both sides,
     because the mean of the target is not known while decoding. `source_sentences`: how many
-    sentences away attention over whole source rows reaches; None: no limit. `output_bias` [V]: a bias of the
+    sentences away attention over whole source rows reaches; None: no limit. `cached_sentences`: how many
+    earlier target sentences a layer of the decoder attends to at most. `output_bias` [V]: a bias of the
     output layer.
     """
 
@@ -46,6 +51,7 @@ class Parts:
     relative: nn.Parameter | None = None
     shift: int | Literal["sequence"] = 0
     source_sentences: int | None = None
+    cached_sentences: float = inf
     output_bias: nn.Parameter | None = None
 
 
@@ -68,6 +74,11 @@ class Transformer(TranslationModel):
         of_several = (parts.source_document, parts.target_document, parts.context_encoder)
         self.spares_parameters = any(part is not None for part in of_several)
         self.output_bias = parts.output_bias
+        # Then the states of a row depend only on this row.
+        self._keeps_rows = not (
+            self.sees_other_rows or self.context_encoder or self._source_packed.current_only
+        )
+        self._cached_sentences = parts.cached_sentences
         self._caches = number_attentions(stacks.decoder)
         self._crosses = cross_attentions(stacks.decoder)
         self._context_attentions = context_attentions(stacks)
@@ -136,27 +147,20 @@ class Transformer(TranslationModel):
         layouts = source.layouts or self.layouts(source, training=self.training)
         if self.batch_context is not None and self.batch_context.left_out():
             layouts = self._source_layouts(source, self.training, left_out=True)
-        embed, context, rows = self._embedder(layouts), None, source
+        embed, context = self._embedder(layouts), None
         if not self._crosses:
             return self._without_source(source, layouts, embed)
         context_side = self._read_context(layouts, embed)
-        if layouts.context_rows is not None:
-            rows = layouts.context_rows.current
         layout = layouts.source.bound(self._shared("source"), context=context_side)
-        if self.batch_context is None or layouts.context is None:
-            x = embed.source(rows)
+        if source.caches is not None and self._keeps_rows:
+            x = layout.pack(self._kept_states(source, source.caches))
+        elif self.batch_context is None or layouts.context is None:
+            rows = source if layouts.context_rows is None else layouts.context_rows.current
+            x, layout = self._through_encoder(embed.source(rows), layout)
         else:
-            x = self.batch_context.read(source, embed, layouts.context.found)
+            mixed = self.batch_context.read(source, embed, layouts.context.found)
             context = self.batch_context.target(source, embed, layouts.context.found)
-        x = layout.pack(x)
-        for block in self.encoder:
-            # Context tokens are not needed in the following layers and are removed.
-            if block.current_only:
-                x, layout = layout.of_current(x)
-            x = through(block, x, layout, self.recomputes)
-        x = self.encoder_norm(x)
-        if self.source_document is not None:
-            x = self.source_document(x, layout)
+            x, layout = self._through_encoder(mixed, layout)
         x, layout = layout.of_current(x)
         return DecoderState(
             layouts.side.filled([cross.project(x, layout) for cross in self._crosses]),
@@ -168,6 +172,32 @@ class Transformer(TranslationModel):
             shift=embed.shift_of(source),
             last=embed.last_of(source),
         )
+
+    def _through_encoder(self, x_BSD: Tensor, layout: Layout) -> tuple[Tensor, Layout]:
+        """Return the states of embedded rows after the encoder and its document layer, and their layout."""
+        x = layout.pack(x_BSD)
+        for block in self.encoder:
+            # Context tokens are not needed in the following layers and are removed.
+            if block.current_only:
+                x, layout = layout.of_current(x)
+            x = through(block, x, layout, self.recomputes)
+        x = self.encoder_norm(x)
+        if self.source_document is not None:
+            x = self.source_document(x, layout)
+        return x, layout
+
+    def _kept_states(self, source: Source, rows: Sequence[RowCache]) -> Tensor:
+        """Return encoder states [B, S, D]; compute and keep only those of rows that are not known yet."""
+        new = [n for n, row in enumerate(rows) if row.states is None]
+        if new:
+            unknown = source.select(torch.tensor(new, device=source.tokens.device))
+            layouts = self.layouts(unknown)
+            embedded = self._embedder(layouts).source(unknown)
+            x, layout = self._through_encoder(embedded, layouts.source.bound(self._shared("source")))
+            lengths = (unknown.sentence >= 0).sum(dim=1).tolist()
+            for n, states, length in zip(new, layout.unpack(x), lengths, strict=True):
+                rows[n].states = states[:length].clone()  # the states of other rows can be freed
+        return pad_sequence([row.states for row in rows if row.states is not None], batch_first=True)
 
     def _without_source(self, source: Source, layouts: Layouts, embed: RowEmbedder) -> DecoderState:
         """Return the state of a language model, which has no cross-attention."""
@@ -189,6 +219,39 @@ class Transformer(TranslationModel):
         return side.filled([a.project(states, layout) for a in self._context_attentions])
 
     def decode(self, tokens: Tensor, sentence: Tensor, state: DecoderState) -> Tensor:
+        if state.caches and state.used == 0 and state.rows.caches is not None and self._keeps_rows:
+            return self._continued(tokens, sentence, state, state.rows.caches)
+        return self._next(tokens, sentence, state)
+
+    def _continued(
+        self, tokens: Tensor, sentence: Tensor, state: DecoderState, rows: Sequence[RowCache]
+    ) -> Tensor:
+        """Decode the first inputs of rows, and keep them for later calls.
+
+        Inputs that were decoded before are not decoded again; their hidden states are zeros here.
+        """
+        lengths = (sentence >= 0).sum(dim=1)
+        inputs = [tuple(row[:n]) for row, n in zip(tokens.tolist(), lengths.tolist(), strict=True)]
+        read = [
+            row.read if row.read is not None and row.read.begins(given) else None
+            for row, given in zip(rows, inputs, strict=True)
+        ]
+        done = torch.tensor([len(r.tokens) if r else 0 for r in read], device=tokens.device)[:, None]
+        rest = lengths[:, None] - done  # the number of inputs to decode
+        at = torch.arange(int(rest.max()), device=tokens.device)
+        if any(read):
+            state.resume(read, at.numel() + state.capacity - tokens.size(1))
+        index = (done + at).clamp(max=tokens.size(1) - 1)
+        rest_sentence = sentence.gather(1, index).masked_fill(at >= rest, -1)
+        hidden_RTD = self._next(tokens.gather(1, index), rest_sentence, state)
+        for row, kept in zip(rows, state.read_inputs(inputs, self._cached_sentences), strict=True):
+            row.read = kept
+        whole_RTD = hidden_RTD.new_zeros(*tokens.shape, hidden_RTD.size(2))
+        is_new = (torch.arange(tokens.size(1), device=tokens.device) >= done) & (sentence >= 0)
+        whole_RTD[is_new] = hidden_RTD[rest_sentence >= 0]
+        return whole_RTD
+
+    def _next(self, tokens: Tensor, sentence: Tensor, state: DecoderState) -> Tensor:
         context = state.context
         # Layouts for training are made in advance; scoring makes them here.
         if not state.caches and state.layouts.input_sentence is not sentence:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import Protocol
 
-from cotext.data.batch import Instance, Source, SpecialSymbols, extra_rows, pack, source_batch
+from cotext.data.batch import Instance, RowCache, Source, SpecialSymbols, extra_rows, pack, source_batch
 from cotext.data.documents import Document
 from cotext.data.nbest_lists import Candidates
 from cotext.data.tokenizer import Tokenizer
@@ -98,6 +98,7 @@ class OpenDocument:
         # Hypotheses: per window, of its target sentences; per sentence, from the window where it is current.
         self._found: dict[int, list[SentenceHypothesis]] = {}
         self._current: dict[int, SentenceHypothesis] = {}
+        self._caches: dict[range, RowCache] = {}
         # A window waits for the hypotheses of its prefix and, in sequence, for the window before it.
         self._waiting: dict[int, list[int]] = {}  # per sentence, windows that await it
         self._missing: list[int] = []  # per window, number of awaited hypotheses
@@ -163,6 +164,14 @@ class OpenDocument:
         source = [self.source[j] for j in window.source]
         return Instance(self.index, window, source, [sentence.tokens for sentence in hypotheses])
 
+    def cache(self, number: int) -> RowCache:
+        """Return the cache of a window, which windows with the same source share."""
+        source = self.windows[number].source
+        cache = self._caches.get(source, RowCache())
+        if not self.is_finished(number):
+            self._caches[source] = cache
+        return cache
+
     def requested(self, number: int) -> range:
         """Return the target sentences of a window that search must find."""
         return self.windows[number].target[len(self.given[number]) :]
@@ -194,6 +203,8 @@ class OpenDocument:
         requested = zip(self.requested(number), hypothesis, strict=True)
         new = (self.taken.get(j, sentence) for j, sentence in requested)
         self._found[number] = [*self.context(number), *new]
+        if window.target.stop == window.source.stop:  # no later window has this source
+            self._caches.pop(window.source, None)
         for j in window.current:
             self._current[j] = self._found[number][j - window.target.start]
             self.texts[self.kept[j]] = self._current[j].text
@@ -330,6 +341,16 @@ def rows_source(rows: Sequence[Row], plan: DecodingPlan) -> Source:
     return source_of([(row.document, row.number) for row in rows], plan.group_windows, plan.symbols)
 
 
+def search_batch(scorer: DocumentScorer, rows: Sequence[Row], symbols: SearchSymbols) -> list[Hypothesis]:
+    """Search rows in one batch; chunks that are searched sentence by sentence use their caches."""
+    plan = scorer.plan
+    source = rows_source(rows, plan).to(scorer.device)
+    if plan.searched_view is not plan.view:
+        source.caches = [row.document.cache(row.number) for row in rows]
+    requests = [row.request for row in rows]
+    return plan.kind.search(scorer.model, source, requests, symbols, plan.options)
+
+
 def search_rows(scorer: DocumentScorer, rows: Sequence[Row], symbols: SearchSymbols) -> list[Hypothesis]:
     """Search rows of windows that were searched before, in batches of `decode.max_tokens`."""
     plan = scorer.plan
@@ -342,9 +363,7 @@ def search_rows(scorer: DocumentScorer, rows: Sequence[Row], symbols: SearchSymb
     found: dict[int, Hypothesis] = {}
     for batch in reversed(batches):
         members = [order[n] for n in batch]
-        source = rows_source([rows[n] for n in members], plan).to(scorer.device)
-        requests = [rows[n].request for n in members]
-        hypotheses = plan.kind.search(scorer.model, source, requests, symbols, plan.options)
+        hypotheses = search_batch(scorer, [rows[n] for n in members], symbols)
         found |= zip(members, hypotheses, strict=True)
     return [found[n] for n in range(len(rows))]
 

@@ -28,6 +28,7 @@ from cotext.translation.document_state import (
     SentenceHypothesis,
     found_sentences,
     rows_source,
+    search_batch,
     search_rows,
 )
 from cotext.translation.scorer import DocumentScorer
@@ -298,14 +299,13 @@ class WindowSearch:
         for chosen in sorted(set(by_engine)):
             members = [n for n in range(len(batch)) if by_engine[n] == chosen]
             rows = [batch[n] for n in members]
-            requests, source = [row.request for row in rows], rows_source(rows, plan)
             with part_of_search(members):
                 if chosen:
                     assert engine is not None
+                    requests, source = [row.request for row in rows], rows_source(rows, plan)
                     hypotheses = search_engine(engine, source, requests, symbols, plan.options)
                 else:
-                    source = source.to(scorer.device)
-                    hypotheses = plan.kind.search(scorer.model, source, requests, symbols, plan.options)
+                    hypotheses = search_batch(scorer, rows, symbols)
             found |= zip(members, hypotheses, strict=True)
         return [found[n] for n in range(len(batch))]
 
