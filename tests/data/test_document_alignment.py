@@ -4,6 +4,7 @@ import json
 import math
 import random
 from pathlib import Path
+from statistics import NormalDist
 from textwrap import fill
 
 import numpy as np
@@ -20,11 +21,17 @@ from cotext.data.aligned_corpus import (
     align_corpus,
 )
 from cotext.data.alignment import (
+    DISCOUNT,
+    EXPLAINED,
+    VARIANCE,
     Band,
+    Lengths,
     Lexicon,
     NearScores,
     SharedWords,
+    Side,
     Vocabulary,
+    Words,
     align_documents,
     best_path,
 )
@@ -72,6 +79,35 @@ def test_shared_words_by_hand() -> None:
     assert scores[0] == pytest.approx(np.array([[0, anna, 0, 0], [ben, 0, ben, 0]]))
     assert scores[1] == pytest.approx(np.array([[0, anna, anna, 0], [0, ben, ben, ben]]))
     assert scores[2] == pytest.approx(np.array([[0, 0, 0, 0], [ben, anna, ben, 0]]))
+
+
+def test_lengths_are_compared_by_hand() -> None:
+    vocabulary, lengths = Vocabulary(), Lengths(ratio=1.5, mean=3.0, deviation=0.7)
+    source, target = vocabulary.side(["a" * 10, "b" * 20]), vocabulary.side(["c" * 12, "d" * 40])
+    alone = [NormalDist(3.0, 0.7).pdf(math.log1p(t)) / (1 + t) for t in (12, 40)]
+
+    def translation(expected: float, t: int) -> float:
+        return NormalDist(expected, math.sqrt(VARIANCE * max(5, (expected + t) / 2))).pdf(t)
+
+    scores = np.exp(lengths.scores(source, target))
+    one = [
+        [0.95 * translation(1.5 * s, t) / p + 0.05 for t, p in zip((12, 40), alone, strict=True)]
+        for s in (10, 20)
+    ]
+    assert scores[0] == pytest.approx(np.array(one), rel=1e-4)
+    assert scores[2, 1, 1] == pytest.approx(0.95 * translation(45, 40) / alone[1] + 0.05, rel=1e-4)
+    assert scores[2, 0].tolist() == scores[1, :, 0].tolist() == [0, 0]
+    assert Lengths.of([(source, target)]).ratio == pytest.approx(52 / 30)
+
+
+def test_words_are_compared_by_hand() -> None:
+    """Word 1 is the only target word, and always the translation of word 0."""
+    words = Words([(np.array([0]), np.array([1]))] * 2, 2)
+    probability, share = 1 - DISCOUNT / 2, EXPLAINED
+    for _ in range(4):
+        share = 2 * (share * probability / (share * probability + 1 - share)) / (2 + 2)
+    given, other = (Side(np.ones(1, np.float32), np.array([word]), np.array([0, 1])) for word in (0, 1))
+    assert words.scores(given, other)[0] == pytest.approx(math.log(1 - share + share * probability), rel=1e-4)
 
 
 def test_the_best_path_is_that_of_the_highest_sum() -> None:

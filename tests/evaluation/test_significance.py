@@ -32,6 +32,7 @@ from cotext.evaluation.statistics.significance import (
     holm,
     mcnemar,
     paired_test,
+    percentiles,
     student_p,
     student_quantile,
     swapped_differences,
@@ -43,6 +44,10 @@ from tests.refusals import must_raise
 
 WORDS = list("abcdefghijklmnopqrst.")
 METRICS = {"BLEU": BLEU(force=True), "chrF2": CHRF(), "TER": TER()}
+
+
+def test_an_interval_leaves_out_as_much_on_both_sides() -> None:
+    assert percentiles(np.arange(1001.0)) == (25, 975)
 
 
 def corpora(sentences: int, seed: int, *error_rates: float) -> tuple[list[str], list[list[str]]]:
