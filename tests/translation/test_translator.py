@@ -379,6 +379,20 @@ class TestSentenceBySentence:
             assert all(map(same, translated(t, [*CORPUS, self.DOCUMENT]), found))
         assert sum(rows) > 2 * len(chunks)
 
+    def test_a_long_document_has_few_caches_at_a_time(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        t = translator(STRATEGIES["by sentence, bracket"], PLAIN, max_tokens=60)
+        known, numbers = OpenDocument.cache, list[int]()
+
+        def counting(opened: OpenDocument, number: int) -> RowCache:
+            numbers.append(len(opened._caches))
+            return known(opened, number)
+
+        monkeypatch.setattr(OpenDocument, "cache", counting)
+        [found] = translated(t, [Document("d", self.DOCUMENT.sentences * 40)])
+        assert len(found.pieces) > 100
+        assert 1 < max(numbers) < 20
+        assert numbers[-1] <= 1
+
     def test_the_best_translation_of_a_sentence_is_the_context_of_the_next(self) -> None:
         """By hand: the windows of a piece, one search after the other."""
         _, t = self.translators(4)

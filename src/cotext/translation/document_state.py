@@ -5,6 +5,7 @@ Sentence indices count the remaining sentences.
 """
 
 import hashlib
+from bisect import insort
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
@@ -218,7 +219,8 @@ class OpenDocument:
     def _one_less(self, number: int) -> None:
         self._missing[number] -= 1
         if not self._missing[number]:
-            self.ready.append(number)
+            # The earliest first, so that a chunk ends, with its cache, before many others begin.
+            insort(self.ready, number)
 
     def sentences(self) -> list[SentenceHypothesis]:
         """Return the hypotheses of the document, including empty ones for sentences without tokens."""

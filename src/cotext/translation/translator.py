@@ -35,7 +35,7 @@ from cotext.translation.document_state import OpenDocument, SentenceHypothesis, 
 from cotext.translation.plan import DecodingPlan
 from cotext.translation.scorer import DocumentScorer
 from cotext.translation.terms.terms import Glossary, TermGuide
-from cotext.translation.window_search import RowGroup, WindowSearch
+from cotext.translation.window_search import BATCHES_AHEAD, RowGroup, WindowSearch
 
 # --- Pools: the documents that a system is translating. They can be added and removed between batches.
 #
@@ -122,11 +122,12 @@ class DocumentPool:
                     self._ready.get(group.document, {}).pop(group, None)
 
     def advance(self, on_sentences: Callable[[int], None]) -> None:
-        """Search all windows that are ready, in batches of `decode.max_tokens`."""
+        """Search the windows that are ready, in batches of `decode.max_tokens`."""
         for opened in self._ready:
             if settled := self.settle(opened):
                 on_sentences(settled)
-        groups = [group for opened in self._ready for group in self.ready(opened)]
+        most = self._search.most_ready
+        groups = [group for opened in self._ready for group in self.ready(opened, most)]
         for batch in self._search.batches(groups):
             self._advance(batch, on_sentences)
 
@@ -151,7 +152,6 @@ class DocumentPool:
         self._ready.clear()
 
 
-BATCHES_AHEAD = 4
 # Fields of a translation that contain sentence indices.
 OF_SENTENCES: Final = ("truncated", "long", "shed", "missing", "resegmented")
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import chain, takewhile
+from math import inf
 
 import torch
 from torch import Tensor
@@ -34,6 +35,8 @@ from cotext.translation.document_state import (
 from cotext.translation.scorer import DocumentScorer
 from cotext.translation.substitution import Draft, Substitution
 from cotext.translation.terms.terms import TermGuide
+
+BATCHES_AHEAD = 4
 
 # --- N-best lists of sentences, found after the translation of their windows.
 #
@@ -142,6 +145,12 @@ class WindowSearch:
             forces = plan.kind.path is None and guide is None and not plan.sees_other_rows
             opened.take(taken, partial(scorer.tokenizer.encode, side="target"), forces)
         return opened
+
+    @property
+    def most_ready(self) -> float:
+        """The tokens of windows of a document to search next: of a few chunks, if chunks have caches."""
+        plan = self._scorer.plan
+        return inf if plan.searched_view is plan.view else BATCHES_AHEAD * plan.decode.max_tokens
 
     def settle(self, opened: OpenDocument) -> int:
         """Finish ready windows whose sentences are given; return the number of current sentences."""
