@@ -17,7 +17,7 @@ from safetensors.torch import save as serialised
 
 from cotext.config.recipe import TrainConfig
 from cotext.models import checkpoint as ckpt
-from cotext.models.run_folder import Description, describe_file
+from cotext.models.run_folder import Description, describe_file, write_config
 from cotext.runtime import CotextError
 from cotext.training import resume as training_state
 from tests.refusals import must_raise
@@ -368,6 +368,9 @@ class TestRunFolders:
         assert "contains a run with another configuration" in message
         assert message.splitlines()[1:] == ["  model.dropout: 0.2 in the run, 0.3 requested"]
         assert "choose another --out" in message
+        # What was trained counts, not what was later written into `config.yaml`.
+        write_config(run, asked)
+        training_is_refused(asked, data, run, "model.dropout: 0.2 in the run, 0.3 requested")
 
     @pytest.mark.parametrize("key", ["max_updates", "patience", "log_every", "keep", "average"])
     def test_settings_that_may_change(self, data: Path, run: Path, key: str) -> None:

@@ -19,7 +19,7 @@ import sacrebleu
 import torch
 from accelerate import Accelerator, DistributedDataParallelKwargs
 
-from cotext.config.recipe import Config, TrainConfig, differences
+from cotext.config.recipe import Config, TrainConfig
 from cotext.data.batch import Batch, SpecialSymbols
 from cotext.data.documents import Document, Languages, ParallelDocument, primary_language
 from cotext.data.formats import read_parallel
@@ -31,11 +31,16 @@ from cotext.models.describe import describe_model, entry
 from cotext.models.interface import Model
 from cotext.models.run_folder import (
     SEEDS,
+    checkpoint_folder,
     checkpoints,
+    describe_file,
     is_int8,
+    noted_data,
     noted_seeds,
     seed_folder,
     seeds_in,
+    told_differences,
+    with_seed,
     write_config,
 )
 from cotext.runtime import CotextError
@@ -191,24 +196,6 @@ def set_up(config: Config, data_folder: Path, run: Path, recipe: str, device: st
     return TrainingSetup(config, data, corpus_of(config, data), model, accelerator, start, new)
 
 
-# Keys that may change when training resumes: limits, output, and settings that do not change the result.
-MAY_CHANGE = (
-    "paper",
-    "languages",
-    "train.max_updates",
-    "train.max_epochs",
-    "train.max_cpu_minutes",
-    "train.patience",
-    "train.log_every",
-    "train.threads",
-    "train.shard_model",
-    "train.checkpoint_activations",
-    "train.average",
-    "train.average_by",
-    "train.keep",
-)
-
-
 def open_run(run: Path, config: Config, tokenizer: Tokenizer) -> None:
     """Create a run in a folder; raise CotextError if it contains another run or other files."""
     try:
@@ -230,16 +217,15 @@ def require_own(run: Path, config: Config) -> None:
                 f"{run}: is a run in int8, which cannot be trained; choose another --out, or continue its "
                 "original run"
             )
-        changed = [e for e in differences(written_config(path), config) if e[0] not in MAY_CHANGE]
-        if changed:
-            lines = (
-                f"  {key}: {'nothing' if there == '' else there} in the run, {here} requested"
-                for key, there, here in changed
-            )
-            raise CotextError(
-                f"{run}: contains a run with another configuration; choose another --out, or the same "
-                "settings to go on with it:\n" + "\n".join(lines)
-            )
+        known = [written_config(path)]
+        if updates := checkpoints(run):  # `config.yaml` may have been edited
+            known.append(describe_file(checkpoint_folder(run, updates[-1]) / "model.safetensors").config)
+        for before in known:
+            if changed := told_differences(before, config, ("in the run", "requested")):
+                raise CotextError(
+                    f"{run}: contains a run with another configuration; choose another --out, or the same "
+                    f"settings to go on with it:{changed}"
+                )
     elif any(not entry.name.startswith((".config.yaml", NAME)) for entry in run.iterdir()):
         raise CotextError(f"{run}: the folder is not empty and contains no run; choose another --out")
 
