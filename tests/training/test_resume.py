@@ -234,8 +234,11 @@ def test_reports_of_a_run_killed_before_its_first_checkpoint_are_forgotten(
     run = tmp_path / "run"
     train_here(run_config(max_updates=1), data, run)
     shutil.rmtree(run / "checkpoints")
-    with (run / "metrics.jsonl").open("a") as file:
-        file.write('{"kind": "train", "update": 3.0, "lo')
+    before = listing(run)
+    training_is_refused(run_config(), data, run, "contains a model, but no checkpoints to resume")
+    assert listing(run) == before
+    lines = (run / "metrics.jsonl").read_text().splitlines(keepends=True)
+    (run / "metrics.jsonl").write_text("".join([*lines[:-1], '{"kind": "train", "update": 3.0, "lo']))
     train_here(run_config(), data, run)
     assert journal(run) == journal(untroubled)
 

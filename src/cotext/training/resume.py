@@ -32,7 +32,7 @@ from cotext.models import checkpoint as ckpt
 from cotext.models.interface import Model
 from cotext.models.run_folder import checkpoint_folder, checkpoints
 from cotext.runtime import CotextError, read_text
-from cotext.runtime.files import Lock, digests, require_whole, sealed, unsealed, write_text
+from cotext.runtime.files import Lock, digests, require_whole, sealed, sealed_lines, unsealed, write_text
 
 
 @dataclass(slots=True)
@@ -147,9 +147,17 @@ def load_progress(folder: Path) -> TrainingProgress:
 
 
 def require_resumable(run: Path, corpus: Mapping[str, str]) -> None:
-    """Raise CotextError if the last checkpoint, if any, is damaged or was trained on other data."""
+    """Raise CotextError if the last checkpoint is damaged or was trained on other data.
+
+    Also if there is a model without checkpoints, unless training was killed at its first validation.
+    """
     updates = checkpoints(run)
     if not updates:
+        if (run / "model.safetensors").exists() and _last_report(run / "metrics.jsonl") != "validation":
+            raise CotextError(
+                f"{run}: contains a model, but no checkpoints to resume its training from; choose another "
+                "--out, or start from this model with --init"
+            )
         return
     folder = checkpoint_folder(run, updates[-1])
     saved = _load(folder)
@@ -159,6 +167,15 @@ def require_resumable(run: Path, corpus: Mapping[str, str]) -> None:
             "choose another --out"
         )
     require_whole(folder, saved.files, _remedy(folder))
+
+
+def _last_report(path: Path) -> object:
+    """Return the kind of the last report in `metrics.jsonl`; None if there is none, or it is damaged."""
+    *_, last, _ = ["", *sealed_lines(path)]
+    try:
+        return unsealed(last).get("kind")
+    except ValueError:
+        return None
 
 
 def _load(folder: Path) -> _Saved:
