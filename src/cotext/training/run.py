@@ -386,7 +386,10 @@ def train_seeds(
 
 
 def require_seeds(configs: Mapping[int, Config], data_folder: Path, folder: Path, recipe: str) -> None:
-    """Raise CotextError unless the folder is new, or contains the same runs, undamaged and unused."""
+    """Raise CotextError unless the folder is new, or contains the same runs, undamaged and unused.
+
+    Runs of other seeds may be in use, but must have the same settings and data.
+    """
     data = open_data(data_folder)
     if not folder.exists():
         return
@@ -399,14 +402,19 @@ def require_seeds(configs: Mapping[int, Config], data_folder: Path, folder: Path
         )
     if not seeds_in(folder) and any(folder.iterdir()):
         raise CotextError(f"{folder}: the folder is not empty and contains no runs; choose another --out")
-    for seed, config in configs.items():
+    given = next(iter(configs.values()))
+    for seed in dict.fromkeys((*configs, *seeds_in(folder))):
         run = seed_folder(folder, seed)
         if run.exists():
             try:
-                settled = settle(config, data, run, recipe)
+                settled = settle(configs.get(seed) or with_seed(given, seed), data, run, recipe)
                 require_own(run, settled)
-                require_free(run / NAME, str(run))
-                require_resumable(run, corpus_of(settled, data).checksums)
+                checksums = corpus_of(settled, data).checksums
+                if seed in configs:
+                    require_free(run / NAME, str(run))
+                    require_resumable(run, checksums)
+                elif noted_data(run).get("checksums", checksums) != checksums:
+                    raise CotextError(f"{run}: trained on other data; choose another --out")
             except OSError as error:
                 raise CotextError(f"{run}: cannot be read: {error.strerror or error}") from None
 
