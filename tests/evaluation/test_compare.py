@@ -398,6 +398,9 @@ def test_runs_and_suites_of_other_languages_are_refused(world: World, runs: Runs
     write_suite(tmp_path / "suite.json", replace(suite, source_language="fr"))
     page = ("--out", tmp_path / "page.html")
     must_refuse("suite.json is fr-de, and", "compare", *runs, "--suite", tmp_path / "suite.json", *page)
+    write_suite(tmp_path / "toy.json", replace(suite, name=f"controlled/{suite.name}"))
+    alike = ["--suite", world.folder / "suite.json", "--suite", tmp_path / "toy.json"]
+    must_refuse(f"toy.json: a suite of the same name ({suite.name}) as", "compare", *runs, *alike, *page)
     swapped = ["--source", world.folder / "test.de", "--reference", world.folder / "test.en"]
     must_refuse("the names say de-en", "compare", *runs, *swapped, *page)
     shutil.copytree(runs[0], tmp_path / "other")

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from cotext.data.contrastive_suites import ContrastiveSuite, read_suite
+from cotext.data.contrastive_suites import CONTROLLED, ContrastiveSuite, read_suite
 from cotext.data.documents import Languages, check_pair, check_sides
 from cotext.data.formats import check_output
 from cotext.data.prepared import TRAIN
@@ -165,9 +165,10 @@ def _suites(request: ComparisonRequest) -> dict[Path, ContrastiveSuite]:
     suites = {path: read_suite(path) for path in paths}
     names: dict[str, Path] = {}
     for path, suite in suites.items():
-        if suite.name in names:
-            raise CotextError(f"{path}: a suite of the same name ({suite.name}) as {names[suite.name]}")
-        names[suite.name] = path
+        title = suite.name.removeprefix(CONTROLLED)  # as in tables
+        if title in names:
+            raise CotextError(f"{path}: a suite of the same name ({title}) as {names[title]}; rename one")
+        names[title] = path
     return suites
 
 
