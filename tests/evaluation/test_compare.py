@@ -1,6 +1,7 @@
 """`cotext compare`: figures worked out by hand, what the words say of them, and the command on small runs."""
 
 import json
+import math
 import re
 import shutil
 from collections.abc import Mapping, Sequence
@@ -240,13 +241,15 @@ def test_use_of_context_by_hand() -> None:
     true, other = context_gains(of_test_set((1.0, 3.0), (-1.0, -1.0)), DRAWS)
     assert (true.nats, true.tokens, true.documents) == (0.2, 20, 2)
     assert true.interval_95 == pytest.approx((0.1, 0.3))
-    assert true.p == pytest.approx(2 / 1001)
+    assert (true.p, other.p) == (0.5, 0.5)
     assert other.interval_95 == pytest.approx((-0.1, -0.1))
     # Both documents differ the same way: half of the patterns of two signs.
     assert (true.p_foreign, other.p_foreign) == (0.5, None)
     found = compared([run("a", SUITE, HALF, before=3, use=of_test_set((1.0, 3.0), (-1.0, -1.0)))], SUITE)
     assert uses_context(found, 0) is None
     assert "too few documents (2) for a significant difference from random context" in said(found)
+    [alone] = context_gains(CorpusCxmi("s", {"true": np.array([(1.0, 10)])}), DRAWS)
+    assert (alone.p, alone.interval_95) == (1.0, (-math.inf, math.inf))
 
 
 def test_documents_of_one_id_are_several(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
