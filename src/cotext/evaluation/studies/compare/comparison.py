@@ -77,7 +77,7 @@ class ContrastiveTest:
 
     @property
     def too_few(self) -> bool:
-        return are_too_few(self.group.document_count, self.tests)
+        return are_too_few(self.group.document_count, self.tests, mid_p=self.test.over_seeds is None)
 
 
 @dataclass(frozen=True, slots=True)
