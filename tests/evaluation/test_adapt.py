@@ -85,8 +85,13 @@ def test_the_same_command_goes_on_and_another_one_is_refused(here: Path, adapted
     os.utime(after, (later - 1, later - 1))
     succeed(*asked(here, *corpus))
     assert len(after.read_text().splitlines()) == 4
+    # Equal translations do not mean that the model is as it was.
+    after.write_bytes((here / "mine.adapt" / "before.jsonl").read_bytes())
+    os.utime(after, (later + 1, later + 1))
+    assert describe_file(weights).updates != [0]
+    assert "mine is not shown to be better or worse than" in succeed(*asked(here, *corpus)).out
     for other in ((*corpus, "--seed", "2"), (here / "all.tmx",)):
-        must_refuse("exists and is not empty", *asked(here, *other))
+        must_refuse("exists and is not empty; choose another --out", *asked(here, *other))
 
 
 def test_a_document_system_keeps_its_configuration(here: Path, adapted: Outcome) -> None:

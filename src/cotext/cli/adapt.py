@@ -33,7 +33,7 @@ from cotext.evaluation.studies.evaluate.evaluate_files import Evaluation, evalua
 from cotext.evaluation.studies.tables import Cell, Table, interval
 from cotext.files.parallel import PAIRS, cut_corpus, pair_files
 from cotext.interchange.model_names import name_of
-from cotext.models.run_folder import config_of, model_file
+from cotext.models.run_folder import config_of, describe_file, model_file
 from cotext.runtime.devices import choose_threads
 from cotext.runtime.rendering import facts, render_p, whole_page
 from cotext.training.inputs import written_config
@@ -249,7 +249,7 @@ def summary(report: AdaptReport) -> Table:
 def answer(report: AdaptReport) -> str:
     first = report.evaluation.scores[AFTER][0]
     [test] = report.evaluation.paired[first.protocol].differences.values()
-    if not report.changed:
+    if describe_file(model_file(report.request.out)).updates == [0]:
         outcome = "the model as it was: nothing was better on the development documents"
     elif not test.significant:
         outcome = "not shown to be better or worse than the model on the test documents"
