@@ -1,5 +1,6 @@
 """Sentence pairs of bilingual files and of documents, for `prepare` and `adapt`."""
 
+import shutil
 from pathlib import Path
 
 from cotext.data.aligned_corpus import EMPTY
@@ -136,6 +137,14 @@ def test_documents_without_a_source_are_reported(tmp_path: Path) -> None:
         write_documents(path, [Document(id, texts) for id in ids], "jsonl")
     corpus, _ = align_files(sides[:1], sides[1:], Languages(), Splitting())
     assert corpus.left_out == {"b": EMPTY}
+    # Files of folders may have documents with the same ids.
+    for side, code in enumerate(("en", "de")):
+        (tmp_path / code).mkdir()
+        for name in ("one", "two"):
+            shutil.copy(sides[side], tmp_path / code / f"{name}.{code}.jsonl")
+    corpus, _ = align_files([tmp_path / "en"], [tmp_path / "de"], Languages(), Splitting())
+    assert [each.id for each in corpus.documents] == ["one/a", "two/a"]
+    assert corpus.left_out == {"one/b": EMPTY, "two/b": EMPTY}
 
 
 def test_a_corpus_of_few_documents_is_cut_into_sections(tmp_path: Path) -> None:
