@@ -53,14 +53,14 @@ BEFORE: Final = "before.jsonl"
 AFTER: Final = "after.jsonl"
 SHOWN: Final = 20  # number of changed sentences on the page
 DROPOUT: Final = ("dropout", "activation_dropout", "attention_dropout")
-# Changes to the recipe: small batches because time is short, and a low learning rate.
+# Changes to the recipe: small batches because time is short, and a low learning rate. A document system was
+# perhaps trained from another model, and with other limits.
 SETTINGS: Final = (
     "decode.precision=float32",
-    "train.init_architecture=run",
-    "train.validate_bleu=false",
-    "train.learning_rate=1.0e-4",
-    "train.max_tokens=4096",
-    "train.accumulate=1",
+    *("train.init_architecture=run", "train.init_parts=all", "train.freeze=none"),
+    *("train.blend=null", "train.blend_updates=null", "train.max_epochs=0", "train.shard_model=false"),
+    *("train.validate_bleu=false", "train.best_by=loss"),
+    *("train.learning_rate=1.0e-4", "train.max_tokens=4096", "train.accumulate=1"),
 )
 
 
