@@ -122,6 +122,14 @@ def test_stopped_by_a_signal(data: Path, untroubled: Path, tmp_path: Path, repor
     assert_same_run(run, untroubled)
 
 
+def test_a_limit_lowered_to_where_it_stopped(data: Path, tmp_path: Path) -> None:
+    """Before the first validation, so there is no other model."""
+    training_run.train(run_config(validate_every=50), data, tmp_path / "run", stop_after(3))
+    for run in (tmp_path / "run", tmp_path / "whole"):
+        assert train_here(run_config(validate_every=50, max_updates=4), data, run).validated == [4]
+    assert_same_file(tmp_path / "run" / "model.safetensors", tmp_path / "whole" / "model.safetensors")
+
+
 def test_epochs_go_on_being_counted(data: Path, tmp_path: Path) -> None:
     """A run that validates after every epoch, stopped in the middle of one."""
     config = run_config(validate_every="epoch", max_updates=20)
