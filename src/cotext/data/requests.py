@@ -280,6 +280,13 @@ class BeginningRequest(CorpusFormat):
     characters: int = option("Characters to show per sentence.", default=200, least=1)
     split: str = option("Split of a data folder: train, dev or test.", default="train")
 
+    def check(self) -> None:
+        is_folder = self.corpus.is_dir()
+        for name in ("target", "format") if is_folder else ("split",):
+            if self.is_given(name):
+                what = "a folder of prepared data" if is_folder else "a file"
+                raise CotextError(f"{self.corpus}: is {what}, which has no {name}; remove it")
+
 
 class Detokenisation(Request):
     """Options for undoing Moses tokenisation."""
