@@ -430,7 +430,8 @@ def test_runs_and_suites_of_other_languages_are_refused(world: World, runs: Runs
         ("{test} --csv {out}/page.html", "one file"),
         ("{test} --words none.data", "none.data"),
         ("--data data", "no prepared data there"),
-        ("--suite {world}/suite.json --words none.data", "needs a test set"),
+        ("--suite {world}/suite.json --words none.data", "--words needs a test set"),
+        ("--suite {world}/suite.json --protocol ter", "--protocol needs a test set"),
     ],
 )
 def test_what_cannot_be_compared(

@@ -42,8 +42,10 @@ def compare_folders(
     suites = _suites(request)
     if test is None and not suites:
         raise CotextError("there is nothing to compare on: give --data, --source and --reference, or --suite")
-    if test is None and request.words is not None:
-        raise CotextError(f"--words {request.words} needs a test set; add --source and --reference")
+    given = [name for name in ("words", "protocol", "target_language") if request.is_given(name)]
+    if test is None and given:
+        name = given[0].replace("_", "-")
+        raise CotextError(f"--{name} needs a test set; add --source and --reference")
     words = load_words(request.words)
     for path in request.outputs:
         check_output(path, [*suites, *([test.source, test.reference] if test else [])])
