@@ -1,6 +1,7 @@
 """`train --dry-run`: what a training would be, without a file."""
 
 import json
+import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -28,6 +29,9 @@ def test_what_it_tells_is_what_training_does(world: World, tmp_path: Path) -> No
     assert found["model_memory"] == 16 * found["parameters"]
     assert found["training_sentences"] == setup.data.train.totals.sentences
     assert found["seconds"] == pytest.approx(6 * found["seconds_an_update"])
+    limits = ("train.max_updates=1000", "train.max_epochs=2", "--dry-run", "--json")
+    limited = json.loads(succeed(*train_arguments(world.folder, out, *limits)).out)
+    assert limited["updates"] == math.ceil(2 * limited["updates_an_epoch"])
     trainer = setup.trainer(out, replace(silent(), score_development=lambda model: 0.0))
     batches = trainer.sampler.batches(Cursor())
     first, after = next(batches)

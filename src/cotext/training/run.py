@@ -6,6 +6,7 @@ The trainer does not import translation. It receives the function that computes 
 from here.
 """
 
+import math
 import os
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -544,7 +545,9 @@ def dry_run(config: Config, data_folder: Path, run: Path, recipe: str, device: s
     labels_an_update = labels / len(updates) * setup.accelerator.num_processes
     totals, development = setup.data.train.totals, setup.data.dev.totals
     instances, resolved = _counted(setup, setup.data.train, setup.corpus.mixture), setup.config
-    words = entry("", resolved, parameters)
+    words, limits = entry("", resolved, parameters), resolved.train
+    an_epoch = max(1e-9, instances.labels / max(1, labels_an_update))
+    of_epochs = math.ceil(limits.max_epochs * an_epoch) or limits.max_updates
     return DryRun(
         system=f"{words.model}; {words.view}; {words.loss}",
         device=torch_device.type,
@@ -555,10 +558,10 @@ def dry_run(config: Config, data_folder: Path, run: Path, recipe: str, device: s
         development_documents=development.documents,
         development_sentences=development.sentences,
         development_instances=_counted(setup, setup.data.dev, Mixture(((setup.corpus.view, 1.0),))),
-        updates=resolved.train.max_updates,
-        batches_an_update=resolved.train.accumulate * setup.accelerator.num_processes,
+        updates=min(limits.max_updates, of_epochs),
+        batches_an_update=limits.accumulate * setup.accelerator.num_processes,
         seconds_an_update=min(seconds for _, seconds in updates[1:] or updates),
-        updates_an_epoch=max(1e-9, instances.labels / max(1, labels_an_update)),
+        updates_an_epoch=an_epoch,
         model_memory=BYTES_PER_PARAMETER * parameters,
         peak_memory=_peak_memory(torch_device),
     )
