@@ -147,13 +147,12 @@ def load_progress(folder: Path) -> TrainingProgress:
 
 
 def require_resumable(run: Path, corpus: Mapping[str, str]) -> None:
-    """Raise CotextError if the last checkpoint is damaged or was trained on other data.
-
-    Also if there is a model without checkpoints, unless training was killed at its first validation.
-    """
+    """Raise CotextError if the last checkpoint is damaged or of other data, or a model has no checkpoint."""
     updates = checkpoints(run)
     if not updates:
-        if (run / "model.safetensors").exists() and _last_report(run / "metrics.jsonl") != "validation":
+        # If training was killed at its first validation, only the model exists.
+        last_report = ["", *sealed_lines(run / "metrics.jsonl")][-2]
+        if (run / "model.safetensors").exists() and '"kind": "validation"' not in last_report:
             raise CotextError(
                 f"{run}: contains a model, but no checkpoints to resume its training from; choose another "
                 "--out, or start from this model with --init"
@@ -167,15 +166,6 @@ def require_resumable(run: Path, corpus: Mapping[str, str]) -> None:
             "choose another --out"
         )
     require_whole(folder, saved.files, _remedy(folder))
-
-
-def _last_report(path: Path) -> object:
-    """Return the kind of the last report in `metrics.jsonl`; None if there is none, or it is damaged."""
-    *_, last, _ = ["", *sealed_lines(path)]
-    try:
-        return unsealed(last).get("kind")
-    except ValueError:
-        return None
 
 
 def _load(folder: Path) -> _Saved:
