@@ -150,9 +150,10 @@ def require_resumable(run: Path, corpus: Mapping[str, str]) -> None:
     """Raise CotextError if the last checkpoint is damaged or of other data, or a model has no checkpoint."""
     updates = checkpoints(run)
     if not updates:
-        # If training was killed at its first validation, only the model exists.
-        last_report = ["", *sealed_lines(run / "metrics.jsonl")][-2]
-        if (run / "model.safetensors").exists() and '"kind": "validation"' not in last_report:
+        # Only the model exists if training was killed at its first validation: it has reports, but no end.
+        reports = sealed_lines(run / "metrics.jsonl")
+        ended = not (run / "metrics.jsonl").exists() or '"kind": "final"' in reports[-2:][0]
+        if ended and (run / "model.safetensors").exists():
             raise CotextError(
                 f"{run}: contains a model, but no checkpoints to resume its training from; choose another "
                 "--out, or start from this model with --init"
