@@ -166,13 +166,9 @@ def spoil(path: Path, kind: str) -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        "run/model.safetensors",
-        "run/tokenizer/tokenizer.json",
-        "run/tokenizer/sentencepiece.model",
-        "run/data.json",
-        "run/metrics.jsonl",
-        "data/report.json",
-        "data/tokenizer/tokenizer.json",
+        *(f"run/{name}" for name in ("model.safetensors", "data.json", "metrics.jsonl")),
+        *(f"run/tokenizer/{name}" for name in ("tokenizer.json", "sentencepiece.model")),
+        *(f"data/{name}" for name in ("report.json", "tokenizer/tokenizer.json")),
     ],
 )
 def test_damage_is_told_beside_the_rest(copy: Path, name: str, kind: str) -> None:

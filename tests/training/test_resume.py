@@ -444,11 +444,8 @@ def test_what_came_after_the_checkpoint_is_forgotten_by_both(tmp_path: Path) -> 
     assert second.forget_after(2) == (0, set())
     second.write("train", {"update": 3.0, "loss": 30.0})
     entries = [json.loads(line) for line in path.read_text().splitlines()]
-    assert [(entry["kind"], entry["update"], entry["loss"]) for entry in entries] == [
-        ("train", 1.0, 1.0),
-        ("train", 2.0, 2.0),
-        ("train", 3.0, 30.0),
-    ]
+    expected = [("train", update, loss) for update, loss in ((1.0, 1.0), (2.0, 2.0), (3.0, 30.0))]
+    assert [(entry["kind"], entry["update"], entry["loss"]) for entry in entries] == expected
     assert points(tmp_path / "tensorboard", "train/loss") == [(1, 1.0), (2, 2.0), (3, 30.0)]
 
 
