@@ -42,7 +42,6 @@ from cotext.translation.open import open_run
 
 RECIPE: Final = "opus/s4to4"  # for a sentence-level model; others keep their own configuration
 VALIDATIONS: Final = 10  # approximate number during training
-FEWEST_UPDATES: Final = 20
 # Without a request, every fifth document is for development, and every fifth for the test, 20 at most.
 SHARE: Final = 5
 MOST_HELD_OUT: Final = 20
@@ -158,7 +157,7 @@ class Adaptation:
     @property
     def updates(self) -> int:
         """Return the number of updates that fit into the requested time, by the estimate."""
-        return max(FEWEST_UPDATES, round(60 * self.request.minutes / self.estimate.seconds_an_update))
+        return max(1, round(60 * self.request.minutes / self.estimate.seconds_an_update))
 
     @property
     def recipe(self) -> str:
