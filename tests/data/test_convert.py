@@ -74,6 +74,8 @@ def test_head_of_parts_and_of_what_is_not_there(world: World, tmp_path: Path) ->
     for arguments, word in (
         ([data, "--split", "test"], "test.arrow"),
         ([data, "--split", "x"], "train, dev, test"),
+        ([data, "--format", "text"], "format has no effect for a folder"),
+        ([world.folder / "test.en", "--split", "dev"], "split has no effect for a file"),
         ([tmp_path], "cotext prepare"),
         ([tmp_path / "none"], "no such file"),
     ):

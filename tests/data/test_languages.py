@@ -98,9 +98,10 @@ def test_suites_of_another_pair_and_files_the_wrong_way_round(world: World, tmp_
     write_suite(tmp_path / "suite.json", replace(read_suite(folder / "suite.json"), target_language="ru"))
     words = ("suite.json is en-ru, and", "translates en-de; use the same language pair for both")
     must_refuse(words, "contrastive", world.run, tmp_path / "suite.json", "--out", tmp_path / "out.json")
-    for command, option in (("score", "--target"), ("cxmi", "--target")):
-        command = (command, world.run, "--source", folder / "test.de", option, folder / "test.en")
-        must_refuse("the names say de-en", *command)
+    swapped = (folder / "test.de", "--target", folder / "test.en")
+    for given in ("score --source", "cxmi --source", f"attention --out {tmp_path / 'maps'}"):
+        command, *options = given.split()
+        must_refuse("the names say de-en", command, world.run, *options, *swapped)
     done = succeed("translate", world.run, folder / "test.de", "--out", tmp_path / "test.out")
     assert "test.de: the name says 'de'" in done.err + done.out
     done = succeed("translate", world.run, folder / "test.en", "--out", tmp_path / "other.out")

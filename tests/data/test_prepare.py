@@ -187,7 +187,7 @@ def test_only_prepared_folders_are_overwritten(files: dict[str, Path], tmp_path:
     out = tmp_path / "out"
     out.mkdir()
     run(files, out)
-    must_raise(r"not empty; .* --overwrite to replace it", run, files, out, max_characters=1000)
+    must_raise(r"not empty; .* with --overwrite", run, files, out, max_characters=1000)
     (out / "stale").touch()
     run(files, out, overwrite=True)
     assert "stale" not in listing(out)

@@ -9,7 +9,7 @@ import pytest
 
 from cotext.data.controlled import training_documents
 from cotext.data.formats import read_documents, write_parallel
-from cotext.data.tokenizer import TokenizerSettings, train_tokenizer
+from cotext.data.tokenizer import TokenizerSettings, load_tokenizer, train_tokenizer
 from cotext.interchange.model_names import NamedModel
 from cotext.models.run_folder import describe_file
 from cotext.training.inputs import written_config
@@ -85,16 +85,26 @@ def test_the_same_command_goes_on_and_another_one_is_refused(here: Path, adapted
     os.utime(after, (later - 1, later - 1))
     succeed(*asked(here, *corpus))
     assert len(after.read_text().splitlines()) == 4
+    # Equal translations do not mean that the model is as it was.
+    after.write_bytes((here / "mine.adapt" / "before.jsonl").read_bytes())
+    os.utime(after, (later + 1, later + 1))
+    assert describe_file(weights).updates != [0]
+    assert "mine is not shown to be better or worse than" in succeed(*asked(here, *corpus)).out
     for other in ((*corpus, "--seed", "2"), (here / "all.tmx",)):
-        must_refuse("exists and is not empty", *asked(here, *other))
+        must_refuse("exists and is not empty; choose another --out", *asked(here, *other))
 
 
 def test_a_document_system_keeps_its_configuration(here: Path, adapted: Outcome) -> None:
-    succeed("adapt", here / "mine", here / "all.tmx", "--out", here / "next", "--minutes", "0.01", *COUNTS)
-    first, second = (written_config(here / name / "config.yaml") for name in ("mine", "next"))
-    assert second.view == first.view
-    assert second.model == first.model
-    assert second.train.init == str(here / "mine")
+    """But not how it started and when its training stopped."""
+    once = {"init_parts": "encoder", "freeze": "init", "blend": ("positions",), "max_epochs": 1}
+    first = written_config(here / "mine" / "config.yaml")
+    first = with_section(first, "train", best_by="bleu", validate_bleu=True, **once)
+    write_run(here / "old", first, load_tokenizer(here / "model" / "tokenizer"))
+    succeed("adapt", here / "old", here / "all.tmx", "--out", here / "next", "--minutes", "0.01", *COUNTS)
+    second = written_config(here / "next" / "config.yaml")
+    assert (second.view, second.model) == (first.view, first.model)
+    assert second.train.init == str(here / "old")
+    assert (second.train.init_parts, second.train.max_epochs) == ("all", 0)
 
 
 def test_an_installed_model_is_called_by_its_name(here: Path, adapted: Outcome) -> None:

@@ -1,6 +1,7 @@
 """`cotext compare`: figures worked out by hand, what the words say of them, and the command on small runs."""
 
 import json
+import math
 import re
 import shutil
 from collections.abc import Mapping, Sequence
@@ -240,13 +241,15 @@ def test_use_of_context_by_hand() -> None:
     true, other = context_gains(of_test_set((1.0, 3.0), (-1.0, -1.0)), DRAWS)
     assert (true.nats, true.tokens, true.documents) == (0.2, 20, 2)
     assert true.interval_95 == pytest.approx((0.1, 0.3))
-    assert true.p == pytest.approx(2 / 1001)
+    assert (true.p, other.p) == (0.5, 0.5)
     assert other.interval_95 == pytest.approx((-0.1, -0.1))
     # Both documents differ the same way: half of the patterns of two signs.
     assert (true.p_foreign, other.p_foreign) == (0.5, None)
     found = compared([run("a", SUITE, HALF, before=3, use=of_test_set((1.0, 3.0), (-1.0, -1.0)))], SUITE)
     assert uses_context(found, 0) is None
     assert "too few documents (2) for a significant difference from random context" in said(found)
+    [alone] = context_gains(CorpusCxmi("s", {"true": np.array([(1.0, 10)])}), DRAWS)
+    assert (alone.p, alone.interval_95) == (1.0, (-math.inf, math.inf))
 
 
 def test_documents_of_one_id_are_several(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -398,6 +401,9 @@ def test_runs_and_suites_of_other_languages_are_refused(world: World, runs: Runs
     write_suite(tmp_path / "suite.json", replace(suite, source_language="fr"))
     page = ("--out", tmp_path / "page.html")
     must_refuse("suite.json is fr-de, and", "compare", *runs, "--suite", tmp_path / "suite.json", *page)
+    write_suite(tmp_path / "toy.json", replace(suite, name=f"controlled/{suite.name}"))
+    alike = ["--suite", world.folder / "suite.json", "--suite", tmp_path / "toy.json"]
+    must_refuse(f"toy.json: a suite of the same name ({suite.name}) as", "compare", *runs, *alike, *page)
     swapped = ["--source", world.folder / "test.de", "--reference", world.folder / "test.en"]
     must_refuse("the names say de-en", "compare", *runs, *swapped, *page)
     shutil.copytree(runs[0], tmp_path / "other")
@@ -424,7 +430,8 @@ def test_runs_and_suites_of_other_languages_are_refused(world: World, runs: Runs
         ("{test} --csv {out}/page.html", "one file"),
         ("{test} --words none.data", "none.data"),
         ("--data data", "no prepared data there"),
-        ("--suite {world}/suite.json --words none.data", "needs a test set"),
+        ("--suite {world}/suite.json --words none.data", "--words needs a test set"),
+        ("--suite {world}/suite.json --protocol ter", "--protocol needs a test set"),
     ],
 )
 def test_what_cannot_be_compared(

@@ -24,7 +24,7 @@ from cotext.models.run_folder import describe_file
 from cotext.runtime.files import sealed, unsealed
 from tests.command_line import World, must_refuse, succeed, train_arguments
 from tests.deciding import UNBALANCED, Rule, decided, guesser, reader
-from tests.evaluation.test_compare import DRAWS, SUITE, of_test_set, run, said, suite
+from tests.evaluation.test_compare import DRAWS, SUITE, arguments_of, of_test_set, run, said, suite
 from tests.evaluation.test_leaderboard import garbled
 from tests.loops import loop_over
 from tests.refusals import must_raise
@@ -184,11 +184,8 @@ def folders(world: World, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_command(world: World, folders: Path, tmp_path: Path) -> None:
-    files = [("--source", "test.en"), ("--reference", "test.de"), ("--suite", "suite.json")]
-    given = [part for option, name in files for part in (option, world.folder / name)]
-    options = [*given, "--samples", "200", "--out", tmp_path / "page.html"]
-    outcome = succeed("compare", folders / "one", folders / "other", *options, "--json")
-    found = json.loads(outcome.out)
+    both = arguments_of(world, [folders / "one", folders / "other"], tmp_path / "page.html")
+    found = json.loads(succeed(*both, "--json").out)
     assert [each["seeds"] for each in found["systems"]] == [[1, 2], [3, 4]]
     against = found["systems"][1]["over_seeds"][0]["against_first"]
     assert against["p"] == max(against["p_documents"], against["p_seeds"])
@@ -198,8 +195,8 @@ def test_the_command(world: World, folders: Path, tmp_path: Path) -> None:
     assert "<h2>Seeds</h2>" in page
     assert page.count("one/seed-") == 2
     # A folder of seeds beside a single run; its own run beside it is refused.
-    succeed("compare", world.run, folders / "one", *options)
-    must_refuse("given twice", "compare", folders / "one", folders / "one" / "seed-2", *options)
+    succeed("compare", world.run, folders / "one", *both[3:])
+    must_refuse("given twice", "compare", folders / "one", folders / "one" / "seed-2", *both[3:])
 
 
 @loop_over("kind", ["missing", "unfinished", "no model", "recipe", "data", "renamed"])

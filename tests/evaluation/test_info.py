@@ -120,7 +120,11 @@ def test_interrupted_runs_and_those_without_a_model(copy: Path) -> None:
     path = copy / "run" / "metrics.jsonl"
     path.write_text("".join(path.read_text().splitlines(keepends=True)[:-1]))
     assert info(copy / "run")["training"]["finished"] is False
-    assert "interrupted, or still in training, at update 6" in succeed("info", copy / "run").out
+    written = copy / "run" / "config.yaml"
+    written.write_text(written.read_text().replace("label_smoothing: 0.1", "label_smoothing: 0.3"))
+    shown = succeed("info", copy / "run").out
+    assert "interrupted, or still in training, at update 6" in shown
+    assert "  loss.label_smoothing: 0.1 in the model, which counts, 0.3 in this file" in shown
     (copy / "run" / "model.safetensors").unlink()
     found = info(copy / "run")
     assert found["system"]["recipe"] == "focused-concatenation/s2to2"
@@ -162,13 +166,9 @@ def spoil(path: Path, kind: str) -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        "run/model.safetensors",
-        "run/tokenizer/tokenizer.json",
-        "run/tokenizer/sentencepiece.model",
-        "run/data.json",
-        "run/metrics.jsonl",
-        "data/report.json",
-        "data/tokenizer/tokenizer.json",
+        *(f"run/{name}" for name in ("model.safetensors", "data.json", "metrics.jsonl")),
+        *(f"run/tokenizer/{name}" for name in ("tokenizer.json", "sentencepiece.model")),
+        *(f"data/{name}" for name in ("report.json", "tokenizer/tokenizer.json")),
     ],
 )
 def test_damage_is_told_beside_the_rest(copy: Path, name: str, kind: str) -> None:

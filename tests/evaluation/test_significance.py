@@ -234,6 +234,7 @@ def test_flipped_signs_by_hand() -> None:
     assert flipped_counts([0, 0]) == 1.0
     for count in range(1, 12):
         assert are_too_few(count, 2) == (2 * flipped_sums([0.5] * count, 100, 1) >= 0.05)
+        assert are_too_few(count, 2, mid_p=True) == (2 * flipped_counts([1] * count) >= 0.05)
     values = [0.5] * 40 + [-0.5] * 20
     # At most 20 of 60 tosses, on either side.
     tail = 2 * sum(math.comb(60, k) for k in range(21)) / 2**60

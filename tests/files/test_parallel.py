@@ -130,12 +130,16 @@ def test_two_documents_are_aligned_and_cut_into_sections(tmp_path: Path) -> None
 
 
 def test_documents_without_a_source_are_reported(tmp_path: Path) -> None:
-    sides = tmp_path / "a.en.jsonl", tmp_path / "a.de.jsonl"
-    for side, (path, ids) in enumerate(zip(sides, ("a", "ab"), strict=True)):
-        texts = tuple(pair[side] for pair in pairs_of(30, 1))
-        write_documents(path, [Document(id, texts) for id in ids], "jsonl")
-    corpus, _ = align_files(sides[:1], sides[1:], Languages(), Splitting())
-    assert corpus.left_out == {"b": EMPTY}
+    """Files of folders may have documents with the same ids."""
+    for side, (code, ids) in enumerate((("en", "a"), ("de", "ab"))):
+        (tmp_path / code).mkdir()
+        documents = [Document(id, tuple(pair[side] for pair in pairs_of(30, 1))) for id in ids]
+        for name in ("one", "two"):
+            write_documents(tmp_path / code / f"{name}.jsonl", documents, "jsonl")
+    for path, prefixes in (("one.jsonl", ("",)), ("", ("one/", "two/"))):
+        corpus, _ = align_files([tmp_path / "en" / path], [tmp_path / "de" / path], Languages(), Splitting())
+        assert [each.id for each in corpus.documents] == [f"{prefix}a" for prefix in prefixes]
+        assert corpus.left_out == {f"{prefix}b": EMPTY for prefix in prefixes}
 
 
 def test_a_corpus_of_few_documents_is_cut_into_sections(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """`train --dry-run`: what a training would be, without a file."""
 
 import json
+import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,14 +21,16 @@ from tests.tiny_runs import silent
 def test_what_it_tells_is_what_training_does(world: World, tmp_path: Path) -> None:
     before = listing(world.folder)
     out = tmp_path / "run"
-    found = json.loads(succeed(*train_arguments(world.folder, out, "--dry-run", "--json")).out)
+    asked = ("train.max_updates=1000", "train.max_epochs=2", "--dry-run", "--json")
+    found = json.loads(succeed(*train_arguments(world.folder, out, *asked)).out)
     assert not list(tmp_path.iterdir())
     assert listing(world.folder) == before
     setup = set_up(load_config(RECIPE, None, TINY), world.folder / "data", out, RECIPE, "cpu")
     assert found["parameters"] == sum(p.numel() for p in setup.model.parameters())
     assert found["model_memory"] == 16 * found["parameters"]
     assert found["training_sentences"] == setup.data.train.totals.sentences
-    assert found["seconds"] == pytest.approx(6 * found["seconds_an_update"])
+    assert found["updates"] == math.ceil(2 * found["updates_an_epoch"])
+    assert found["seconds"] == pytest.approx(found["updates"] * found["seconds_an_update"])
     trainer = setup.trainer(out, replace(silent(), score_development=lambda model: 0.0))
     batches = trainer.sampler.batches(Cursor())
     first, after = next(batches)

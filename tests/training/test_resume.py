@@ -122,6 +122,14 @@ def test_stopped_by_a_signal(data: Path, untroubled: Path, tmp_path: Path, repor
     assert_same_run(run, untroubled)
 
 
+def test_a_limit_lowered_to_where_it_stopped(data: Path, tmp_path: Path) -> None:
+    """Before the first validation, so there is no other model."""
+    training_run.train(run_config(validate_every=50), data, tmp_path / "run", stop_after(3))
+    for run in (tmp_path / "run", tmp_path / "whole"):
+        assert train_here(run_config(validate_every=50, max_updates=4), data, run).validated == [4]
+    assert_same_file(tmp_path / "run" / "model.safetensors", tmp_path / "whole" / "model.safetensors")
+
+
 def test_epochs_go_on_being_counted(data: Path, tmp_path: Path) -> None:
     """A run that validates after every epoch, stopped in the middle of one."""
     config = run_config(validate_every="epoch", max_updates=20)
@@ -234,8 +242,11 @@ def test_reports_of_a_run_killed_before_its_first_checkpoint_are_forgotten(
     run = tmp_path / "run"
     train_here(run_config(max_updates=1), data, run)
     shutil.rmtree(run / "checkpoints")
-    with (run / "metrics.jsonl").open("a") as file:
-        file.write('{"kind": "train", "update": 3.0, "lo')
+    before = listing(run)
+    training_is_refused(run_config(), data, run, "contains a model, but no checkpoints to resume")
+    assert listing(run) == before
+    lines = (run / "metrics.jsonl").read_text().splitlines(keepends=True)
+    (run / "metrics.jsonl").write_text("".join([*lines[:-1], '{"kind": "train", "update": 3.0, "lo']))
     train_here(run_config(), data, run)
     assert journal(run) == journal(untroubled)
 
@@ -433,11 +444,8 @@ def test_what_came_after_the_checkpoint_is_forgotten_by_both(tmp_path: Path) -> 
     assert second.forget_after(2) == (0, set())
     second.write("train", {"update": 3.0, "loss": 30.0})
     entries = [json.loads(line) for line in path.read_text().splitlines()]
-    assert [(entry["kind"], entry["update"], entry["loss"]) for entry in entries] == [
-        ("train", 1.0, 1.0),
-        ("train", 2.0, 2.0),
-        ("train", 3.0, 30.0),
-    ]
+    expected = [("train", update, loss) for update, loss in ((1.0, 1.0), (2.0, 2.0), (3.0, 30.0))]
+    assert [(entry["kind"], entry["update"], entry["loss"]) for entry in entries] == expected
     assert points(tmp_path / "tensorboard", "train/loss") == [(1, 1.0), (2, 2.0), (3, 30.0)]
 
 

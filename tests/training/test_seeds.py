@@ -20,7 +20,7 @@ from cotext.training.trainer import TrainingCallbacks
 from tests.command_line import World, cotext, listing, must_refuse, succeed, train_arguments
 from tests.loops import loop_over
 from tests.refusals import must_raise
-from tests.tiny_runs import assert_same_run, run_config, silent, train_here
+from tests.tiny_runs import assert_same_run, prepare_toy, run_config, silent, train_here
 
 
 @pytest.fixture(scope="module")
@@ -105,29 +105,31 @@ def test_no_folder_is_left_of_what_cannot_be_trained(data: Path, tmp_path: Path)
     assert not list(tmp_path.iterdir())
 
 
-@loop_over("kind", ["settings", "something else", "a run", "a file", "damaged", "other seed"])
+@loop_over("kind", ["settings", "notes", "a run", "a file", "damaged", "other seed", "others", "data"])
 def test_what_is_wrong_with_a_later_seed_is_told_before_the_first_is_trained(
     data: Path, alone: dict[int, Path], tmp_path: Path, kind: str
 ) -> None:
     folder, expected = tmp_path / "runs", "choose another --out"
-    asked = configs(1, 2)
+    asked = configs(*((1,) if kind in ("others", "data") else (1, 2)))
     if kind == "a file":
         folder.write_text("")
     elif kind == "a run":
         shutil.copytree(alone[2], folder)
-    elif kind == "something else":
+    elif kind == "notes":
         (folder / "seed-2").mkdir(parents=True)
         (folder / "seed-2" / "notes.txt").write_text("")
     else:
         shutil.copytree(alone[3 if kind == "other seed" else 2], folder / "seed-2")
-    if kind == "settings":
-        asked = configs(1, 2, log_every=2, warmup_updates=5)
+    if kind in ("settings", "others"):
+        asked = configs(*asked, log_every=2, warmup_updates=5)
         expected = "train.warmup_updates: 4 in the run, 5 requested"
     elif kind == "other seed":
         expected = "train.seed: 3 in the run, 2 requested"
     elif kind == "damaged":
         (folder / "seed-2" / "checkpoints" / "00000008" / "trainer.json").write_text("{}")
         expected = "trainer.json: damaged"
+    elif kind == "data":
+        data, expected = prepare_toy(tmp_path / "other", seed=5), "seed-2: trained on other data; choose"
     before = listing(tmp_path)
     must_raise(expected, trained, data, folder, asked)
     assert listing(tmp_path) == before

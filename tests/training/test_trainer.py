@@ -265,10 +265,7 @@ class TestReports:
         assert too_long > 5
         for entry in journal(tmp_path / "run"):
             if entry["kind"] == "train":
-                assert entry["skipped_instances"] in (
-                    entry["epoch"] * too_long,
-                    (entry["epoch"] + 1) * too_long,
-                )
+                assert entry["skipped_instances"] / too_long in (entry["epoch"], entry["epoch"] + 1)
 
     def test_shed_context_is_counted_and_told(self, data: Path, tmp_path: Path) -> None:
         """Windows of four sentences that do not fit; where they do, there is nothing to tell."""
@@ -418,10 +415,6 @@ class TestBatchLevelContext:
         longer = with_section(config, "train", max_cpu_minutes=13 / 60)
         assert train_here(longer, data, tmp_path / "run").cpu_seconds == 14.0  # 1 and 2 more
 
-    def test_processor_time_without_a_limit_is_not_kept(self, data: Path, tmp_path: Path) -> None:
-        """So that checkpoints are the same, byte for byte."""
-        assert train_here(run_config(max_updates=4), data, tmp_path / "run").cpu_seconds == 0.0
-
     def test_patience_in_epochs(self, data: Path, tmp_path: Path) -> None:
         """Four epochs, two of them in vain, the last two."""
         settings = {"validate_every": "epoch", "patience": 2, "max_updates": 99}
@@ -455,14 +448,8 @@ def train_by_scripts(
     trainer = type("Scripted", (ScriptedTrainer,), {"scripts": scripts})
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(training_run, "Trainer", trainer)
-        defaults = {
-            "validate_every": 1,
-            "max_updates": max(map(len, scripts.values())),
-            "average": 1,
-            "keep": 1,
-            "validate_bleu": True,
-        }
-        return train_here(run_config(**{**defaults, **settings}), data, run)
+        usual = {"max_updates": max(map(len, scripts.values())), "validate_every": 1, "validate_bleu": True}
+        return train_here(run_config(**{**usual, "average": 1, "keep": 1, **settings}), data, run)
 
 
 @pytest.mark.parametrize(("language", "written"), [("zh", "今天天气很好我们去"), ("ja", "かれはきのう本を")])
@@ -536,12 +523,8 @@ class TestBest:
         assert current["undiscounted"] != pytest.approx(discounted["undiscounted"], rel=1e-5)
 
     def test_bleu_that_nobody_computes(self, data: Path, tmp_path: Path) -> None:
-        training_is_refused(
-            run_config(best_by="bleu", validate_bleu=False),
-            data,
-            tmp_path / "run",
-            r"train.best_by = bleu needs train.validate_bleu = true",
-        )
+        config = run_config(best_by="bleu", validate_bleu=False)
+        training_is_refused(config, data, tmp_path / "run", "best_by = bleu needs train.validate_bleu = true")
 
     def test_validations_that_are_not_finite(self, data: Path, tmp_path: Path) -> None:
         must_raise("not finite at update 2", train_scripted, data, tmp_path / "run", [3.0, math.nan, 1.0])
@@ -576,9 +559,7 @@ class TestBest:
         messages: list[str] = []
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr("tests.tiny_runs.silent", lambda: replace(silent(), on_message=messages.append))
-            train_scripted(
-                data, tmp_path / "run", script, average=3, average_by="last", keep=1, max_updates=7
-            )
+            train_scripted(data, tmp_path / "run", script, average=3, average_by="last", max_updates=7)
         assert ckpt.load_run(tmp_path / "run").updates == [3]
         best = ckpt.checkpoint_folder(tmp_path / "run", 3)
         assert_same_file(tmp_path / "run" / "model.safetensors", best / "model.safetensors")

@@ -573,7 +573,8 @@ class TestGoingOn:
         shutil.copytree(tmp_path / "run", tmp_path / "again")
         for name in ("checkpoints", "tensorboard"):
             shutil.rmtree(tmp_path / "again" / name)
-        (tmp_path / "again" / "init.json").unlink()
+        for name in ("init.json", "model.safetensors"):
+            (tmp_path / "again" / name).unlink()
         train_here(started(""), data, tmp_path / "again")
         assert_same_run(tmp_path / "again", tmp_path / "run")
         assert (tmp_path / "again" / "init.json").exists()

@@ -33,7 +33,7 @@ from cotext.evaluation.studies.evaluate.evaluate_files import Evaluation, evalua
 from cotext.evaluation.studies.tables import Cell, Table, interval
 from cotext.files.parallel import PAIRS, cut_corpus, pair_files
 from cotext.interchange.model_names import name_of
-from cotext.models.run_folder import config_of, model_file
+from cotext.models.run_folder import config_of, describe_file, model_file
 from cotext.runtime.devices import choose_threads
 from cotext.runtime.rendering import facts, render_p, whole_page
 from cotext.training.inputs import written_config
@@ -42,7 +42,6 @@ from cotext.translation.open import open_run
 
 RECIPE: Final = "opus/s4to4"  # for a sentence-level model; others keep their own configuration
 VALIDATIONS: Final = 10  # approximate number during training
-FEWEST_UPDATES: Final = 20
 # Without a request, every fifth document is for development, and every fifth for the test, 20 at most.
 SHARE: Final = 5
 MOST_HELD_OUT: Final = 20
@@ -53,14 +52,14 @@ BEFORE: Final = "before.jsonl"
 AFTER: Final = "after.jsonl"
 SHOWN: Final = 20  # number of changed sentences on the page
 DROPOUT: Final = ("dropout", "activation_dropout", "attention_dropout")
-# Changes to the recipe: small batches because time is short, and a low learning rate.
+# Changes to the recipe: small batches because time is short, and a low learning rate. A document system was
+# perhaps trained from another model, and with other limits.
 SETTINGS: Final = (
     "decode.precision=float32",
-    "train.init_architecture=run",
-    "train.validate_bleu=false",
-    "train.learning_rate=1.0e-4",
-    "train.max_tokens=4096",
-    "train.accumulate=1",
+    *("train.init_architecture=run", "train.init_parts=all", "train.freeze=none"),
+    *("train.blend=null", "train.blend_updates=null", "train.max_epochs=0", "train.shard_model=false"),
+    *("train.validate_bleu=false", "train.best_by=loss"),
+    *("train.learning_rate=1.0e-4", "train.max_tokens=4096", "train.accumulate=1"),
 )
 
 
@@ -158,7 +157,7 @@ class Adaptation:
     @property
     def updates(self) -> int:
         """Return the number of updates that fit into the requested time, by the estimate."""
-        return max(FEWEST_UPDATES, round(60 * self.request.minutes / self.estimate.seconds_an_update))
+        return max(1, round(60 * self.request.minutes / self.estimate.seconds_an_update))
 
     @property
     def recipe(self) -> str:
@@ -249,7 +248,7 @@ def summary(report: AdaptReport) -> Table:
 def answer(report: AdaptReport) -> str:
     first = report.evaluation.scores[AFTER][0]
     [test] = report.evaluation.paired[first.protocol].differences.values()
-    if not report.changed:
+    if describe_file(model_file(report.request.out)).updates == [0]:
         outcome = "the model as it was: nothing was better on the development documents"
     elif not test.significant:
         outcome = "not shown to be better or worse than the model on the test documents"

@@ -397,7 +397,7 @@ def _same(out: Path, job: dict[str, Any]) -> dict[str, Any]:
     tokenizer = {name: report.get("tokenizer", {}).get(name) for name in job["tokenizer"]}
     if "files" not in report or not job.items() <= {**report, "tokenizer": tokenizer}.items():
         raise CotextError(
-            f"{out}: exists and is not empty; choose another folder, or add --overwrite to replace it"
+            f"{out}: exists and is not empty; choose another --out (`prepare` replaces it with --overwrite)"
         )
     require_whole(out, report["files"], "prepare it again, with --overwrite")
     return report

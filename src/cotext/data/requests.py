@@ -278,7 +278,12 @@ class BeginningRequest(CorpusFormat):
     documents: int = option("Number of documents to show.", default=3, least=1)
     sentences: int = option("Sentences to show per document.", default=10, least=1)
     characters: int = option("Characters to show per sentence.", default=200, least=1)
-    split: str = option("Split of a data folder: train, dev or test.", default="train")
+    split: Literal["train", "dev", "test"] = option("Split of a data folder.", default="train")
+
+    def check(self) -> None:
+        kind, useless = ("folder", ("target", "format")) if self.corpus.is_dir() else ("file", ("split",))
+        if given := [name for name in useless if self.is_given(name)]:
+            raise CotextError(f"{self.corpus}: {given[0]} has no effect for a {kind}; remove it")
 
 
 class Detokenisation(Request):

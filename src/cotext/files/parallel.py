@@ -200,6 +200,7 @@ def align_files(
             name,
             _read(first, "source", splitters[0], len(files) > 1),
             _read(second, "target", splitters[1], len(files) > 1),
+            f"{name}/" if len(files) > 1 else "",
         )
     ]
     corpus = align_corpus(pairs, languages, probabilities)
@@ -295,15 +296,18 @@ def _sentences(
     ]
 
 
-def _paired(name: str, sources: list[Document], targets: list[Document]) -> list[tuple[Document, Document]]:
-    """Pair documents by id if all have ids, else in order.
+def _paired(
+    name: str, sources: list[Document], targets: list[Document], prefix: str
+) -> list[tuple[Document, Document]]:
+    """Pair documents by id if all have ids, else in order; `prefix` makes ids different from other files'.
 
     If the numbers of documents differ, each file is one document.
     """
     by_id = {target.id: target for target in targets}
     if all(each.id for each in (*sources, *targets)) and len(by_id) == len(targets):
         pairs = [(each, by_id.pop(each.id, Document(each.id, ()))) for each in sources]
-        return [*pairs, *((Document(each.id, ()), each) for each in by_id.values())]
+        pairs += [(Document(each.id, ()), each) for each in by_id.values()]
+        return [(replace(each, id=f"{prefix}{each.id}"), target) for each, target in pairs]
     if len(sources) != len(targets):
         sources, targets = (
             [Document("", tuple(s for each in side for s in each.sentences))] for side in (sources, targets)

@@ -30,7 +30,7 @@ used instead of a run to translate or score. It is made under a temporary name a
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -38,7 +38,7 @@ from typing import Any, Final
 from safetensors import SafetensorError, safe_open
 
 from cotext.config.parts import FOLDER, Code, code_of, known, own_parts
-from cotext.config.recipe import Config, dump_config, parse_config
+from cotext.config.recipe import Config, differences, dump_config, parse_config
 from cotext.models.describe import describe_model
 from cotext.runtime import CotextError, __version__, parse_json, parse_yaml, read_text, shown
 from cotext.runtime.files import digests, replacing, require_whole, sealed, unsealed, write_text
@@ -51,6 +51,12 @@ ENGINE = "cotext.json"  # in an engine folder: see above
 INT8_SCALE = ".int8_scale"  # suffix of the name of a matrix in int8, for the scales of its rows
 _MOST_NAMED = 5  # maximum number of runs that a message lists
 FORMAT = "1"  # increased whenever older model files can no longer be read
+# Keys that may change when training resumes: limits, output, and settings that do not change the result.
+MAY_CHANGE: Final = (
+    *("paper", "languages", "train.max_updates", "train.max_epochs", "train.max_cpu_minutes"),
+    *("train.patience", "train.average", "train.average_by", "train.keep", "train.log_every"),
+    *("train.threads", "train.shard_model", "train.checkpoint_activations"),
+)
 
 
 def model_file(run: Path, update: int | None = None) -> Path:
@@ -137,6 +143,26 @@ def noted_seeds(run: Path) -> list[int]:
     """Return all seeds of the training of a run, from `seeds.json`; none if it is missing or damaged."""
     seeds = read_sealed(run / SEEDS).get("seeds")
     return seeds if isinstance(seeds, list) and all(type(seed) is int for seed in seeds) else []
+
+
+def with_seed(config: Config, seed: int) -> Config:
+    """Return the configuration of another seed, which also starts from the run of that seed, if any."""
+    init, start = config.train.init, Path(config.train.init)
+    if start == seed_folder(start.parent, config.train.seed):
+        init = str(seed_folder(start.parent, seed))
+    return config.model_copy(update={"train": config.train.model_copy(update={"seed": seed, "init": init})})
+
+
+def told_differences(
+    one: Config, other: Config, places: tuple[str, str], may_differ: Collection[str] = MAY_CHANGE
+) -> str:
+    """Return a line for each key with different values, except some; `places` say where each value is."""
+    lines = []
+    for key, *values in differences(one, other):
+        if key not in may_differ:
+            first, second = ("nothing" if value == "" else value for value in values)
+            lines.append(f"\n  {key}: {first} {places[0]}, {second} {places[1]}")
+    return "".join(lines)
 
 
 def read_sealed(path: Path) -> dict[str, Any]:

@@ -32,7 +32,7 @@ from cotext.models import checkpoint as ckpt
 from cotext.models.interface import Model
 from cotext.models.run_folder import checkpoint_folder, checkpoints
 from cotext.runtime import CotextError, read_text
-from cotext.runtime.files import Lock, digests, require_whole, sealed, unsealed, write_text
+from cotext.runtime.files import Lock, digests, require_whole, sealed, sealed_lines, unsealed, write_text
 
 
 @dataclass(slots=True)
@@ -147,9 +147,17 @@ def load_progress(folder: Path) -> TrainingProgress:
 
 
 def require_resumable(run: Path, corpus: Mapping[str, str]) -> None:
-    """Raise CotextError if the last checkpoint, if any, is damaged or was trained on other data."""
+    """Raise CotextError if the last checkpoint is damaged or of other data, or a model has no checkpoint."""
     updates = checkpoints(run)
     if not updates:
+        # Only the model exists if training was killed at its first validation: it has reports, but no end.
+        reports = sealed_lines(run / "metrics.jsonl")
+        ended = not (run / "metrics.jsonl").exists() or '"kind": "final"' in reports[-2:][0]
+        if ended and (run / "model.safetensors").exists():
+            raise CotextError(
+                f"{run}: contains a model, but no checkpoints to resume its training from; choose another "
+                "--out, or start from this model with --init"
+            )
         return
     folder = checkpoint_folder(run, updates[-1])
     saved = _load(folder)

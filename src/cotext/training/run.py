@@ -6,6 +6,7 @@ The trainer does not import translation. It receives the function that computes 
 from here.
 """
 
+import math
 import os
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -19,7 +20,7 @@ import sacrebleu
 import torch
 from accelerate import Accelerator, DistributedDataParallelKwargs
 
-from cotext.config.recipe import Config, TrainConfig, differences
+from cotext.config.recipe import Config, TrainConfig
 from cotext.data.batch import Batch, SpecialSymbols
 from cotext.data.documents import Document, Languages, ParallelDocument, primary_language
 from cotext.data.formats import read_parallel
@@ -31,11 +32,16 @@ from cotext.models.describe import describe_model, entry
 from cotext.models.interface import Model
 from cotext.models.run_folder import (
     SEEDS,
+    checkpoint_folder,
     checkpoints,
+    describe_file,
     is_int8,
+    noted_data,
     noted_seeds,
     seed_folder,
     seeds_in,
+    told_differences,
+    with_seed,
     write_config,
 )
 from cotext.runtime import CotextError
@@ -191,24 +197,6 @@ def set_up(config: Config, data_folder: Path, run: Path, recipe: str, device: st
     return TrainingSetup(config, data, corpus_of(config, data), model, accelerator, start, new)
 
 
-# Keys that may change when training resumes: limits, output, and settings that do not change the result.
-MAY_CHANGE = (
-    "paper",
-    "languages",
-    "train.max_updates",
-    "train.max_epochs",
-    "train.max_cpu_minutes",
-    "train.patience",
-    "train.log_every",
-    "train.threads",
-    "train.shard_model",
-    "train.checkpoint_activations",
-    "train.average",
-    "train.average_by",
-    "train.keep",
-)
-
-
 def open_run(run: Path, config: Config, tokenizer: Tokenizer) -> None:
     """Create a run in a folder; raise CotextError if it contains another run or other files."""
     try:
@@ -230,16 +218,15 @@ def require_own(run: Path, config: Config) -> None:
                 f"{run}: is a run in int8, which cannot be trained; choose another --out, or continue its "
                 "original run"
             )
-        changed = [e for e in differences(written_config(path), config) if e[0] not in MAY_CHANGE]
-        if changed:
-            lines = (
-                f"  {key}: {'nothing' if there == '' else there} in the run, {here} requested"
-                for key, there, here in changed
-            )
-            raise CotextError(
-                f"{run}: contains a run with another configuration; choose another --out, or the same "
-                "settings to go on with it:\n" + "\n".join(lines)
-            )
+        known = [written_config(path)]
+        if updates := checkpoints(run):  # `config.yaml` may have been edited
+            known.append(describe_file(checkpoint_folder(run, updates[-1]) / "model.safetensors").config)
+        for before in known:
+            if changed := told_differences(before, config, ("in the run", "requested")):
+                raise CotextError(
+                    f"{run}: contains a run with another configuration; choose another --out, or the same "
+                    f"settings to go on with it:{changed}"
+                )
     elif any(not entry.name.startswith((".config.yaml", NAME)) for entry in run.iterdir()):
         raise CotextError(f"{run}: the folder is not empty and contains no run; choose another --out")
 
@@ -400,7 +387,10 @@ def train_seeds(
 
 
 def require_seeds(configs: Mapping[int, Config], data_folder: Path, folder: Path, recipe: str) -> None:
-    """Raise CotextError unless the folder is new, or contains the same runs, undamaged and unused."""
+    """Raise CotextError unless the folder is new, or contains the same runs, undamaged and unused.
+
+    Runs of other seeds may be in use, but must have the same settings and data.
+    """
     data = open_data(data_folder)
     if not folder.exists():
         return
@@ -413,14 +403,19 @@ def require_seeds(configs: Mapping[int, Config], data_folder: Path, folder: Path
         )
     if not seeds_in(folder) and any(folder.iterdir()):
         raise CotextError(f"{folder}: the folder is not empty and contains no runs; choose another --out")
-    for seed, config in configs.items():
+    given = next(iter(configs.values()))
+    for seed in dict.fromkeys((*configs, *seeds_in(folder))):
         run = seed_folder(folder, seed)
         if run.exists():
             try:
-                settled = settle(config, data, run, recipe)
+                settled = settle(configs.get(seed) or with_seed(given, seed), data, run, recipe)
                 require_own(run, settled)
-                require_free(run / NAME, str(run))
-                require_resumable(run, corpus_of(settled, data).checksums)
+                checksums = corpus_of(settled, data).checksums
+                if seed in configs:
+                    require_free(run / NAME, str(run))
+                    require_resumable(run, checksums)
+                elif noted_data(run).get("checksums", checksums) != checksums:
+                    raise CotextError(f"{run}: trained on other data; choose another --out")
             except OSError as error:
                 raise CotextError(f"{run}: cannot be read: {error.strerror or error}") from None
 
@@ -550,7 +545,9 @@ def dry_run(config: Config, data_folder: Path, run: Path, recipe: str, device: s
     labels_an_update = labels / len(updates) * setup.accelerator.num_processes
     totals, development = setup.data.train.totals, setup.data.dev.totals
     instances, resolved = _counted(setup, setup.data.train, setup.corpus.mixture), setup.config
-    words = entry("", resolved, parameters)
+    words, limits = entry("", resolved, parameters), resolved.train
+    an_epoch = max(1e-9, instances.labels / max(1, labels_an_update))
+    of_epochs = math.ceil(limits.max_epochs * an_epoch) or limits.max_updates
     return DryRun(
         system=f"{words.model}; {words.view}; {words.loss}",
         device=torch_device.type,
@@ -561,10 +558,10 @@ def dry_run(config: Config, data_folder: Path, run: Path, recipe: str, device: s
         development_documents=development.documents,
         development_sentences=development.sentences,
         development_instances=_counted(setup, setup.data.dev, Mixture(((setup.corpus.view, 1.0),))),
-        updates=resolved.train.max_updates,
-        batches_an_update=resolved.train.accumulate * setup.accelerator.num_processes,
+        updates=min(limits.max_updates, of_epochs),
+        batches_an_update=limits.accumulate * setup.accelerator.num_processes,
         seconds_an_update=min(seconds for _, seconds in updates[1:] or updates),
-        updates_an_epoch=max(1e-9, instances.labels / max(1, labels_an_update)),
+        updates_an_epoch=an_epoch,
         model_memory=BYTES_PER_PARAMETER * parameters,
         peak_memory=_peak_memory(torch_device),
     )

@@ -264,8 +264,10 @@ class Trainer:
             if self.progress.update:
                 self.callbacks.on_message(f"going on from update {self.progress.update} of {self.run}")
             self.callbacks.on_start(self.progress.update)
-        if self.config.train.init and not self.progress.validated:
-            self._validate_and_save()  # the initial model is a candidate for the final model
+        # The initial model is a candidate for the final model, and so is the last one if a limit was lowered.
+        begins = self.config.train.init and not self.progress.validated
+        if begins or (self._is_over() and self.progress.update not in self.progress.validated):
+            self._validate_and_save()
         self.interval.since = time.perf_counter()
         self.counted_until = time.process_time()
         if not self._is_over():

@@ -182,12 +182,12 @@ def _chunks(samples: int, units: int) -> Iterator[int]:
         yield min(size, samples - start)
 
 
-def are_too_few(documents: int, tests: int = 1) -> bool:
+def are_too_few(documents: int, tests: int = 1, mid_p: bool = False) -> bool:
     """Return whether no result over these documents can be significant, after correction for all tests.
 
-    The smallest p, if all documents differ in the same direction, is 2 / 2^n.
+    The smallest p, if all documents differ in the same direction, is 2 / 2^n. Mid-p: half of it.
     """
-    return 2.0 ** (1 - documents) * tests >= SIGNIFICANT
+    return 2.0 ** (1 - mid_p - documents) * tests >= SIGNIFICANT
 
 
 def flipped_counts(differences: Sequence[int]) -> float:

@@ -77,7 +77,7 @@ class ContrastiveTest:
 
     @property
     def too_few(self) -> bool:
-        return are_too_few(self.group.document_count, self.tests)
+        return are_too_few(self.group.document_count, self.tests, mid_p=self.test.over_seeds is None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,9 +125,7 @@ def accuracy_rows(
     order = {name: number for number, name in enumerate(PHENOMENA)}
     by_title: dict[str, list[Group]] = {}
     for group in groups:
-        of_title = by_title.setdefault(group.title, [])
-        if not of_title or of_title[0].suite == group.suite:
-            of_title.append(group)
+        by_title.setdefault(group.title, []).append(group)
 
     def rank(title: str) -> int:
         return order.get(title, len(order)) if by_title[title][0].exact_chance else len(order)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from cotext.data.contrastive_suites import ContrastiveSuite, read_suite
+from cotext.data.contrastive_suites import CONTROLLED, ContrastiveSuite, read_suite
 from cotext.data.documents import Languages, check_pair, check_sides
 from cotext.data.formats import check_output
 from cotext.data.prepared import TRAIN
@@ -42,8 +42,10 @@ def compare_folders(
     suites = _suites(request)
     if test is None and not suites:
         raise CotextError("there is nothing to compare on: give --data, --source and --reference, or --suite")
-    if test is None and request.words is not None:
-        raise CotextError(f"--words {request.words} needs a test set; add --source and --reference")
+    given = [name for name in ("words", "protocol", "target_language") if request.is_given(name)]
+    if test is None and given:
+        name = given[0].replace("_", "-")
+        raise CotextError(f"--{name} needs a test set; add --source and --reference")
     words = load_words(request.words)
     for path in request.outputs:
         check_output(path, [*suites, *([test.source, test.reference] if test else [])])
@@ -165,9 +167,10 @@ def _suites(request: ComparisonRequest) -> dict[Path, ContrastiveSuite]:
     suites = {path: read_suite(path) for path in paths}
     names: dict[str, Path] = {}
     for path, suite in suites.items():
-        if suite.name in names:
-            raise CotextError(f"{path}: a suite of the same name ({suite.name}) as {names[suite.name]}")
-        names[suite.name] = path
+        title = suite.name.removeprefix(CONTROLLED)  # as in tables
+        if title in names:
+            raise CotextError(f"{path}: a suite of the same name ({title}) as {names[title]}; rename one")
+        names[title] = path
     return suites
 
 

@@ -9,7 +9,14 @@ from typing import Any, Final
 from cotext.config.recipe import Config, differences, load_config, recipe_names
 from cotext.config.sizes import SIZES
 from cotext.models.describe import describe_model
-from cotext.models.run_folder import describe_file, listed_seeds, noted_data, noted_seeds, seed_folder
+from cotext.models.run_folder import (
+    describe_file,
+    listed_seeds,
+    noted_data,
+    noted_seeds,
+    told_differences,
+    with_seed,
+)
 from cotext.runtime import CotextError, leaves
 
 # Sections that define a system; training and decoding are described by signatures.
@@ -134,7 +141,7 @@ def _text(value: Any) -> str:
 
 
 # Settings in which runs of one system may differ.
-_MAY_DIFFER: Final = ("train.seed", "train.log_every", "train.threads", "train.keep")
+_MAY_DIFFER: Final = ("train.log_every", "train.threads", "train.keep")
 
 
 def missing_seeds(path: Path, folders: Mapping[int, Path]) -> str:
@@ -154,23 +161,16 @@ def require_alike(path: Path, folders: Mapping[int, Path]) -> None:
 
     Raises CotextError if they do not, or a model is missing or damaged.
     """
-    configs = {
-        seed: _from_any_seed(describe_file(run / "model.safetensors").config) for seed, run in folders.items()
-    }
+    configs = {seed: describe_file(run / "model.safetensors").config for seed, run in folders.items()}
     first = next(iter(folders))
     for seed, config in configs.items():
         if config.train.seed != seed:
             raise CotextError(f"{folders[seed]}: contains a run of seed {config.train.seed}; rename it")
-        changed = [
-            f"\n  {key}: {'nothing' if before == '' else before} in seed-{first}, "
-            f"{'nothing' if after == '' else after} in seed-{seed}"
-            for key, before, after in differences(configs[first], config)
-            if key not in _MAY_DIFFER
-        ]
-        if changed:
+        places = f"in seed-{first}", f"in seed-{seed}"
+        if changed := told_differences(configs[first], with_seed(config, first), places, _MAY_DIFFER):
             raise CotextError(
                 f"{path}: seed-{first} and seed-{seed} have different settings and cannot be averaged; "
-                f"move one of them elsewhere:{''.join(changed)}"
+                f"move one of them elsewhere:{changed}"
             )
     noted = ((seed, noted_data(run).get("checksums")) for seed, run in folders.items())
     digests = {seed: checksums for seed, checksums in noted if checksums is not None}
@@ -180,11 +180,3 @@ def require_alike(path: Path, folders: Mapping[int, Path]) -> None:
             raise CotextError(
                 f"{path}: seed-{reference} and seed-{seed} were trained on different data; move one elsewhere"
             )
-
-
-def _from_any_seed(config: Config) -> Config:
-    """Replace a run of the same seed in `train.init` by the folder of all seeds."""
-    start = Path(config.train.init)
-    if start != seed_folder(start.parent, config.train.seed):
-        return config
-    return config.model_copy(update={"train": config.train.model_copy(update={"init": str(start.parent)})})

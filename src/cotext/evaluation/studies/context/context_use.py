@@ -485,6 +485,7 @@ def open_document(request: DocumentRequest, translates: bool = True) -> tuple[Op
     open_one = open_run if translates else open_scorer
     opened = open_one(request.run, request.device, dict(request.decode), request.checkpoint)
     translator = opened.translator
+    check_sides(opened.languages, source, target, f"{request.run} translates")
     if translates:
         translator.check([Document(document.id, document.source)])
     else:

@@ -8,7 +8,7 @@ from itertools import accumulate, pairwise
 from typing import Any
 
 from cotext.data.context_edits import Excerpt, alone, without
-from cotext.data.documents import ParallelDocument, check_sides
+from cotext.data.documents import ParallelDocument
 from cotext.data.formats import check_output
 from cotext.evaluation.requests import ContextRequest
 from cotext.evaluation.studies.context.context_use import (
@@ -192,7 +192,6 @@ def report_context(request: ContextRequest, progress: Meter) -> DocumentContextU
         check_output(path, [path for path in (source, target) if path is not None])
     with writing(out, figures):
         run, document = open_document(request)
-        check_sides(run.loaded.languages, source, target, f"{request.run} translates")
         document = translated_by(run, document) if target is None else document
         report = document_context_use(run.translator, document, run.signature, target is None, progress)
         page, content = render_page(report), json.dumps(report.as_dict(), indent=1, ensure_ascii=False)

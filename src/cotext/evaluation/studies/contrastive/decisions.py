@@ -50,7 +50,7 @@ class SuiteDifference:
 
     @property
     def too_few(self) -> bool:
-        return are_too_few(self.documents, len(self.tests))
+        return are_too_few(self.documents, len(self.tests), mid_p=True)
 
     def as_dict(self) -> dict[str, Any]:
         return {

@@ -30,6 +30,7 @@ from cotext.models.run_folder import (
     read_shapes,
     seed_folder,
     seeds_in,
+    told_differences,
 )
 from cotext.runtime import CotextError, parse_yaml, read_text
 from cotext.runtime.files import require_whole, sealed_lines, unsealed
@@ -251,9 +252,12 @@ def _read_model(summary: Summary, run: Path) -> Description | None:
             parameters = sum(map(math.prod, read_shapes(path).values()))
             described = describe_file(path)
             config = described.config
-    if config is None and os.path.lexists(written):
+    if os.path.lexists(written):
         with summary.collecting():
-            config = parse_config(parse_yaml(read_text(written), str(written)), str(written))
+            there = parse_config(parse_yaml(read_text(written), str(written)), str(written))
+            config = config or there
+            if changed := told_differences(config, there, ("in the model, which counts", "in this file")):
+                summary.problems.append(f"{written}: edited after training:{changed}")
     system = {} if config is None else describe_system(config)
     summary.rows += system_rows(system)
     if parameters is not None and described is not None:
