@@ -46,6 +46,9 @@ FURTHER: dict[str, dict[str, Any]] = {
         "cross": {"span": "sentence"},
         "decoder": {"span": "sentence"},
     },
+    "near source sentences": {"source_sentences": 1},
+    "near current sentences": {"source_sentences": 1, "encoder": {"top": {"layers": 1, "span": "current"}}},
+    "near source sentences behind a gate": {"source_sentences": 0, "attention": {"others": "gated"}},
     "all layers of current sentences alone": {"encoder": {"top": {"layers": 2, "span": "current"}}},
     "hierarchical over sentences": {
         "attention": {"span": "sentence"},

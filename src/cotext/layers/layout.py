@@ -50,14 +50,17 @@ def apart_by_sentence(query_BT: Tensor, key_BS: Tensor, mask: Tensor | None, cau
     return Apart.of(same & seen, seen & ~same, query_BT, key_BS, causal and same.size(2) == same.size(3))
 
 
-def apart_from_source(source: SourceSide, sentence_BT: Tensor) -> Apart | None:
-    """Separate source tokens of translated sentences from others; return None for rows of one sentence."""
+def apart_from_source(source: SourceSide, sentence_BT: Tensor, mask: Tensor | None) -> Apart | None:
+    """Separate source tokens of translated sentences from others; return None for rows of one sentence.
+
+    `mask`: as in `Keys`.
+    """
     if source.spans.size(1) == 1:
         return None
     start, stop = source.span_of(sentence_BT)
     at = torch.arange(source.tokens, device=sentence_BT.device)
     own = ((at >= start[:, :, None]) & (at < stop[:, :, None]))[:, None]
-    others = ~own if source.mask is None else ~own & source.mask
+    others = ~own if mask is None else ~own & mask
     last = source.sentence.amax(dim=1, keepdim=True)  # used for all sentences beyond it
     return Apart.of(own, others, sentence_BT.minimum(last), source.sentence)
 
@@ -298,12 +301,12 @@ class Layout:
     @cached_property
     def source_apart(self) -> Apart | None:
         """Keys of the translated source sentence, and of other sentences; None if there are no others."""
-        return apart_from_source(self.source, self.sentence)
+        return apart_from_source(self.source, self.sentence, self.source_keys.mask)
 
     @cached_property
     def source_keys(self) -> Keys:
         """Keys of cross-attention over whole source rows."""
-        return _source_keys(self)
+        return _source_keys(self, self.sentence)
 
     @cached_property
     def segments(self) -> Segments:
@@ -335,13 +338,20 @@ class Layout:
         return start + self.rank
 
 
-def _source_keys(layout: "AnyLayout") -> Keys:
-    source = layout.source
+def _source_keys(layout: "AnyLayout", sentence_BT: Tensor) -> Keys:
+    source, mask, most = layout.source, layout.source.mask, layout.shared.source_sentences
+    if most is not None and not isinstance(source, ContextSide):
+        last = source.sentence.amax(dim=1, keepdim=True)  # used for all sentences beyond it
+        apart = sentence_BT.minimum(last)[:, :, None] - source.sentence[:, None]
+        near = (apart.abs() <= most)[:, None] & (source.sentence >= 0)[:, None, None]
+        # Queries without any source sentence attend to all: a softmax over no keys would be NaN.
+        everything = ~near.any(dim=3, keepdim=True)
+        mask = near | (everything if mask is None else everything & mask)
 
     def positions() -> tuple[Tensor, Tensor]:
         return layout.aligned_position, torch.arange(source.tokens, device=source.sentence.device)[None]
 
-    return Keys(source.mask, positions=positions, apart=lambda: layout.source_apart)
+    return Keys(mask, positions=positions, apart=lambda: layout.source_apart)
 
 
 class Step:
@@ -417,7 +427,7 @@ class Step:
 
     @cached_property
     def source_keys(self) -> Keys:
-        return _source_keys(self)
+        return _source_keys(self, self.packed_sentence)
 
     @cached_property
     def apart(self) -> Apart | None:
@@ -429,7 +439,7 @@ class Step:
 
     @cached_property
     def source_apart(self) -> Apart | None:
-        return apart_from_source(self.source, self.packed_sentence)
+        return apart_from_source(self.source, self.packed_sentence, self.source_keys.mask)
 
     @property
     def packed_sentence(self) -> Tensor:
