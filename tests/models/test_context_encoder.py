@@ -145,6 +145,16 @@ def test_blocks_attend_to_context_as_the_equations_say(kind: str) -> None:
         torch.testing.assert_close(found[row][batch.is_label[row]], plain(model, batch, row))
 
 
+@torch.no_grad()
+def test_both_parts_of_a_row_are_shifted_by_its_mean_sentence_length() -> None:
+    states = []
+    for shift in ("sequence", 3):  # with their closing symbols, the sentences have 4 and 2 tokens
+        model, config = system("separate", positions="shifted", shift=shift)
+        batch = rows(config, 1)
+        states.append(model.decode(batch.target_input, batch.input_sentence, model.encode(batch.source)))
+    assert torch.equal(*states)
+
+
 @pytest.mark.parametrize("kind", ["separate", "shared"])
 @torch.no_grad()
 def test_recorded_weights_leave_rows_without_context_out(kind: str) -> None:

@@ -28,7 +28,7 @@ class RowEmbedder:
     """Embeddings of complete rows, also for the parts of a model, and of the next decoder inputs."""
 
     embedding: SentenceEmbedding
-    shift: int | Literal["sequence"]
+    shift: int | Literal["sequence"] | Tensor  # the same in all rows, or [B]
     most_shift: int  # upper bound of the shifts in complete rows
 
     @property
@@ -42,6 +42,8 @@ class RowEmbedder:
 
     def shift_of(self, source: Source) -> Tensor | None:
         """Return the segment shift of every row, if it differs between rows: [B]."""
+        if isinstance(self.shift, Tensor):
+            return self.shift
         return mean_sentence_length(source.sentence) if self.shift == "sequence" else None
 
     def last_of(self, source: Source) -> Tensor | None:
@@ -127,7 +129,7 @@ class RowEmbedder:
     def _shift(self, per_row: Tensor | None) -> Tensor | int:
         if per_row is not None:
             return per_row
-        assert self.shift != "sequence"
+        assert isinstance(self.shift, int)
         return self.shift
 
 

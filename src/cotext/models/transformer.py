@@ -139,9 +139,11 @@ class Transformer(TranslationModel):
         embed, context, rows = self._embedder(layouts), None, source
         if not self._crosses:
             return self._without_source(source, layouts, embed)
-        context_side = self._read_context(layouts, embed)
         if layouts.context_rows is not None:
             rows = layouts.context_rows.current
+            if self.shift == "sequence":  # both parts of a row are shifted as the whole row
+                embed = replace(embed, shift=embed.shift_of(source))
+        context_side = self._read_context(layouts, embed)
         layout = layouts.source.bound(self._shared("source"), context=context_side)
         if self.batch_context is None or layouts.context is None:
             x = embed.source(rows)
