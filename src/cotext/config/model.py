@@ -111,6 +111,17 @@ class AttentionConfig(Closed):
         return {self.span, self.top.span} if self.top.layers else {self.span}
 
 
+class StackTopConfig(Closed):
+    """Top layers of one stack; missing keys have the values of `attention.top`."""
+
+    layers: Count | None = None
+    """See `attention.top.layers`."""
+    span: Span | None = None
+    """See `attention.top.span`."""
+    mix: Literal["one", "gated"] | None = None
+    """See `attention.top.mix`."""
+
+
 class StackConfig(Closed):
     """Attention of one stack; missing keys have the values of `attention`."""
 
@@ -122,7 +133,7 @@ class StackConfig(Closed):
     """See `attention.others`."""
     memory_sentences: Sentences | None = None
     """See `attention.memory_sentences`."""
-    top: TopConfig | None = None
+    top: StackTopConfig | None = None
     """See `attention.top`."""
 
 
@@ -317,7 +328,11 @@ class ModelConfig(Closed):
     def stack(self, name: StackName) -> AttentionConfig:
         """Return the attention settings of a stack; missing settings are taken from `attention`."""
         stack: StackConfig = {"encoder": self.encoder, "decoder": self.decoder, "cross": self.cross}[name]
-        return self.attention.model_copy(update={key: value for key, value in stack if value is not None})
+        given = {key: value for key, value in stack if value is not None}
+        if stack.top is not None:
+            top = {key: value for key, value in stack.top if value is not None}
+            given["top"] = self.attention.top.model_copy(update=top)
+        return self.attention.model_copy(update=given)
 
     def layer_spans(self, name: StackName, layer: int) -> tuple[str, ...]:
         """Return the spans of a layer, counted from the bottom: one span, or two that a gate mixes."""
