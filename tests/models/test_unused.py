@@ -24,6 +24,7 @@ PAIRS = [ParallelDocument("d", SENTENCES, SENTENCES)]
 S4TO4 = ["view.kind=window", "view.before=3"]
 DOCUMENT = ["view.kind=document", "view.separators=bracket"]
 AT_ONCE = [*DOCUMENT, "model.writes=non_autoregressive", "loss.name=glancing"]
+IN_ORDER = ["model.writes=left_to_right", "loss.name=cross_entropy"]
 # A setting, what it is written beside, and what lets it change something.
 SETTINGS: dict[str, tuple[list[str], list[str]]] = {
     "view.open_source=false": (["view.kind=window", "view.before=3"], ["view.separators=bracket"]),
@@ -33,6 +34,23 @@ SETTINGS: dict[str, tuple[list[str], list[str]]] = {
         DOCUMENT,
         ["model.decoder={span: memory, score: transformer_xl}", "model.target_positions=none"],
     ),
+    **{
+        f"model.{side}.top={{span: sentence}}": (DOCUMENT, ["model.attention.top.layers=1"])
+        for side in ("encoder", "decoder", "cross")
+    },
+    **{
+        f"model.{stack}.others=projected": (
+            [*DOCUMENT, "model.attention={span: sentence, top: {layers: 1, mix: gated}}"],
+            ["model.attention.span=row"],
+        )
+        for stack in ("attention", "encoder", "decoder", "cross")
+    },
+    "model.batch_context=mean": (
+        [*S4TO4, "model.batch={source: false, target: false}"],
+        ["model.batch.source=true"],
+    ),
+    "model.positions=shifted": (AT_ONCE, IN_ORDER),
+    "model.source_sentences=0": (AT_ONCE, IN_ORDER),
     "model.batch.source=false": (S4TO4, ["model.batch_context=mean"]),
     "model.batch.gate=identity": ([*S4TO4, "model.batch_context=mean"], ["model.batch_context=flat"]),
     "model.batch.threshold=0.1": ([*S4TO4, "model.batch_context=flat"], ["model.batch.gate=discrete"]),
@@ -88,6 +106,7 @@ OF_TRAINING: dict[str, tuple[list[str], list[str]]] = {
     "model.nat.code_mixing=all": (AT_ONCE, ["model.nat.latent=true"]),
     "model.nat.code_weight=0.2": (AT_ONCE, ["model.nat.latent=true"]),
     "model.attention.gate_rate=3": (S4TO4, ["model.attention.others=gated"]),
+    "model.attention.gate_rate=4": (S4TO4, ["model.decoder.others=gated"]),
     "loss.label_smoothing=0.2": (AT_ONCE, ["model.nat.path=length"]),
     "model.decoder.memory_sentences=2": (DOCUMENT, ["model.attention.span=memory"]),
     "loss.context_discount=0.5": ([], S4TO4),
@@ -136,10 +155,11 @@ def test_it_does_change_nothing_and_then_something(setting: str) -> None:
 
 def test_every_use_is_of_a_setting_and_tried_above() -> None:
     tried = {setting.partition("=")[0] for setting in (*SETTINGS, *OF_TRAINING)}
-    for each in USES:
-        covered = [key for key, _ in keys(Config) if key.startswith(each)]
-        assert covered == [each] if not each.endswith(".") else covered, each
-        assert any(key.startswith(each) for key in tried), each
+    for each, use in USES.items():
+        start = each.partition(" = ")[0]
+        covered = [key for key, _ in keys(Config) if key.startswith(start)]
+        assert covered == [start] if not start.endswith(".") else covered, each
+        assert use == "the decoder" or any(key.startswith(start) for key in tried), each
 
 
 @loop_over("recipe", recipe_names())
@@ -166,6 +186,9 @@ def test_what_a_recipe_has_for_a_part_that_is_left_out_may_stay(tmp_path: Path) 
 def test_default_values_and_whole_sections(tmp_path: Path) -> None:
     same = ["model.batch.gate=continuous", "loss.context_discount=1"]
     refuse_unused(load_config("mcn/final", overrides=same), "mcn/final", same)
+    memory = [f"model.{side}.memory_sentences=2" for side in ("encoder", "cross")]
+    with pytest.raises(CotextError, match=r"(?s)model\.encoder\.mem.*only to the decoder.*model\.cross\.mem"):
+        refuse_unused(load_config("mcn/final", overrides=memory), "mcn/final", memory)
     section = ["model.nat={latent: true, codes: 7}"]
     with pytest.raises(CotextError, match=r"(?s)model\.nat\.latent = True .*model\.nat\.codes = 7 "):
         refuse_unused(load_config("mcn/final", overrides=section), "mcn/final", section)

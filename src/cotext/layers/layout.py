@@ -51,10 +51,7 @@ def apart_by_sentence(query_BT: Tensor, key_BS: Tensor, mask: Tensor | None, cau
 
 
 def apart_from_source(source: SourceSide, sentence_BT: Tensor, mask: Tensor | None) -> Apart | None:
-    """Separate source tokens of translated sentences from others; return None for rows of one sentence.
-
-    `mask`: as in `Keys`.
-    """
+    """Separate source tokens of translated sentences from others, if there are any; `mask` as in `Keys`."""
     if source.spans.size(1) == 1:
         return None
     start, stop = source.span_of(sentence_BT)
