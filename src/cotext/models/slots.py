@@ -46,14 +46,16 @@ class RowEmbedder:
             return self.shift
         return mean_sentence_length(source.sentence) if self.shift == "sequence" else None
 
-    def last_of(self, source: Source) -> Tensor | None:
-        """Return the last current sentence of every row, if segments count back from it: [B]."""
-        return source.current[:, 1] - 1 if self.embedding.made.from_current else None
+    def first_of(self, source: Source) -> Tensor | None:
+        """Return the first current sentence of every row, if segments of the target depend on it: [B]."""
+        embedding = self.embedding
+        depends = embedding.made.from_current or embedding.target.segments == "current"
+        return source.current[:, 0] if depends else None
 
     def source(self, source: Source, behind: int = 0) -> Tensor:
         """Embed source rows, [B, S] -> [B, S, D], after `behind` extra tokens of their first sentence."""
         sentence, rank = source.sentence, None
-        segment = self.embedding.segments("source", sentence, self.last_of(source))
+        segment = self.embedding.segments("source", sentence, self.first_of(source))
         if self.embedding.source.segments == "current":
             segment = torch.where(is_current(sentence, source.current), CURRENT, CONTEXT)
         if self.embedding.reads_ranks("source"):
@@ -74,7 +76,7 @@ class RowEmbedder:
         position = torch.arange(sentence.size(1), device=sentence.device).expand_as(sentence)
         closed = self.embedding.input_sentence(sentence, None)
         rank = ranks(sentence) if self.embedding.reads_ranks("target") else None
-        segment = self._segment(closed, self.last_of(source), position == 0)
+        segment = self._segment(closed, self.first_of(source), position == 0)
         return self._target(tokens, closed, position, rank, self.shift_of(source), segment, sentence.size(1))
 
     def next(
@@ -91,7 +93,7 @@ class RowEmbedder:
         segment = None
         if self.embedding.target.segments != "none":
             opens = position == extra  # the first input after extra tokens
-            segment = self._segment(closed, state.last, opens)
+            segment = self._segment(closed, state.first, opens)
         return self._target(tokens, closed, position, rank, state.shift, segment, most)
 
     def first(self, x_RD: Tensor, side: Side) -> Tensor:
@@ -117,11 +119,12 @@ class RowEmbedder:
             x, "target", sentence, position, rank, self._shift(shift), segment, below
         )
 
-    def _segment(self, sentence: Tensor, last: Tensor | None, opens: Tensor) -> Tensor | None:
+    def _segment(self, sentence: Tensor, first: Tensor | None, opens: Tensor) -> Tensor | None:
         """Return segments of decoder inputs if they are not sentences; `opens`: the first input of a row."""
         if self.embedding.target.segments == "current":
-            return torch.full_like(sentence, CURRENT)
-        segment = self.embedding.segments("target", sentence, last)
+            assert first is not None
+            return torch.where(sentence < first[:, None], CONTEXT, CURRENT)
+        segment = self.embedding.segments("target", sentence, first)
         if segment is None or self.embedding.made.bracketed:
             return segment
         return segment.masked_fill(opens, 0)  # it closed the current sentence of the previous row

@@ -168,7 +168,7 @@ class Transformer(TranslationModel):
             context=context,
             context_side=context_side,
             shift=embed.shift_of(source),
-            last=embed.last_of(source),
+            first=embed.first_of(source),
         )
 
     def _without_source(self, source: Source, layouts: Layouts, embed: RowEmbedder) -> DecoderState:
@@ -177,8 +177,8 @@ class Transformer(TranslationModel):
         # Caches take their shape and type from these keys and values of no token.
         size = self.output_weight.size(1) // heads
         none = self.output_weight.new_empty(len(source.tokens), heads, 0, size)
-        side, last = layouts.side.filled([(none, none)]), embed.last_of(source)
-        return DecoderState(side, attentions=self._caches, rows=source, layouts=layouts, last=last)
+        side, first = layouts.side.filled([(none, none)]), embed.first_of(source)
+        return DecoderState(side, attentions=self._caches, rows=source, layouts=layouts, first=first)
 
     def _read_context(self, layouts: Layouts, embed: RowEmbedder) -> ContextSide | None:
         """Encode context sentences apart and project them for every attention to them."""
