@@ -227,6 +227,8 @@ def test_the_name_of_a_model_tells_its_slots() -> None:
     told = name("model.decoder.score=content", "model.attention.score=content")
     assert told.endswith("(decoder.score=content)")
     assert describe_model(load_config("focused-concatenation/base").model) == "transformer"
+    shifted = load_config("focused-concatenation/s4to4-shift-cd", None, ["model.shift=21"])
+    assert describe_model(shifted.model) == "transformer(positions=shifted,shift=21)"
     assert describe_model(load_config("casa/casa").model).startswith("nat(attention.span=sentence,")
 
 

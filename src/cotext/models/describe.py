@@ -30,6 +30,17 @@ SLOTS = (
     "document",
     "nat",
 )
+# Keys of the embeddings of rows.
+INPUTS = (
+    "positions",
+    "target_positions",
+    "position_encoding",
+    "shift",
+    "segments",
+    "target_segments",
+    "segments_from",
+    "from_first",
+)
 WIDTH = 100  # columns of a terminal
 PARAMETERS = "parameters.json"  # made by `make docs`, because counting needs the models
 
@@ -110,7 +121,7 @@ def entry(name: str, config: Config, parameters: int) -> Entry:
     return Entry(
         name,
         ", ".join(views if len(views) < 4 else [views[0], views[1], "...", views[-1]]),
-        f"{describe_model(model).replace(',', ', ')} ({positions}{segments})",
+        f"{describe_model(model, SLOTS).replace(',', ', ')} ({positions}{segments})",
         f"{loss.name} {number}",
         f"beam {decode.beam} lp {describe_length_penalty(decode)} {describe_output(config)}".rstrip(),
         parameters,
@@ -137,11 +148,11 @@ def render() -> str:
     return "\n".join([heading, *lines])
 
 
-def describe_model(config: ModelConfig) -> str:
-    """Return the base model, and the slots whose values are not the defaults."""
+def describe_model(config: ModelConfig, keys: tuple[str, ...] = (*SLOTS, *INPUTS)) -> str:
+    """Return the base model, and the keys whose values are not the defaults."""
     base = "transformer" if config.writes == "left_to_right" else "nat"
     settings, defaults = (
-        dict(leaves({slot: dump[slot] for slot in SLOTS}))
+        dict(leaves({key: dump[key] for key in keys}))
         for dump in (config.model_dump(), ModelConfig().model_dump())
     )
     filled = ",".join(f"{key}={value}" for key, value in settings.items() if defaults.get(key) != value)
