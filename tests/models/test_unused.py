@@ -25,15 +25,15 @@ S4TO4 = ["view.kind=window", "view.before=3"]
 DOCUMENT = ["view.kind=document", "view.separators=bracket"]
 AT_ONCE = [*DOCUMENT, "model.writes=non_autoregressive", "loss.name=glancing"]
 IN_ORDER = ["model.writes=left_to_right", "loss.name=cross_entropy"]
+HAN, MCN, SAN = (
+    [*DOCUMENT, f"model.document_layer={name}"] for name in ("hierarchical", "segment_gate", "selective")
+)
 # A setting, what it is written beside, and what lets it change something.
 SETTINGS: dict[str, tuple[list[str], list[str]]] = {
     "view.open_source=false": (["view.kind=window", "view.before=3"], ["view.separators=bracket"]),
     "view.indexed_separators=2": (S4TO4, ["view.separators=indexed"]),
     "model.attention.top.span=sentence": (DOCUMENT, ["model.attention.top.layers=1"]),
-    "model.attention.memory_sentences=2": (
-        DOCUMENT,
-        ["model.decoder={span: memory, score: transformer_xl}", "model.target_positions=none"],
-    ),
+    "model.attention.memory_sentences=2": (DOCUMENT, ["model.decoder={span: memory, score: transformer_xl}"]),
     **{
         f"model.{side}.top={{span: sentence}}": (DOCUMENT, ["model.attention.top.layers=1"])
         for side in ("encoder", "decoder", "cross")
@@ -45,59 +45,41 @@ SETTINGS: dict[str, tuple[list[str], list[str]]] = {
         )
         for stack in ("attention", "encoder", "decoder", "cross")
     },
-    "model.batch_context=mean": (
-        [*S4TO4, "model.batch={source: false, target: false}"],
-        ["model.batch.source=true"],
-    ),
     "model.positions=shifted": (AT_ONCE, IN_ORDER),
     "model.source_sentences=0": (AT_ONCE, IN_ORDER),
     "model.batch.source=false": (S4TO4, ["model.batch_context=mean"]),
     "model.batch.gate=identity": ([*S4TO4, "model.batch_context=mean"], ["model.batch_context=flat"]),
     "model.batch.threshold=0.1": ([*S4TO4, "model.batch_context=flat"], ["model.batch.gate=discrete"]),
-    "model.document.target=true": (DOCUMENT, ["model.document_layer=hierarchical"]),
-    "model.document.sentences=1": (
-        [*DOCUMENT, "model.document_layer=segment_gate"],
-        ["model.document_layer=hierarchical"],
-    ),
-    **{
-        f"model.document.{key}=false": (
-            [*DOCUMENT, "model.document_layer=hierarchical"],
-            ["model.document_layer=segment_gate"],
-        )
-        for key in ("relative", "gate", "feed_forward")
-    },
-    "model.document.level=words": (
-        [*DOCUMENT, "model.document_layer=hierarchical"],
-        ["model.document_layer=selective"],
-    ),
+    "model.document.target=true": (DOCUMENT, HAN),
+    "model.document.sentences=1": (MCN, HAN),
+    **{f"model.document.{key}=false": (HAN, MCN) for key in ("relative", "gate", "feed_forward")},
+    "model.document.level=words": (HAN, SAN),
     "model.document.word_weights=sparsemax": (
-        [*DOCUMENT, "model.document_layer=selective", "model.document.level=sentences"],
+        [*SAN, "model.document.level=sentences"],
         ["model.document.level=both"],
     ),
     "model.document.later=false": (
-        [*DOCUMENT, "model.document_layer=selective", "model.document={source: false, target: true}"],
+        [*SAN, "model.document={source: false, target: true}"],
         ["model.document.source=true"],
     ),
     "model.context_layers=2": (S4TO4, ["model.context_encoder=separate"]),
     **{
         f"model.{setting}": ([*S4TO4, "model.reads_source=false"], ["model.reads_source=true"])
-        for setting in ("encoder.score=relative", "cross.score=alibi", "encoder_layers=2")
+        for setting in (
+            "encoder.score=relative",
+            "cross.score=alibi",
+            "encoder_layers=2",
+            "source_sentences=1",
+        )
     },
-    "model.source_sentences=1": ([*S4TO4, "model.reads_source=false"], ["model.reads_source=true"]),
     "model.nat.path=row": (DOCUMENT, ["model.writes=non_autoregressive", "loss.name=glancing"]),
     "model.nat.codes=7": (AT_ONCE, ["model.nat.latent=true"]),
-    "model.nat.length_offsets=1": (
-        AT_ONCE,
-        ["model.nat.path=length", "model.nat.soft_copy=row", "model.attention.span=row"],
-    ),
+    "model.nat.length_offsets=1": (AT_ONCE, ["model.nat={path: length, soft_copy: row}"]),
     "model.shift=3": (S4TO4, ["model.positions=shifted"]),
     "model.relative_span=1": (S4TO4, ["model.attention.score=relative"]),
     "model.from_first=false": (S4TO4, ["model.segments=sinusoidal"]),
     "model.segments_from=current": (S4TO4, ["model.segments=sinusoidal"]),
-    "model.wavelengths=half": (
-        [*S4TO4, "model.position_encoding=learned"],
-        ["model.position_encoding=sinusoidal"],
-    ),
+    "model.wavelengths=half": (["model.position_encoding=learned"], ["model.position_encoding=sinusoidal"]),
     "model.learned_positions=3": (S4TO4, ["model.position_encoding=learned"]),
 }
 # What only training can show, or the data that else decides.

@@ -115,11 +115,8 @@ class StackTopConfig(Closed):
     """Top layers of one stack; missing keys have the values of `attention.top`."""
 
     layers: Count | None = None
-    """See `attention.top.layers`."""
     span: Span | None = None
-    """See `attention.top.span`."""
     mix: Literal["one", "gated"] | None = None
-    """See `attention.top.mix`."""
 
 
 class StackConfig(Closed):
@@ -328,10 +325,8 @@ class ModelConfig(Closed):
     def stack(self, name: StackName) -> AttentionConfig:
         """Return the attention settings of a stack; missing settings are taken from `attention`."""
         stack: StackConfig = {"encoder": self.encoder, "decoder": self.decoder, "cross": self.cross}[name]
-        given = {key: value for key, value in stack if value is not None}
-        if stack.top is not None:
-            top = {key: value for key, value in stack.top if value is not None}
-            given["top"] = self.attention.top.model_copy(update=top)
+        given = stack.model_dump(exclude_none=True)
+        given["top"] = self.attention.top.model_copy(update=given.get("top", {}))
         return self.attention.model_copy(update=given)
 
     def layer_spans(self, name: StackName, layer: int) -> tuple[str, ...]:

@@ -110,12 +110,11 @@ class SentenceEmbedding(nn.Module, Blended):
         self.segment = nn.Parameter(torch.zeros(self.max_segments, dimension)) if trained else None
         self.dropout = Dropout(dropout)
 
-    def segments(self, side: Side, sentence: Tensor, current: Tensor | None) -> Tensor | None:
+    def segments(self, side: Side, sentence: Tensor, current: Tensor) -> Tensor | None:
         """Return segments that count back from the sentences `current` [R], [R, T]; None for others."""
         kind = self.source if side == "source" else self.target
         if not self.made.from_current or kind.segments not in ("learned", "sinusoidal"):
             return None
-        assert current is not None
         return (current[:, None] - sentence).clamp(min=0)
 
     def input_sentence(self, sentence: Tensor, before: Tensor | None) -> Tensor:

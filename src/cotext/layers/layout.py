@@ -62,6 +62,16 @@ def apart_from_source(source: SourceSide, sentence_BT: Tensor, mask: Tensor | No
     return Apart.of(own, others, sentence_BT.minimum(last), source.sentence)
 
 
+def near_sentences(query_BT: Tensor, key_BS: Tensor, most: int) -> Tensor:
+    """Return the mask of keys that are at most `most` sentences away: [B, 1, T, S].
+
+    Queries without such keys, such as padding, attend to all: a softmax over no keys would be NaN.
+    """
+    real = (key_BS >= 0)[:, None]
+    near = ((query_BT[:, :, None] - key_BS[:, None]).abs() <= most) & real
+    return torch.where(near.any(dim=2, keepdim=True), near, real)[:, None]
+
+
 @dataclass(frozen=True, slots=True)
 class Shared:
     """Settings and tables that all attentions of one side share.
@@ -275,13 +285,8 @@ class Layout:
         """Keys of self-attention over whole rows."""
         # Padding is to the right of all real tokens, so the causal mask already hides it.
         mask = None if self.causal else self.mask
-        context = self.shared.source_sentences
-        if context is not None and not self.causal:
-            # Only sentences up to this distance are visible.
-            near = (self.sentence[:, :, None] - self.sentence[:, None, :]).abs() <= context
-            # Queries of padding attend to all sentences: a softmax over no keys would be NaN.
-            near |= (self.sentence < 0)[:, :, None]
-            mask = near[:, None] if mask is None else near[:, None] & mask
+        if self.shared.source_sentences is not None and not self.causal:
+            mask = near_sentences(self.sentence, self.sentence, self.shared.source_sentences)
         indices = self._indices
         tokens = None if indices is None else lambda: TokenIndices(indices, indices)
         return Keys(
@@ -339,11 +344,7 @@ def _source_keys(layout: "AnyLayout", sentence_BT: Tensor) -> Keys:
     source, mask, most = layout.source, layout.source.mask, layout.shared.source_sentences
     if most is not None and not isinstance(source, ContextSide):
         last = source.sentence.amax(dim=1, keepdim=True)  # used for all sentences beyond it
-        apart = sentence_BT.minimum(last)[:, :, None] - source.sentence[:, None]
-        near = (apart.abs() <= most)[:, None] & (source.sentence >= 0)[:, None, None]
-        # Queries without any source sentence attend to all: a softmax over no keys would be NaN.
-        everything = ~near.any(dim=3, keepdim=True)
-        mask = near | (everything if mask is None else everything & mask)
+        mask = near_sentences(sentence_BT.minimum(last), source.sentence, most)
 
     def positions() -> tuple[Tensor, Tensor]:
         return layout.aligned_position, torch.arange(source.tokens, device=source.sentence.device)[None]

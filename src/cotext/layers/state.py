@@ -234,7 +234,7 @@ class DecoderState:
     context: TargetContext | None = None  # if rows attend to each other
     context_side: ContextSide | None = None  # context sentences that were encoded apart
     shift: Tensor | None = None  # [R], if the shift of positions differs between rows
-    first: Tensor | None = None  # [R], index of the first sentence to translate, if segments depend on it
+    first: Tensor | None = None  # [R], index of the first sentence to translate
     caches: list[KeyValueCache] = field(default_factory=list)  # the first is for the decoder's attentions
     beam: int = 1  # W
     capacity: int = 0  # M

@@ -178,8 +178,17 @@ def _check_positions(model: ModelConfig) -> None:
         )
     if (model.target_positions or model.positions) == "shifted" and model.positions != "shifted":
         raise CotextError("model.target_positions = shifted requires model.positions = shifted")
-    if model.position_encoding == "learned":
-        _check_learned_positions(model)
+    learned = model.position_encoding == "learned"
+    if learned and "none" in (model.positions, model.target_positions):
+        raise CotextError(
+            "model.position_encoding = learned: a side without positions (none) has no use for its table; "
+            "choose absolute, reset or shifted on both sides"
+        )
+    if learned and model.first_position >= model.learned_positions:
+        raise CotextError(
+            f"model.first_position = {model.first_position}: there are {model.learned_positions} learned "
+            "positions (model.learned_positions), counted from 0"
+        )
 
 
 def _check_segments(config: Config) -> None:
@@ -205,19 +214,6 @@ def _check_offset(config: Config) -> None:
             f"train.position_offset = {offset} moves only sinusoidal positions at the input: remove it, or "
             "choose other model.positions than none, other scores than absolute and positions, and "
             "model.position_encoding = sinusoidal"
-        )
-
-
-def _check_learned_positions(model: ModelConfig) -> None:
-    if "none" in (model.positions, model.target_positions):
-        raise CotextError(
-            "model.position_encoding = learned: a side without positions (none) has no use for its table; "
-            "choose absolute, reset or shifted on both sides"
-        )
-    if model.first_position >= model.learned_positions:
-        raise CotextError(
-            f"model.first_position = {model.first_position}: there are {model.learned_positions} learned "
-            "positions (model.learned_positions), counted from 0"
         )
 
 
@@ -293,10 +289,9 @@ def _check_non_autoregressive(config: Config) -> None:
 
 
 TARGET_CONTEXT: Final = "windows with target sentences before the current one"
-MEMORY: Final = "a decoder with the span memory"
+MEMORY: Final = "model.decoder.span = memory, model.decoder.top.span = memory"
 TOP: Final = "model.attention.top.layers other than 0"
 ROWS: Final = "layers with the span row alone (gated: also in gated top layers)"
-SOURCE_ROWS: Final = "autoregressive models with whole source rows as keys"
 # Settings, or sections (with a dot at the end), and the condition under which they have an effect.
 # Alternatives are separated by commas. `view.kind` may be that of any view that is mixed.
 USES: Final = {
@@ -312,7 +307,6 @@ USES: Final = {
     **{f"model.{side}.top": f"model.{side}.top.layers other than 0, {TOP}" for side in SIDES},
     **{f"model.{stack}.others": ROWS for stack in ("attention", *SIDES)},
     "model.positions = shifted": "model.writes = left_to_right",
-    "model.batch_context": "model.batch.source = true, model.batch.target = true",
     "model.batch.": "model.batch_context other than none",
     "model.batch.gate": "model.batch_context = flat",
     "model.batch.threshold": "model.batch.gate = discrete",
@@ -325,7 +319,8 @@ USES: Final = {
     "model.encoder.": "model.reads_source = true",
     "model.cross.": "model.reads_source = true",
     "model.encoder_layers": "model.reads_source = true",
-    "model.source_sentences": SOURCE_ROWS,
+    "model.source_sentences": "model.reads_source = true",
+    "model.source_sentences = ": "model.writes = left_to_right",
     "model.nat.": "model.writes = non_autoregressive",
     "model.nat.codes": "model.nat.latent = true",
     "model.nat.code_mixing": "model.nat.latent = true",
@@ -360,10 +355,8 @@ def refuse_unused(config: Config, recipe: str, overrides: Iterable[str]) -> None
         # The sections `top` of single stacks may be missing: they are values.
         if not any(f"{key}.".startswith(f"{own}.") or own.startswith(f"{key}.") for own in written):
             continue
-        setting = f"{key} = {value}"
-        uses = [
-            use for start, use in USES.items() if setting.startswith(start) and not _holds(use, key, config)
-        ]
+        starts = [start for start in USES if f"{key} = {value}".startswith(start)]
+        uses = [USES[start] for start in starts if not _holds(USES[start], key, config)]
         if uses or key in others:
             use = uses[0] if uses else others[key]
             problems.append(f"{key} = {shown(value)} has no effect: it applies only to {use}; remove it")
@@ -388,25 +381,15 @@ def _holds(use: str, key: str, config: Config) -> bool:
     views, model = (config.view, *config.view.mixed_with), config.model
     if use == TARGET_CONTEXT:
         return any(view.kind == "window" and view.target_context > 0 for view in views)
-    if use == MEMORY:
-        return "memory" in model.stack("decoder").spans
     if use == ROWS:
         stacks = [model.stack(side) for side in SIDES if key.split(".")[1] in (side, "attention")]
-        return any(
-            "row" in s.spans and (s.span == "row" or s.top.mix == "one" or s.others == "gated")
-            for s in stacks
-        )
-    if use == SOURCE_ROWS:
-        spans, layer = model.stack("encoder").spans | model.stack("cross").spans, model.document_layer
-        reads_rows = not spans <= {"sentence", "nodes"} or layer not in ("none", "hierarchical", "selective")
-        return model.reads_source and model.writes == "left_to_right" and reads_rows
-    for section, name, relation, values in re.findall(r"(\w+)\.(\S+) (=|other than) ([^,]+)", use):
-        side, _, rest = name.partition(".")
-        if side in SIDES:  # with the settings of `attention`
-            places, name = [model.stack(side)], rest
-        else:
-            places = views if (section, name) == ("view", "kind") else [getattr(config, section)]
-        for place in places:
+        wide = [stack for stack in stacks if stack.top.mix == "one" or stack.others == "gated"]
+        return any(stack.span == "row" for stack in stacks) or any("row" in stack.spans for stack in wide)
+    # The settings of a stack include those of `attention`.
+    sections = {f"model.{side}": model.stack(side) for side in SIDES} | dict(config)
+    condition = rf"({'|'.join(sections)})\.(\S+) (=|other than) ([^,]+)"
+    for section, name, relation, values in re.findall(condition, use):
+        for place in views if (section, name) == ("view", "kind") else [sections[section]]:
             value = str(attrgetter(name)(place)).lower() or "''"
             if (value in values.split(" or ")) == (relation == "="):
                 return True

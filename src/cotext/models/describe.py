@@ -29,9 +29,6 @@ SLOTS = (
     "document_layer",
     "document",
     "nat",
-)
-# Keys of the embeddings of rows.
-INPUTS = (
     "positions",
     "target_positions",
     "position_encoding",
@@ -111,17 +108,13 @@ def entry(name: str, config: Config, parameters: int) -> Entry:
     view, model, decode, loss = config.view, config.model, config.decode, config.loss
     of_glancing = loss.name == "glancing"
     number = "{:g} to {:g}".format(*loss.glancing) if of_glancing else f"CD {loss.context_discount:g}"
-    positions = f"{model.positions} {model.shift}" if model.positions == "shifted" else model.positions
-    segments = "" if model.segments == "none" else f", {model.segments} segments"
-    if model.segments_from == "current":
-        segments += " from current"
     views = [describe_cut(cut, view.max_sentences) for cut in (view, *view.mixed_with)]
     if config.train.order == "documents":
         views.append("in order")
     return Entry(
         name,
         ", ".join(views if len(views) < 4 else [views[0], views[1], "...", views[-1]]),
-        f"{describe_model(model, SLOTS).replace(',', ', ')} ({positions}{segments})",
+        describe_model(model).replace(",", ", "),
         f"{loss.name} {number}",
         f"beam {decode.beam} lp {describe_length_penalty(decode)} {describe_output(config)}".rstrip(),
         parameters,
@@ -148,11 +141,11 @@ def render() -> str:
     return "\n".join([heading, *lines])
 
 
-def describe_model(config: ModelConfig, keys: tuple[str, ...] = (*SLOTS, *INPUTS)) -> str:
-    """Return the base model, and the keys whose values are not the defaults."""
+def describe_model(config: ModelConfig) -> str:
+    """Return the base model, and the slots whose values are not the defaults."""
     base = "transformer" if config.writes == "left_to_right" else "nat"
     settings, defaults = (
-        dict(leaves({key: dump[key] for key in keys}))
+        dict(leaves({slot: dump[slot] for slot in SLOTS}))
         for dump in (config.model_dump(), ModelConfig().model_dump())
     )
     filled = ",".join(f"{key}={value}" for key, value in settings.items() if defaults.get(key) != value)

@@ -31,11 +31,6 @@ class RowEmbedder:
     shift: int | Literal["sequence"] | Tensor  # the same in all rows, or [B]
     most_shift: int  # upper bound of the shifts in complete rows
 
-    @property
-    def weight(self) -> Tensor:
-        """Embeddings of all target tokens: [V, D]."""
-        return self.embedding.weight
-
     def bare(self, source: Source) -> Tensor:
         """Return source embeddings without positions, [B, S] -> [B, S, D]."""
         return self.embedding.bare(source.tokens, "source")
@@ -46,16 +41,10 @@ class RowEmbedder:
             return self.shift
         return mean_sentence_length(source.sentence) if self.shift == "sequence" else None
 
-    def first_of(self, source: Source) -> Tensor | None:
-        """Return the first current sentence of every row, if segments of the target depend on it: [B]."""
-        embedding = self.embedding
-        depends = embedding.made.from_current or embedding.target.segments == "current"
-        return source.current[:, 0] if depends else None
-
     def source(self, source: Source, behind: int = 0) -> Tensor:
         """Embed source rows, [B, S] -> [B, S, D], after `behind` extra tokens of their first sentence."""
         sentence, rank = source.sentence, None
-        segment = self.embedding.segments("source", sentence, self.first_of(source))
+        segment = self.embedding.segments("source", sentence, source.current[:, 0])
         if self.embedding.source.segments == "current":
             segment = torch.where(is_current(sentence, source.current), CURRENT, CONTEXT)
         if self.embedding.reads_ranks("source"):
@@ -76,7 +65,7 @@ class RowEmbedder:
         position = torch.arange(sentence.size(1), device=sentence.device).expand_as(sentence)
         closed = self.embedding.input_sentence(sentence, None)
         rank = ranks(sentence) if self.embedding.reads_ranks("target") else None
-        segment = self._segment(closed, self.first_of(source), position == 0)
+        segment = self._segment(closed, source.current[:, 0], position == 0)
         return self._target(tokens, closed, position, rank, self.shift_of(source), segment, sentence.size(1))
 
     def next(
@@ -92,6 +81,7 @@ class RowEmbedder:
             closed, position, rank = (values[:, extra:] for values in (closed, position, rank))
         segment = None
         if self.embedding.target.segments != "none":
+            assert state.first is not None
             opens = position == extra  # the first input after extra tokens
             segment = self._segment(closed, state.first, opens)
         return self._target(tokens, closed, position, rank, state.shift, segment, most)
@@ -119,10 +109,9 @@ class RowEmbedder:
             x, "target", sentence, position, rank, self._shift(shift), segment, below
         )
 
-    def _segment(self, sentence: Tensor, first: Tensor | None, opens: Tensor) -> Tensor | None:
+    def _segment(self, sentence: Tensor, first: Tensor, opens: Tensor) -> Tensor | None:
         """Return segments of decoder inputs if they are not sentences; `opens`: the first input of a row."""
         if self.embedding.target.segments == "current":
-            assert first is not None
             return torch.where(sentence < first[:, None], CONTEXT, CURRENT)
         segment = self.embedding.segments("target", sentence, first)
         if segment is None or self.embedding.made.bracketed:
@@ -184,7 +173,7 @@ class RowsTarget(TargetContext):
     def __init__(self, parent: BatchContext, source: Source, embed: RowEmbedder) -> None:
         self.embed, self.source = embed, source
         self.rows = parent.order_of(source, parent.training)
-        hidden = embed.weight.new_empty(0, embed.weight.size(1))
+        hidden = embed.embedding.weight[:0]
         self.complete = ExtraKeys(hidden, self.rows.take(self.rows.group.new_empty(0)))
         if source.extra_rows is not None:
             given, other = source.extra_rows, source.extra_rows.source

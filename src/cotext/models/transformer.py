@@ -138,11 +138,11 @@ class Transformer(TranslationModel):
             layouts = self._source_layouts(source, self.training, left_out=True)
         embed, context, rows = self._embedder(layouts), None, source
         if not self._crosses:
-            return self._without_source(source, layouts, embed)
+            return self._without_source(source, layouts)
         if layouts.context_rows is not None:
-            rows = layouts.context_rows.current
-            if self.shift == "sequence":  # both parts of a row are shifted as the whole row
-                embed = replace(embed, shift=embed.shift_of(source))
+            rows, shift = layouts.context_rows.current, embed.shift_of(source)
+            if shift is not None:  # both parts of a row are shifted as the whole row
+                embed = replace(embed, shift=shift)
         context_side = self._read_context(layouts, embed)
         layout = layouts.source.bound(self._shared("source"), context=context_side)
         if self.batch_context is None or layouts.context is None:
@@ -168,16 +168,16 @@ class Transformer(TranslationModel):
             context=context,
             context_side=context_side,
             shift=embed.shift_of(source),
-            first=embed.first_of(source),
+            first=source.current[:, 0],
         )
 
-    def _without_source(self, source: Source, layouts: Layouts, embed: RowEmbedder) -> DecoderState:
+    def _without_source(self, source: Source, layouts: Layouts) -> DecoderState:
         """Return the state of a language model, which has no cross-attention."""
         heads = self_attentions(self.decoder)[0].heads
         # Caches take their shape and type from these keys and values of no token.
         size = self.output_weight.size(1) // heads
         none = self.output_weight.new_empty(len(source.tokens), heads, 0, size)
-        side, first = layouts.side.filled([(none, none)]), embed.first_of(source)
+        side, first = layouts.side.filled([(none, none)]), source.current[:, 0]
         return DecoderState(side, attentions=self._caches, rows=source, layouts=layouts, first=first)
 
     def _read_context(self, layouts: Layouts, embed: RowEmbedder) -> ContextSide | None:

@@ -276,9 +276,10 @@ class _Loader(yaml.SafeLoader):
         self.yaml_implicit_resolvers = _RESOLVERS
         self._depth = 0
 
-    def resolve(self, kind: type[yaml.Node], value: Any, implicit: Any) -> str:
-        is_text = kind is yaml.ScalarNode and _TEXTS.fullmatch(value)
-        return self.DEFAULT_SCALAR_TAG if is_text else super().resolve(kind, value, implicit)
+    def resolve(self, kind: type[yaml.Node], value: Any, implicit: Any) -> Any:
+        if kind is yaml.ScalarNode and _TEXTS.fullmatch(value):
+            return self.DEFAULT_SCALAR_TAG
+        return super().resolve(kind, value, implicit)  # type: ignore[no-untyped-call]
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
         event: Any = self.peek_event()  # type: ignore[no-untyped-call]
