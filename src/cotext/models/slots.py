@@ -88,7 +88,7 @@ class RowEmbedder:
 
     def first(self, x_RD: Tensor, side: Side) -> Tensor:
         """Embed extra vectors before their rows: [R, D] -> [R, D]."""
-        if self.embedding.source.positions != "none":
+        if (self.embedding.source if side == "source" else self.embedding.target).positions != "none":
             x_RD = x_RD + self.embedding.encoding(side)(x_RD.new_zeros(len(x_RD), dtype=torch.long), 1)
         return self.embedding.finished(x_RD, side)
 
