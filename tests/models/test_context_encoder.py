@@ -28,13 +28,10 @@ WRITTEN = [[5, 6], [9], [7, 4, 5], [6]]
 
 
 def system(kind: str, **model: Any) -> tuple[Transformer, Config]:
-    sections = {
-        "context_encoder": kind,
-        "encoder_layers": 3,
-        "context_layers": 2 - (kind == "shared"),
-        **model,
-    }
-    config = tiny_config(model=sections, view={**window(2), "target_before": 0})
+    layers = {"encoder_layers": 3, "context_layers": 2 - (kind == "shared")}
+    config = tiny_config(
+        model={"context_encoder": kind, **layers, **model}, view={**window(2), "target_before": 0}
+    )
     made = random_model(config, TOKENIZER)
     assert isinstance(made, Transformer)
     return made, config

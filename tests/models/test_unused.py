@@ -96,7 +96,6 @@ OF_TRAINING: dict[str, tuple[list[str], list[str]]] = {
     "train.freeze=init": ([], ["train.init=run"]),
     "loss.glancing=[0.1,0.1]": (DOCUMENT, ["model.writes=non_autoregressive", "loss.name=glancing"]),
 }
-every_setting = loop_over("setting", [*SETTINGS, *OF_TRAINING])
 
 
 def configured(*overrides: str) -> Config:
@@ -119,7 +118,7 @@ def outcome(config: Config) -> list[Any]:
     return [shapes, DocumentTranslator(model, config, TOKENIZER, torch.device("cpu")).score(PAIRS)]
 
 
-@every_setting
+@loop_over("setting", [*SETTINGS, *OF_TRAINING])
 def test_a_setting_is_refused_until_what_it_is_for_is_chosen(setting: str) -> None:
     beside, chosen = {**SETTINGS, **OF_TRAINING}[setting]
     with pytest.raises(CotextError, match=r"has no effect: it applies only to .*; remove it") as error:
