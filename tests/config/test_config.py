@@ -4,6 +4,7 @@ import re
 import runpy
 from pathlib import Path
 
+from cotext.config.model import TopConfig
 from cotext.config.recipe import Config, TrainConfig, differences, dump_config, load_config
 from cotext.config.sizes import SIZES
 from cotext.data.build import build_view, further_symbols, special_symbols
@@ -147,8 +148,10 @@ def test_the_reference_covers_every_key() -> None:
 
 
 def test_sizes_are_laid_over_subsections() -> None:
-    """A size changes one key of a subsection and leaves what else stands there."""
-    config = load_config("g-transformer/randinit", "tiny", ["model.cross.score=absolute"])
+    """A size changes one key of a subsection and leaves what else stands there; so does a stack."""
+    overrides = ["model.cross.score=absolute", "model.encoder.top.layers=2"]
+    config = load_config("g-transformer/randinit", "tiny", overrides)
+    assert config.model.stack("encoder").top == TopConfig(layers=2, span="row", mix="gated")
     assert config.model.attention.top.layers == 1
     assert (config.model.attention.span, config.model.attention.top.mix) == ("sentence", "gated")
     assert (config.model.stack("cross").score, config.model.stack("cross").span) == ("absolute", "sentence")
@@ -224,6 +227,8 @@ def test_the_name_of_a_model_tells_its_slots() -> None:
     told = name("model.decoder.score=content", "model.attention.score=content")
     assert told.endswith("(decoder.score=content)")
     assert describe_model(load_config("focused-concatenation/base").model) == "transformer"
+    shifted = load_config("focused-concatenation/s4to4-shift-cd", None, ["model.shift=21"])
+    assert describe_model(shifted.model) == "transformer(positions=shifted,shift=21)"
     assert describe_model(load_config("casa/casa").model).startswith("nat(attention.span=sentence,")
 
 

@@ -228,7 +228,7 @@ def test_positions_that_cannot_be_moved_are_refused(model: dict[str, Any]) -> No
         build_model(tiny_config(model=model, train={"position_offset": 8}), VOCABULARY)
 
 
-@pytest.mark.parametrize("segments", ["learned", "sinusoidal"])
+@pytest.mark.parametrize("segments", ["learned", "sinusoidal", "current"])
 def test_segments_add_one_vector_per_sentence(segments: str) -> None:
     torch.manual_seed(0)
     embedding = embedding_of(InputKind(segments=segments), max_segments=2)  # type: ignore[arg-type]
@@ -236,8 +236,8 @@ def test_segments_add_one_vector_per_sentence(segments: str) -> None:
     plain.weight = embedding.weight
     if embedding.segment is not None:
         torch.nn.init.normal_(embedding.segment)
-        # The third sentence shares the last of two learned segments.
-        vectors = embedding.segment[torch.tensor([0, 1, 1])]
+        # The third sentence shares the last of two learned segments. Without context, all are current.
+        vectors = embedding.segment[torch.tensor([0, 1, 1]) * (segments == "learned")]
     else:
         vectors = sinusoidal(torch.arange(3), 8)
     added = embed(embedding, TOKENS) - embed(plain, TOKENS)

@@ -95,14 +95,16 @@ def test_rows_beside_extra_rows_get_the_mean_of_their_own_document(system: str) 
         close(full(model, joined(batch_of(config), chosen)), hidden[chosen])
 
 
+@pytest.mark.parametrize("positions", ["absolute", "none"])
 @torch.no_grad()
-def test_the_mean_of_all_words_of_the_document_stands_before_every_row() -> None:
+def test_the_mean_of_all_words_of_the_document_stands_before_every_row(positions: Any) -> None:
     """By hand: rows of one token more, at positions of their own."""
     config = config_of(None, "mean")
     model, batch = random_model(config, TOKENIZER), batch_of(config, [0, 4, 1])
     assert isinstance(model, Transformer)
     assert isinstance(model.batch_context, BatchMean)
     source, scale = batch.source, math.sqrt(16)
+    model.embedding.target = replace(model.embedding.target, positions=positions)
     words = [
         model.embedding.weight[t[k >= 0]] * scale for t, k in zip(source.tokens, source.sentence, strict=True)
     ]
@@ -121,7 +123,7 @@ def test_the_mean_of_all_words_of_the_document_stands_before_every_row() -> None
         length = int(batch.is_label[i].sum())
         k = batch.input_sentence[i, :length]
         y = torch.cat((mean[None], model.embedding.weight[batch.target_input[i, :length]] * scale))
-        y = y + model.embedding.table(torch.arange(length + 1))
+        y = y + model.embedding.table(torch.arange(length + 1)) * (positions != "none")
         expected = decoded(model, y[None], torch.cat((k[:1], k))[None], side)
         close(hidden[i, :length], expected[0, 1:])
 

@@ -28,13 +28,10 @@ WRITTEN = [[5, 6], [9], [7, 4, 5], [6]]
 
 
 def system(kind: str, **model: Any) -> tuple[Transformer, Config]:
-    sections = {
-        "context_encoder": kind,
-        "encoder_layers": 3,
-        "context_layers": 2 - (kind == "shared"),
-        **model,
-    }
-    config = tiny_config(model=sections, view={**window(2), "target_before": 0})
+    layers = {"encoder_layers": 3, "context_layers": 2 - (kind == "shared")}
+    config = tiny_config(
+        model={"context_encoder": kind, **layers, **model}, view={**window(2), "target_before": 0}
+    )
     made = random_model(config, TOKENIZER)
     assert isinstance(made, Transformer)
     return made, config
@@ -143,6 +140,16 @@ def test_blocks_attend_to_context_as_the_equations_say(kind: str) -> None:
     found = model.decode(batch.target_input, batch.input_sentence, model.encode(batch.source))
     for row in range(3):
         torch.testing.assert_close(found[row][batch.is_label[row]], plain(model, batch, row))
+
+
+@torch.no_grad()
+def test_both_parts_of_a_row_are_shifted_by_its_mean_sentence_length() -> None:
+    states = []
+    for shift in ("sequence", 3):  # with their closing symbols, the sentences have 4 and 2 tokens
+        model, config = system("separate", positions="shifted", shift=shift)
+        batch = rows(config, 1)
+        states.append(model.decode(batch.target_input, batch.input_sentence, model.encode(batch.source)))
+    assert torch.equal(*states)
 
 
 @pytest.mark.parametrize("kind", ["separate", "shared"])

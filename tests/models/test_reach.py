@@ -27,47 +27,27 @@ VIEWS: dict[str, dict[str, Any]] = {
     "pieces of three": pieces() | {"max_sentences": 3},
     "cumulative": pieces(kind="cumulative"),
 }
+
+
+def within(layer: str, **document: Any) -> dict[str, Any]:
+    """Attention inside sentences, below a document layer."""
+    return {"attention": {"span": "sentence"}, "document_layer": layer, "document": document}
+
+
+ALONE = {"attention": {"span": "sentence"}, "target_positions": "none"}
 FURTHER: dict[str, dict[str, Any]] = {
-    "memory alone": {
-        "attention": {"span": "sentence"},
-        "decoder": MEMORY | {"memory_sentences": 1},
-        "target_positions": "none",
-    },
-    "one layer, memory of two": {
-        "attention": {"span": "sentence"},
-        "decoder": MEMORY,
-        "decoder_layers": 1,
-        "target_positions": "none",
-    },
-    "source two sentences away": {
-        "document_layer": "segment_gate",
-        "encoder": {"span": "sentence"},
-        "source_sentences": 2,
-        "cross": {"span": "sentence"},
-        "decoder": {"span": "sentence"},
-    },
+    "memory alone": ALONE | {"decoder": MEMORY | {"memory_sentences": 1}},
+    "one layer, memory of two": ALONE | {"decoder": MEMORY, "decoder_layers": 1},
+    "source two sentences away": within("segment_gate") | {"source_sentences": 2},
+    "near source sentences": {"source_sentences": 1},
+    "near current sentences": {"source_sentences": 1, "encoder": {"top": {"layers": 1, "span": "current"}}},
+    "near source sentences behind a gate": {"source_sentences": 0, "attention": {"others": "gated"}},
     "all layers of current sentences alone": {"encoder": {"top": {"layers": 2, "span": "current"}}},
-    "hierarchical over sentences": {
-        "attention": {"span": "sentence"},
-        "document_layer": "hierarchical",
-        "document": {"target": True, "sentences": 2},
-    },
-    "selective over sentences": {
-        "attention": {"span": "sentence"},
-        "document_layer": "selective",
-        "document": {"level": "sentences"},
-    },
-    "selective on the target": {
-        "attention": {"span": "sentence"},
-        "document_layer": "selective",
-        "document": {"source": False, "target": True, "level": "words"},
-    },
+    "hierarchical over sentences": within("hierarchical", target=True, sentences=2),
+    "selective over sentences": within("selective", level="sentences"),
+    "selective on the target": within("selective", source=False, target=True, level="words"),
     "mean on the target": {"batch_context": "mean", "batch": {"source": False}},
-    "hierarchical on the source": {
-        "attention": {"span": "sentence"},
-        "document_layer": "hierarchical",
-        "document": {"sentences": 2},
-    },
+    "hierarchical on the source": within("hierarchical", sentences=2),
 }
 
 

@@ -24,62 +24,62 @@ PAIRS = [ParallelDocument("d", SENTENCES, SENTENCES)]
 S4TO4 = ["view.kind=window", "view.before=3"]
 DOCUMENT = ["view.kind=document", "view.separators=bracket"]
 AT_ONCE = [*DOCUMENT, "model.writes=non_autoregressive", "loss.name=glancing"]
+IN_ORDER = ["model.writes=left_to_right", "loss.name=cross_entropy"]
+HAN, MCN, SAN = (
+    [*DOCUMENT, f"model.document_layer={name}"] for name in ("hierarchical", "segment_gate", "selective")
+)
 # A setting, what it is written beside, and what lets it change something.
 SETTINGS: dict[str, tuple[list[str], list[str]]] = {
     "view.open_source=false": (["view.kind=window", "view.before=3"], ["view.separators=bracket"]),
     "view.indexed_separators=2": (S4TO4, ["view.separators=indexed"]),
     "model.attention.top.span=sentence": (DOCUMENT, ["model.attention.top.layers=1"]),
-    "model.attention.memory_sentences=2": (
-        DOCUMENT,
-        ["model.decoder={span: memory, score: transformer_xl}", "model.target_positions=none"],
-    ),
+    "model.attention.memory_sentences=2": (DOCUMENT, ["model.decoder={span: memory, score: transformer_xl}"]),
+    **{
+        f"model.{side}.top={{span: sentence}}": (DOCUMENT, ["model.attention.top.layers=1"])
+        for side in ("encoder", "decoder", "cross")
+    },
+    **{
+        f"model.{stack}.others=projected": (
+            [*DOCUMENT, "model.attention={span: sentence, top: {layers: 1, mix: gated}}"],
+            ["model.attention.span=row"],
+        )
+        for stack in ("attention", "encoder", "decoder", "cross")
+    },
+    "model.positions=shifted": (AT_ONCE, IN_ORDER),
+    "model.source_sentences=0": (AT_ONCE, IN_ORDER),
     "model.batch.source=false": (S4TO4, ["model.batch_context=mean"]),
     "model.batch.gate=identity": ([*S4TO4, "model.batch_context=mean"], ["model.batch_context=flat"]),
     "model.batch.threshold=0.1": ([*S4TO4, "model.batch_context=flat"], ["model.batch.gate=discrete"]),
-    "model.document.target=true": (DOCUMENT, ["model.document_layer=hierarchical"]),
-    "model.document.sentences=1": (
-        [*DOCUMENT, "model.document_layer=segment_gate"],
-        ["model.document_layer=hierarchical"],
-    ),
-    **{
-        f"model.document.{key}=false": (
-            [*DOCUMENT, "model.document_layer=hierarchical"],
-            ["model.document_layer=segment_gate"],
-        )
-        for key in ("relative", "gate", "feed_forward")
-    },
-    "model.document.level=words": (
-        [*DOCUMENT, "model.document_layer=hierarchical"],
-        ["model.document_layer=selective"],
-    ),
+    "model.document.target=true": (DOCUMENT, HAN),
+    "model.document.sentences=1": (MCN, HAN),
+    **{f"model.document.{key}=false": (HAN, MCN) for key in ("relative", "gate", "feed_forward")},
+    "model.document.level=words": (HAN, SAN),
     "model.document.word_weights=sparsemax": (
-        [*DOCUMENT, "model.document_layer=selective", "model.document.level=sentences"],
+        [*SAN, "model.document.level=sentences"],
         ["model.document.level=both"],
     ),
     "model.document.later=false": (
-        [*DOCUMENT, "model.document_layer=selective", "model.document={source: false, target: true}"],
+        [*SAN, "model.document={source: false, target: true}"],
         ["model.document.source=true"],
     ),
     "model.context_layers=2": (S4TO4, ["model.context_encoder=separate"]),
     **{
         f"model.{setting}": ([*S4TO4, "model.reads_source=false"], ["model.reads_source=true"])
-        for setting in ("encoder.score=relative", "cross.score=alibi", "encoder_layers=2")
+        for setting in (
+            "encoder.score=relative",
+            "cross.score=alibi",
+            "encoder_layers=2",
+            "source_sentences=1",
+        )
     },
-    "model.source_sentences=1": ([*S4TO4, "model.reads_source=false"], ["model.reads_source=true"]),
     "model.nat.path=row": (DOCUMENT, ["model.writes=non_autoregressive", "loss.name=glancing"]),
     "model.nat.codes=7": (AT_ONCE, ["model.nat.latent=true"]),
-    "model.nat.length_offsets=1": (
-        AT_ONCE,
-        ["model.nat.path=length", "model.nat.soft_copy=row", "model.attention.span=row"],
-    ),
+    "model.nat.length_offsets=1": (AT_ONCE, ["model.nat={path: length, soft_copy: row}"]),
     "model.shift=3": (S4TO4, ["model.positions=shifted"]),
     "model.relative_span=1": (S4TO4, ["model.attention.score=relative"]),
     "model.from_first=false": (S4TO4, ["model.segments=sinusoidal"]),
     "model.segments_from=current": (S4TO4, ["model.segments=sinusoidal"]),
-    "model.wavelengths=half": (
-        [*S4TO4, "model.position_encoding=learned"],
-        ["model.position_encoding=sinusoidal"],
-    ),
+    "model.wavelengths=half": (["model.position_encoding=learned"], ["model.position_encoding=sinusoidal"]),
     "model.learned_positions=3": (S4TO4, ["model.position_encoding=learned"]),
 }
 # What only training can show, or the data that else decides.
@@ -88,6 +88,7 @@ OF_TRAINING: dict[str, tuple[list[str], list[str]]] = {
     "model.nat.code_mixing=all": (AT_ONCE, ["model.nat.latent=true"]),
     "model.nat.code_weight=0.2": (AT_ONCE, ["model.nat.latent=true"]),
     "model.attention.gate_rate=3": (S4TO4, ["model.attention.others=gated"]),
+    "model.attention.gate_rate=4": (S4TO4, ["model.decoder.others=gated"]),
     "loss.label_smoothing=0.2": (AT_ONCE, ["model.nat.path=length"]),
     "model.decoder.memory_sentences=2": (DOCUMENT, ["model.attention.span=memory"]),
     "loss.context_discount=0.5": ([], S4TO4),
@@ -95,7 +96,6 @@ OF_TRAINING: dict[str, tuple[list[str], list[str]]] = {
     "train.freeze=init": ([], ["train.init=run"]),
     "loss.glancing=[0.1,0.1]": (DOCUMENT, ["model.writes=non_autoregressive", "loss.name=glancing"]),
 }
-every_setting = loop_over("setting", [*SETTINGS, *OF_TRAINING])
 
 
 def configured(*overrides: str) -> Config:
@@ -118,7 +118,7 @@ def outcome(config: Config) -> list[Any]:
     return [shapes, DocumentTranslator(model, config, TOKENIZER, torch.device("cpu")).score(PAIRS)]
 
 
-@every_setting
+@loop_over("setting", [*SETTINGS, *OF_TRAINING])
 def test_a_setting_is_refused_until_what_it_is_for_is_chosen(setting: str) -> None:
     beside, chosen = {**SETTINGS, **OF_TRAINING}[setting]
     with pytest.raises(CotextError, match=r"has no effect: it applies only to .*; remove it") as error:
@@ -136,10 +136,11 @@ def test_it_does_change_nothing_and_then_something(setting: str) -> None:
 
 def test_every_use_is_of_a_setting_and_tried_above() -> None:
     tried = {setting.partition("=")[0] for setting in (*SETTINGS, *OF_TRAINING)}
-    for each in USES:
-        covered = [key for key, _ in keys(Config) if key.startswith(each)]
-        assert covered == [each] if not each.endswith(".") else covered, each
-        assert any(key.startswith(each) for key in tried), each
+    for each, use in USES.items():
+        start = each.partition(" = ")[0]
+        covered = [key for key, _ in keys(Config) if key.startswith(start)]
+        assert covered == [start] if not start.endswith(".") else covered, each
+        assert use == "the decoder" or any(key.startswith(start) for key in tried), each
 
 
 @loop_over("recipe", recipe_names())
@@ -166,6 +167,9 @@ def test_what_a_recipe_has_for_a_part_that_is_left_out_may_stay(tmp_path: Path) 
 def test_default_values_and_whole_sections(tmp_path: Path) -> None:
     same = ["model.batch.gate=continuous", "loss.context_discount=1"]
     refuse_unused(load_config("mcn/final", overrides=same), "mcn/final", same)
+    memory = [f"model.{side}.memory_sentences=2" for side in ("encoder", "cross")]
+    with pytest.raises(CotextError, match=r"(?s)model\.encoder\.mem.*only to the decoder.*model\.cross\.mem"):
+        refuse_unused(load_config("mcn/final", overrides=memory), "mcn/final", memory)
     section = ["model.nat={latent: true, codes: 7}"]
     with pytest.raises(CotextError, match=r"(?s)model\.nat\.latent = True .*model\.nat\.codes = 7 "):
         refuse_unused(load_config("mcn/final", overrides=section), "mcn/final", section)

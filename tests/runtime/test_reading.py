@@ -38,7 +38,8 @@ ALIAS_BOMB = f"a: &a [{', '.join('x' * 9)}]\n{LEVELS}"  # nine lists of nine of 
     ("text", "value"),
     [
         ("", None),
-        ("[1, -2.5, true, null, ~, yes]", [1, -2.5, True, None, None, True]),
+        ("[1, -2.5, true, null, ~, 0]", [1, -2.5, True, None, None, 0]),
+        ("[yes, No, 010, -1:30, 'a:b']", ["yes", "No", "010", "-1:30", "a:b"]),
         ("{a: {b: [c]}}", {"a": {"b": ["c"]}}),
         ("2001-99-99", "2001-99-99"),
         ("2001-12-14t21:59:43.10-05:00", "2001-12-14t21:59:43.10-05:00"),
@@ -68,7 +69,6 @@ def test_plain_yaml(text: str, value: Any) -> None:
         ("[" * 5000, "line 1, column 21: nested too deep"),
         (NINES, "a number that long"),
         (f"0x{NINES}", "a number that long"),
-        (f"1{':59' * 2000}", "a number that long"),
         ("0b_", "invalid literal"),
         ('"\\ud800"', "half a character"),
         ('"a\\0b"', "NUL"),

@@ -419,6 +419,10 @@ class TestSentenceBySentence:
     def test_what_brackets_allow_and_forbid(self) -> None:
         config = tiny_config(view=pieces(20), decode={"beam_per": "sentence"})
         must_raise(r"beam_per = sentence needs view.separators = bracket", translator, config)
+        view, decode = pieces(20) | {"separators": "bracket"}, {"beam_per": "sentence"}
+        for model in ({"segments": "current"}, {"cross": {"span": "current"}}, {"batch_context": "mean"}):
+            config = tiny_config(model=model, view=view, decode=decode)
+            must_raise(r"all sentences of a document as current", translator, config)
         config = tiny_config(view=pieces() | {"separators": "bracket"}, decode={"align": "free"})
         must_raise(r"decode\.align = constrained", translator, config)
 

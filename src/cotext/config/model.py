@@ -111,6 +111,14 @@ class AttentionConfig(Closed):
         return {self.span, self.top.span} if self.top.layers else {self.span}
 
 
+class StackTopConfig(Closed):
+    """Top layers of one stack; missing keys have the values of `attention.top`."""
+
+    layers: Count | None = None
+    span: Span | None = None
+    mix: Literal["one", "gated"] | None = None
+
+
 class StackConfig(Closed):
     """Attention of one stack; missing keys have the values of `attention`."""
 
@@ -122,7 +130,7 @@ class StackConfig(Closed):
     """See `attention.others`."""
     memory_sentences: Sentences | None = None
     """See `attention.memory_sentences`."""
-    top: TopConfig | None = None
+    top: StackTopConfig | None = None
     """See `attention.top`."""
 
 
@@ -317,7 +325,9 @@ class ModelConfig(Closed):
     def stack(self, name: StackName) -> AttentionConfig:
         """Return the attention settings of a stack; missing settings are taken from `attention`."""
         stack: StackConfig = {"encoder": self.encoder, "decoder": self.decoder, "cross": self.cross}[name]
-        return self.attention.model_copy(update={key: value for key, value in stack if value is not None})
+        given = stack.model_dump(exclude_none=True)
+        given["top"] = self.attention.top.model_copy(update=given.get("top", {}))
+        return self.attention.model_copy(update=given)
 
     def layer_spans(self, name: StackName, layer: int) -> tuple[str, ...]:
         """Return the spans of a layer, counted from the bottom: one span, or two that a gate mixes."""

@@ -97,7 +97,7 @@ def size_settings(recipe: Mapping[str, Any], size: str) -> dict[str, Any]:
         most = max(1, min(depths) // 2)
         for stack in STACKS:
             top = model[stack]["top"]
-            if top and top["layers"] > most:
+            if top and (top["layers"] or 0) > most:
                 changes["model"][stack] = {"top": {"layers": most}}
         if train["init"]:
             rate = train["learning_rate"] * changes["train"]["learning_rate"] / BASE_RATE

@@ -110,13 +110,12 @@ class SentenceEmbedding(nn.Module, Blended):
         self.segment = nn.Parameter(torch.zeros(self.max_segments, dimension)) if trained else None
         self.dropout = Dropout(dropout)
 
-    def segments(self, side: Side, sentence: Tensor, last: Tensor | None) -> Tensor | None:
-        """Return segments that count back from the sentences `last` [R], [R, T]; None for other segments."""
+    def segments(self, side: Side, sentence: Tensor, current: Tensor) -> Tensor | None:
+        """Return segments that count back from the sentences `current` [R], [R, T]; None for others."""
         kind = self.source if side == "source" else self.target
         if not self.made.from_current or kind.segments not in ("learned", "sinusoidal"):
             return None
-        assert last is not None
-        return (last[:, None] - sentence).clamp(min=0)
+        return (current[:, None] - sentence).clamp(min=0)
 
     def input_sentence(self, sentence: Tensor, before: Tensor | None) -> Tensor:
         """Return the sentence on which position and segment of decoder inputs depend: `closed_sentence`."""
@@ -173,7 +172,8 @@ class SentenceEmbedding(nn.Module, Blended):
             x = x + (1 - share) * self.encoding(side)(before, below)
         if kind.segments == "none":
             return self.finished(x, side)
-        k = sentence.clamp(min=0) if segment is None else segment
+        # Non-autoregressive models pass no segments: all their sentences are current.
+        k = sentence.clamp(min=0) * (kind.segments != "current") if segment is None else segment
         if kind.segments in ("learned", "current"):
             assert self.segment is not None
             x = x + self.segment[k.clamp(max=self.max_segments - 1)]

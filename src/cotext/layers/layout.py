@@ -50,16 +50,26 @@ def apart_by_sentence(query_BT: Tensor, key_BS: Tensor, mask: Tensor | None, cau
     return Apart.of(same & seen, seen & ~same, query_BT, key_BS, causal and same.size(2) == same.size(3))
 
 
-def apart_from_source(source: SourceSide, sentence_BT: Tensor) -> Apart | None:
-    """Separate source tokens of translated sentences from others; return None for rows of one sentence."""
+def apart_from_source(source: SourceSide, sentence_BT: Tensor, mask: Tensor | None) -> Apart | None:
+    """Separate source tokens of translated sentences from others, if there are any; `mask` as in `Keys`."""
     if source.spans.size(1) == 1:
         return None
     start, stop = source.span_of(sentence_BT)
     at = torch.arange(source.tokens, device=sentence_BT.device)
     own = ((at >= start[:, :, None]) & (at < stop[:, :, None]))[:, None]
-    others = ~own if source.mask is None else ~own & source.mask
+    others = ~own if mask is None else ~own & mask
     last = source.sentence.amax(dim=1, keepdim=True)  # used for all sentences beyond it
     return Apart.of(own, others, sentence_BT.minimum(last), source.sentence)
+
+
+def near_sentences(query_BT: Tensor, key_BS: Tensor, most: int) -> Tensor:
+    """Return the mask of keys that are at most `most` sentences away: [B, 1, T, S].
+
+    Queries without such keys, such as padding, attend to all: a softmax over no keys would be NaN.
+    """
+    real = (key_BS >= 0)[:, None]
+    near = ((query_BT[:, :, None] - key_BS[:, None]).abs() <= most) & real
+    return torch.where(near.any(dim=2, keepdim=True), near, real)[:, None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,13 +285,8 @@ class Layout:
         """Keys of self-attention over whole rows."""
         # Padding is to the right of all real tokens, so the causal mask already hides it.
         mask = None if self.causal else self.mask
-        context = self.shared.source_sentences
-        if context is not None and not self.causal:
-            # Only sentences up to this distance are visible.
-            near = (self.sentence[:, :, None] - self.sentence[:, None, :]).abs() <= context
-            # Queries of padding attend to all sentences: a softmax over no keys would be NaN.
-            near |= (self.sentence < 0)[:, :, None]
-            mask = near[:, None] if mask is None else near[:, None] & mask
+        if self.shared.source_sentences is not None and not self.causal:
+            mask = near_sentences(self.sentence, self.sentence, self.shared.source_sentences)
         indices = self._indices
         tokens = None if indices is None else lambda: TokenIndices(indices, indices)
         return Keys(
@@ -298,12 +303,12 @@ class Layout:
     @cached_property
     def source_apart(self) -> Apart | None:
         """Keys of the translated source sentence, and of other sentences; None if there are no others."""
-        return apart_from_source(self.source, self.sentence)
+        return apart_from_source(self.source, self.sentence, self.source_keys.mask)
 
     @cached_property
     def source_keys(self) -> Keys:
         """Keys of cross-attention over whole source rows."""
-        return _source_keys(self)
+        return _source_keys(self, self.sentence)
 
     @cached_property
     def segments(self) -> Segments:
@@ -335,13 +340,16 @@ class Layout:
         return start + self.rank
 
 
-def _source_keys(layout: "AnyLayout") -> Keys:
-    source = layout.source
+def _source_keys(layout: "AnyLayout", sentence_BT: Tensor) -> Keys:
+    source, mask, most = layout.source, layout.source.mask, layout.shared.source_sentences
+    if most is not None and not isinstance(source, ContextSide):
+        last = source.sentence.amax(dim=1, keepdim=True)  # used for all sentences beyond it
+        mask = near_sentences(sentence_BT.minimum(last), source.sentence, most)
 
     def positions() -> tuple[Tensor, Tensor]:
         return layout.aligned_position, torch.arange(source.tokens, device=source.sentence.device)[None]
 
-    return Keys(source.mask, positions=positions, apart=lambda: layout.source_apart)
+    return Keys(mask, positions=positions, apart=lambda: layout.source_apart)
 
 
 class Step:
@@ -417,7 +425,7 @@ class Step:
 
     @cached_property
     def source_keys(self) -> Keys:
-        return _source_keys(self)
+        return _source_keys(self, self.packed_sentence)
 
     @cached_property
     def apart(self) -> Apart | None:
@@ -429,7 +437,7 @@ class Step:
 
     @cached_property
     def source_apart(self) -> Apart | None:
-        return apart_from_source(self.source, self.packed_sentence)
+        return apart_from_source(self.source, self.packed_sentence, self.source_keys.mask)
 
     @property
     def packed_sentence(self) -> Tensor:

@@ -252,7 +252,7 @@ class DecoderState:
     context: TargetContext | None = None  # if rows attend to each other
     context_side: ContextSide | None = None  # context sentences that were encoded apart
     shift: Tensor | None = None  # [R], if the shift of positions differs between rows
-    last: Tensor | None = None  # [R], index of the last sentence to translate, if segments count back from it
+    first: Tensor | None = None  # [R], index of the first sentence to translate
     caches: list[KeyValueCache] = field(default_factory=list)  # the first is for the decoder's attentions
     beam: int = 1  # W
     capacity: int = 0  # M
@@ -504,7 +504,7 @@ class DecoderState:
             self.context.select(entries)
 
     def _select_rows(
-        self, rows: Tensor, names: Sequence[str] = ("shift", "last", "length", "sentence", "rank")
+        self, rows: Tensor, names: Sequence[str] = ("shift", "first", "length", "sentence", "rank")
     ) -> None:
         for name in names:
             value = getattr(self, name)

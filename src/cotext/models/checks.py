@@ -178,8 +178,17 @@ def _check_positions(model: ModelConfig) -> None:
         )
     if (model.target_positions or model.positions) == "shifted" and model.positions != "shifted":
         raise CotextError("model.target_positions = shifted requires model.positions = shifted")
-    if model.position_encoding == "learned":
-        _check_learned_positions(model)
+    learned = model.position_encoding == "learned"
+    if learned and "none" in (model.positions, model.target_positions):
+        raise CotextError(
+            "model.position_encoding = learned: a side without positions (none) has no use for its table; "
+            "choose absolute, reset or shifted on both sides"
+        )
+    if learned and model.first_position >= model.learned_positions:
+        raise CotextError(
+            f"model.first_position = {model.first_position}: there are {model.learned_positions} learned "
+            "positions (model.learned_positions), counted from 0"
+        )
 
 
 def _check_segments(config: Config) -> None:
@@ -206,23 +215,6 @@ def _check_offset(config: Config) -> None:
             "choose other model.positions than none, other scores than absolute and positions, and "
             "model.position_encoding = sinusoidal"
         )
-
-
-def _check_learned_positions(model: ModelConfig) -> None:
-    for clash, reason in (
-        (
-            "none" in (model.positions, model.target_positions),
-            "a side without positions (none) has no use for its table; choose absolute, reset or shifted on "
-            "both sides",
-        ),
-        (
-            model.first_position >= model.learned_positions,
-            f"model.first_position = {model.first_position}, but there are {model.learned_positions} learned "
-            "positions (model.learned_positions), counted from 0",
-        ),
-    ):
-        if clash:
-            raise CotextError(f"model.position_encoding = learned: {reason}")
 
 
 def _check_parts(model: ModelConfig) -> None:
@@ -297,17 +289,24 @@ def _check_non_autoregressive(config: Config) -> None:
 
 
 TARGET_CONTEXT: Final = "windows with target sentences before the current one"
-MEMORY: Final = "a decoder with the span memory"
+MEMORY: Final = "model.decoder.span = memory, model.decoder.top.span = memory"
+TOP: Final = "model.attention.top.layers other than 0"
+ROWS: Final = "layers with the span row alone (gated: also in gated top layers)"
 # Settings, or sections (with a dot at the end), and the condition under which they have an effect.
 # Alternatives are separated by commas. `view.kind` may be that of any view that is mixed.
 USES: Final = {
     "view.open_source": "view.separators = bracket or numbered",
     "view.indexed_separators": "view.separators = indexed",
     "view.numbers": "view.separators = numbered",
-    "model.attention.top.": "model.attention.top.layers other than 0",
-    "model.attention.gate_rate": "model.attention.others = gated",
+    "model.attention.top.": TOP,
+    "model.attention.gate_rate": ", ".join(f"model.{side}.others = gated" for side in SIDES),
     "model.attention.memory_sentences": MEMORY,
     "model.decoder.memory_sentences": MEMORY,
+    "model.encoder.memory_sentences": "the decoder",
+    "model.cross.memory_sentences": "the decoder",
+    **{f"model.{side}.top": f"model.{side}.top.layers other than 0, {TOP}" for side in SIDES},
+    **{f"model.{stack}.others": ROWS for stack in ("attention", *SIDES)},
+    "model.positions = shifted": "model.writes = left_to_right",
     "model.batch.": "model.batch_context other than none",
     "model.batch.gate": "model.batch_context = flat",
     "model.batch.threshold": "model.batch.gate = discrete",
@@ -321,6 +320,7 @@ USES: Final = {
     "model.cross.": "model.reads_source = true",
     "model.encoder_layers": "model.reads_source = true",
     "model.source_sentences": "model.reads_source = true",
+    "model.source_sentences = ": "model.writes = left_to_right",
     "model.nat.": "model.writes = non_autoregressive",
     "model.nat.codes": "model.nat.latent = true",
     "model.nat.code_mixing": "model.nat.latent = true",
@@ -328,8 +328,8 @@ USES: Final = {
     "model.nat.length_offsets": "model.nat.path = length",
     "model.wavelengths": "model.position_encoding = sinusoidal",
     "model.learned_positions": "model.position_encoding = learned",
-    "model.relative_span": "model.attention.score = relative or positions, "
-    "model.encoder.score = relative or positions, model.decoder.score = relative or positions",
+    "model.relative_span": "model.encoder.score = relative or positions, "
+    "model.decoder.score = relative or positions",
     "model.shift": "model.positions = shifted",
     "model.from_first": "model.positions = shifted, model.segments = sinusoidal, "
     "model.target_segments = sinusoidal",
@@ -352,9 +352,11 @@ def refuse_unused(config: Config, recipe: str, overrides: Iterable[str]) -> None
         written.update(key for key, _ in leaves(parse_yaml(read_text(Path(recipe)), recipe) or {}))
     problems, others = [], _of_other_document_layers(config)
     for key, _, value in differences(Config(), config):
-        if not any(key == own or key.startswith(f"{own}.") for own in written):
+        # The sections `top` of single stacks may be missing: they are values.
+        if not any(f"{key}.".startswith(f"{own}.") or own.startswith(f"{key}.") for own in written):
             continue
-        uses = [use for start, use in USES.items() if key.startswith(start) and not _holds(use, config)]
+        starts = [start for start in USES if f"{key} = {value}".startswith(start)]
+        uses = [USES[start] for start in starts if not _holds(USES[start], key, config)]
         if uses or key in others:
             use = uses[0] if uses else others[key]
             problems.append(f"{key} = {shown(value)} has no effect: it applies only to {use}; remove it")
@@ -374,15 +376,20 @@ def _of_other_document_layers(config: Config) -> dict[str, str]:
     }
 
 
-def _holds(use: str, config: Config) -> bool:
+def _holds(use: str, key: str, config: Config) -> bool:
     """Return whether an alternative of a condition holds, such as `view.kind = window or cumulative`."""
-    views = (config.view, *config.view.mixed_with)
+    views, model = (config.view, *config.view.mixed_with), config.model
     if use == TARGET_CONTEXT:
         return any(view.kind == "window" and view.target_context > 0 for view in views)
-    if use == MEMORY:
-        return "memory" in config.model.stack("decoder").spans
-    for section, name, relation, values in re.findall(r"(\w+)\.(\S+) (=|other than) ([^,]+)", use):
-        for place in views if section == "view" and name == "kind" else [getattr(config, section)]:
+    if use == ROWS:
+        stacks = [model.stack(side) for side in SIDES if key.split(".")[1] in (side, "attention")]
+        wide = [stack for stack in stacks if stack.top.mix == "one" or stack.others == "gated"]
+        return any(stack.span == "row" for stack in stacks) or any("row" in stack.spans for stack in wide)
+    # The settings of a stack include those of `attention`.
+    sections = {f"model.{side}": model.stack(side) for side in SIDES} | dict(config)
+    condition = rf"({'|'.join(sections)})\.(\S+) (=|other than) ([^,]+)"
+    for section, name, relation, values in re.findall(condition, use):
+        for place in views if (section, name) == ("view", "kind") else [sections[section]]:
             value = str(attrgetter(name)(place)).lower() or "''"
             if (value in values.split(" or ")) == (relation == "="):
                 return True

@@ -29,6 +29,14 @@ SLOTS = (
     "document_layer",
     "document",
     "nat",
+    "positions",
+    "target_positions",
+    "position_encoding",
+    "shift",
+    "segments",
+    "target_segments",
+    "segments_from",
+    "from_first",
 )
 WIDTH = 100  # columns of a terminal
 PARAMETERS = "parameters.json"  # made by `make docs`, because counting needs the models
@@ -100,17 +108,13 @@ def entry(name: str, config: Config, parameters: int) -> Entry:
     view, model, decode, loss = config.view, config.model, config.decode, config.loss
     of_glancing = loss.name == "glancing"
     number = "{:g} to {:g}".format(*loss.glancing) if of_glancing else f"CD {loss.context_discount:g}"
-    positions = f"{model.positions} {model.shift}" if model.positions == "shifted" else model.positions
-    segments = "" if model.segments == "none" else f", {model.segments} segments"
-    if model.segments_from == "current":
-        segments += " from current"
     views = [describe_cut(cut, view.max_sentences) for cut in (view, *view.mixed_with)]
     if config.train.order == "documents":
         views.append("in order")
     return Entry(
         name,
         ", ".join(views if len(views) < 4 else [views[0], views[1], "...", views[-1]]),
-        f"{describe_model(model).replace(',', ', ')} ({positions}{segments})",
+        describe_model(model).replace(",", ", "),
         f"{loss.name} {number}",
         f"beam {decode.beam} lp {describe_length_penalty(decode)} {describe_output(config)}".rstrip(),
         parameters,

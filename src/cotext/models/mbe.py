@@ -101,8 +101,8 @@ class MeanTarget(TargetContext):
 
 def _sum(source: Source, embed: RowEmbedder) -> tuple[Tensor, Tensor]:
     """Return the sum of the word embeddings of each row, and their number: [R, D], [R, 1]."""
-    real_RS = (source.sentence >= 0).to(embed.weight.dtype)
     words_RSD = embed.bare(source)
+    real_RS = (source.sentence >= 0).to(words_RSD.dtype)
     return (words_RSD * real_RS[:, :, None]).sum(dim=1), real_RS.sum(dim=1, keepdim=True)
 
 

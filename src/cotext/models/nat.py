@@ -97,7 +97,8 @@ class NonAutoregressiveTransformer(NonAutoregressiveModel):
         return Shared(self.embedding.encoding(side), self.relative)
 
     def layouts(self, source: Source, lengths: Tensor | None = None) -> Layouts:
-        layout, side = Layout(source.sentence, self._source_packed), SourceSide([], source.sentence)
+        layout = Layout(source.sentence, self._source_packed, current=source.current)
+        side = SourceSide([], source.sentence)
         if self.length is None:
             lengths = POSITIONS_PER_TOKEN * (source.sentence >= 0).sum(dim=1)
         target = None if lengths is None else self._positions(stretched(source.sentence, lengths), side)

@@ -82,9 +82,9 @@ def _span(config: Config, stack: StackName, span: str) -> Reach:
         return near
     if stack == "decoder":
         return ALL if model.writes == "non_autoregressive" else BEFORE
-    if span == "current":
-        return ALL if config.view.kind == "document" else OWN
-    return _limited(model) if span == "row" else ALL
+    if span == "current" and config.view.kind != "document":
+        return OWN
+    return ALL if span == "nodes" else _limited(model)
 
 
 def _limited(model: ModelConfig) -> Reach:

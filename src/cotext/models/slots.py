@@ -28,13 +28,8 @@ class RowEmbedder:
     """Embeddings of complete rows, also for the parts of a model, and of the next decoder inputs."""
 
     embedding: SentenceEmbedding
-    shift: int | Literal["sequence"]
+    shift: int | Literal["sequence"] | Tensor  # the same in all rows, or [B]
     most_shift: int  # upper bound of the shifts in complete rows
-
-    @property
-    def weight(self) -> Tensor:
-        """Embeddings of all target tokens: [V, D]."""
-        return self.embedding.weight
 
     def bare(self, source: Source) -> Tensor:
         """Return source embeddings without positions, [B, S] -> [B, S, D]."""
@@ -42,16 +37,14 @@ class RowEmbedder:
 
     def shift_of(self, source: Source) -> Tensor | None:
         """Return the segment shift of every row, if it differs between rows: [B]."""
+        if isinstance(self.shift, Tensor):
+            return self.shift
         return mean_sentence_length(source.sentence) if self.shift == "sequence" else None
-
-    def last_of(self, source: Source) -> Tensor | None:
-        """Return the last current sentence of every row, if segments count back from it: [B]."""
-        return source.current[:, 1] - 1 if self.embedding.made.from_current else None
 
     def source(self, source: Source, behind: int = 0) -> Tensor:
         """Embed source rows, [B, S] -> [B, S, D], after `behind` extra tokens of their first sentence."""
         sentence, rank = source.sentence, None
-        segment = self.embedding.segments("source", sentence, self.last_of(source))
+        segment = self.embedding.segments("source", sentence, source.current[:, 0])
         if self.embedding.source.segments == "current":
             segment = torch.where(is_current(sentence, source.current), CURRENT, CONTEXT)
         if self.embedding.reads_ranks("source"):
@@ -72,7 +65,7 @@ class RowEmbedder:
         position = torch.arange(sentence.size(1), device=sentence.device).expand_as(sentence)
         closed = self.embedding.input_sentence(sentence, None)
         rank = ranks(sentence) if self.embedding.reads_ranks("target") else None
-        segment = self._segment(closed, self.last_of(source), position == 0)
+        segment = self._segment(closed, source.current[:, 0], position == 0)
         return self._target(tokens, closed, position, rank, self.shift_of(source), segment, sentence.size(1))
 
     def next(
@@ -88,13 +81,14 @@ class RowEmbedder:
             closed, position, rank = (values[:, extra:] for values in (closed, position, rank))
         segment = None
         if self.embedding.target.segments != "none":
+            assert state.first is not None
             opens = position == extra  # the first input after extra tokens
-            segment = self._segment(closed, state.last, opens)
+            segment = self._segment(closed, state.first, opens)
         return self._target(tokens, closed, position, rank, state.shift, segment, most)
 
     def first(self, x_RD: Tensor, side: Side) -> Tensor:
         """Embed extra vectors before their rows: [R, D] -> [R, D]."""
-        if self.embedding.source.positions != "none":
+        if (self.embedding.source if side == "source" else self.embedding.target).positions != "none":
             x_RD = x_RD + self.embedding.encoding(side)(x_RD.new_zeros(len(x_RD), dtype=torch.long), 1)
         return self.embedding.finished(x_RD, side)
 
@@ -115,11 +109,11 @@ class RowEmbedder:
             x, "target", sentence, position, rank, self._shift(shift), segment, below
         )
 
-    def _segment(self, sentence: Tensor, last: Tensor | None, opens: Tensor) -> Tensor | None:
+    def _segment(self, sentence: Tensor, first: Tensor, opens: Tensor) -> Tensor | None:
         """Return segments of decoder inputs if they are not sentences; `opens`: the first input of a row."""
         if self.embedding.target.segments == "current":
-            return torch.full_like(sentence, CURRENT)
-        segment = self.embedding.segments("target", sentence, last)
+            return torch.where(sentence < first[:, None], CONTEXT, CURRENT)
+        segment = self.embedding.segments("target", sentence, first)
         if segment is None or self.embedding.made.bracketed:
             return segment
         return segment.masked_fill(opens, 0)  # it closed the current sentence of the previous row
@@ -127,7 +121,7 @@ class RowEmbedder:
     def _shift(self, per_row: Tensor | None) -> Tensor | int:
         if per_row is not None:
             return per_row
-        assert self.shift != "sequence"
+        assert isinstance(self.shift, int)
         return self.shift
 
 
@@ -179,7 +173,7 @@ class RowsTarget(TargetContext):
     def __init__(self, parent: BatchContext, source: Source, embed: RowEmbedder) -> None:
         self.embed, self.source = embed, source
         self.rows = parent.order_of(source, parent.training)
-        hidden = embed.weight.new_empty(0, embed.weight.size(1))
+        hidden = embed.embedding.weight[:0]
         self.complete = ExtraKeys(hidden, self.rows.take(self.rows.group.new_empty(0)))
         if source.extra_rows is not None:
             given, other = source.extra_rows, source.extra_rows.source

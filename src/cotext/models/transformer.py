@@ -149,13 +149,17 @@ class Transformer(TranslationModel):
             layouts = self._source_layouts(source, self.training, left_out=True)
         embed, context = self._embedder(layouts), None
         if not self._crosses:
-            return self._without_source(source, layouts, embed)
+            return self._without_source(source, layouts)
+        rows = source
+        if layouts.context_rows is not None:
+            rows, shift = layouts.context_rows.current, embed.shift_of(source)
+            if shift is not None:  # both parts of a row are shifted as the whole row
+                embed = replace(embed, shift=shift)
         context_side = self._read_context(layouts, embed)
         layout = layouts.source.bound(self._shared("source"), context=context_side)
         if source.caches is not None and self._keeps_rows:
             x = layout.pack(self._kept_states(source, source.caches))
         elif self.batch_context is None or layouts.context is None:
-            rows = source if layouts.context_rows is None else layouts.context_rows.current
             x, layout = self._through_encoder(embed.source(rows), layout)
         else:
             mixed = self.batch_context.read(source, embed, layouts.context.found)
@@ -170,7 +174,7 @@ class Transformer(TranslationModel):
             context=context,
             context_side=context_side,
             shift=embed.shift_of(source),
-            last=embed.last_of(source),
+            first=source.current[:, 0],
         )
 
     def _through_encoder(self, x_BSD: Tensor, layout: Layout) -> tuple[Tensor, Layout]:
@@ -199,14 +203,14 @@ class Transformer(TranslationModel):
                 rows[n].states = states[:length].clone()  # the states of other rows can be freed
         return pad_sequence([row.states for row in rows if row.states is not None], batch_first=True)
 
-    def _without_source(self, source: Source, layouts: Layouts, embed: RowEmbedder) -> DecoderState:
+    def _without_source(self, source: Source, layouts: Layouts) -> DecoderState:
         """Return the state of a language model, which has no cross-attention."""
         heads = self_attentions(self.decoder)[0].heads
         # Caches take their shape and type from these keys and values of no token.
         size = self.output_weight.size(1) // heads
         none = self.output_weight.new_empty(len(source.tokens), heads, 0, size)
-        side, last = layouts.side.filled([(none, none)]), embed.last_of(source)
-        return DecoderState(side, attentions=self._caches, rows=source, layouts=layouts, last=last)
+        side, first = layouts.side.filled([(none, none)]), source.current[:, 0]
+        return DecoderState(side, attentions=self._caches, rows=source, layouts=layouts, first=first)
 
     def _read_context(self, layouts: Layouts, embed: RowEmbedder) -> ContextSide | None:
         """Encode context sentences apart and project them for every attention to them."""

@@ -109,6 +109,8 @@ PART: Final = 1 << 18  # characters; a substitution in a text of this length tak
 
 _ESCAPED_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 _SURROGATE = re.compile("[\ud800-\udfff]")
+# In YAML 1.1, 010 is 8, 1:30 is 90, and no (Norwegian) is false. Here they are texts, as in YAML 1.2.
+_TEXTS = re.compile(r"[-+]?0[0-7_]+|.*:.*|(?i:yes|no|on|off)")
 # Dates would become objects, which are invalid for all settings; << and = would merge other mappings.
 _UNRESOLVED = {f"tag:yaml.org,2002:{name}" for name in ("timestamp", "merge", "value")}
 
@@ -231,9 +233,9 @@ def leaves(content: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, 
 def parse_yaml(text: str, where: str) -> Any:
     """Parse a YAML text of mappings, lists, texts, numbers, true, false and null.
 
-    Dates are read as text. Messages begin with `where`. Raises CotextError if the text is not YAML, is too
-    long or is nested too deeply. Also rejected: anchors, aliases, tags, duplicate keys, lone surrogates, NUL
-    and very long numbers.
+    Dates, 010, 1:30, yes, no, on and off are texts. Messages begin with `where`. Raises CotextError if the
+    text is not YAML, is too long or is nested too deeply. Also rejected: anchors, aliases, tags, duplicate
+    keys, lone surrogates, NUL and very long numbers.
     """
     if len(text) > MAX_YAML_CHARACTERS:
         raise CotextError(f"{where} is not valid YAML: more than {MAX_YAML_CHARACTERS:,} characters")
@@ -273,6 +275,11 @@ class _Loader(yaml.SafeLoader):
         super().__init__(text)
         self.yaml_implicit_resolvers = _RESOLVERS
         self._depth = 0
+
+    def resolve(self, kind: type[yaml.Node], value: Any, implicit: Any) -> Any:
+        if kind is yaml.ScalarNode and _TEXTS.fullmatch(value):
+            return self.DEFAULT_SCALAR_TAG
+        return super().resolve(kind, value, implicit)  # type: ignore[no-untyped-call]
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
         event: Any = self.peek_event()  # type: ignore[no-untyped-call]

@@ -15,6 +15,7 @@ from cotext.data.batch import Batch, Source, SpecialSymbols
 from cotext.data.build import build_view, check_align, special_symbols
 from cotext.data.tokenizer import Tokenizer, chosen_languages
 from cotext.data.views import SentenceBySentence, View
+from cotext.models.checks import keeps_current
 from cotext.models.describe import describe_cut, describe_length_penalty, describe_model
 from cotext.models.interface import Engine, Model, NonAutoregressiveModel, PathKind
 from cotext.models.language_model import WithLanguageModel
@@ -323,5 +324,12 @@ def _searched_view(config: Config, kind: ModelKind, symbols: SpecialSymbols, vie
             "decode.beam_per = sentence needs view.separators = bracket: with "
             f"{config.view.separators} separators, the last sentence of a document ends with a different "
             "symbol than the other sentences; choose decode.beam_per = document"
+        )
+    model = config.model
+    segments = model.segments, model.target_segments
+    if keeps_current(model) or "current" in segments or model.batch_context != "none":
+        raise CotextError(
+            "decode.beam_per = sentence: in training, this system reads all sentences of a document as "
+            "current ones, and not one at a time; choose decode.beam_per = document"
         )
     return SentenceBySentence(view)
