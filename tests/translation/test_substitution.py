@@ -4,6 +4,8 @@ import itertools
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -62,8 +64,25 @@ def test_of_phrases_in_two_cases_the_one_that_fits_the_place_is_proposed() -> No
 
 def test_positions_inside_a_token_are_not_used() -> None:
     edges = [(0, 3), (4, 8), (8, 9)]
-    assert [substitution._token_at(edges, place) for place in (0, 4, 8, 9)] == [0, 1, 2, 3]
-    assert substitution._token_at(edges, 6) is None
+    assert [substitution._token_at(edges, place) for place in (0, 4, 6, 8, 9)] == [0, 1, None, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("text", "word", "phrase", "replaced"),
+    [
+        ("Hallo (%(Name)s), neu", "Name", "%(name)s", "(%(Name)s)"),
+        ("die Variable {{{ }} in der", "Variable", "{{ variable }}", "Variable {{{ }}"),
+        ("im {{{ knopf }}}-Feld (neu)", "knopf", "{{ button }}", "{{{ knopf }}}"),
+        ("im {x}-Feld", "Feld", "{{button}}", "{x}-Feld"),
+        ("(siehe a.de/x)", "de", "a.com/x", "de"),
+    ],
+)
+def test_the_marks_of_a_placeholder_are_replaced_with_its_word(
+    text: str, word: str, phrase: str, replaced: str
+) -> None:
+    start = text.index(word)
+    first, last = substitution._with_marks(text, (start, start + len(word)), phrase)
+    assert text[first:last] == replaced
 
 
 def test_a_proposal_loses_for_a_rendering_beside_its_term_and_for_words_that_are_lacking() -> None:
@@ -75,6 +94,10 @@ def test_a_proposal_loses_for_a_rendering_beside_its_term_and_for_words_that_are
     assert draft.penalty("unten war ein schweres Auto.") == stutter / 4
     assert draft.penalty("unten war ein schweres Boot. Auto.") == stutter + 2 * length
     assert draft.penalty("unten war Auto.") == 2 * length
+    document = SimpleNamespace(requested=lambda _: [0], kept=[0], document=Document("", ("{} at {x}",)))
+    row: Any = SimpleNamespace(document=document, number=0)
+    of_marks = substitution.Draft(row, [free], at=0, constraints=SentenceConstraints(copied=("{x}",)))
+    assert [of_marks.penalty(text) / stutter for text in ("{} {x}", "{x", "{{{x}}} %", "{y}")] == [0, 0, 2, 0]
     draft.found = [replace(free, text="unten unten unten war ein schweres schweres Boot.")]
     assert draft.penalty("unten war ein schweres Auto.") == stutter / 4
 
