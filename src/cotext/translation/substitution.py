@@ -46,9 +46,10 @@ from cotext.translation.scorer import DocumentScorer, RowsToRead, read_labels, s
 from cotext.translation.terms.terms import Defects, Phrases, SentenceConstraints
 from cotext.translation.terms.word_alignment import SentenceAlignment, proportional, renderings
 
-# Penalties in log-probability. STUTTER: the free translation of the term remains in the sentence, or one of the
-# MARKS of a placeholder that the model wrote with another word. LENGTH: for every word of difference from the expected length, which is the length of the free translation after the
-# replacement. Adjacent equal words of the free translation count as one.
+# Penalties in log-probability. STUTTER: the free translation of the term remains in the sentence, or one of
+# the MARKS of a placeholder that the model wrote with another word. LENGTH: for every word of difference from
+# the expected length, which is the length of the free translation after the replacement. Adjacent equal words
+# of the free translation count as one.
 STUTTER: Final = 8.0
 LENGTH: Final = 5.0
 MARKS: Final = frozenset("{}%$()<>[]")
