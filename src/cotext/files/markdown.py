@@ -41,7 +41,7 @@ _BLOCK_START = re.compile(
 _DEFINITION_START = re.compile(rf"{_LABEL}(?=:)")
 _MARKS: Final = {"*": "em", "_": "em", "**": "strong", "__": "strong", "~~": "s"}
 _TAGS: Final = {"em": "em", "strong": "strong", "s": "del"}
-_NUMBER_START = re.compile(r"(\d{1,9})([.)])(?=\s|$)")
+_NUMBER_START = re.compile(r"^(\d{1,9})([.)])(?=\s|$)")
 
 Template = list[str | int]  # source text, and numbers of further blocks whose text is inserted
 
