@@ -105,6 +105,7 @@ def test_elements_may_move() -> None:
         ("<title>never closed <b>x", ["never closed <b>x"]),
         ("<svg><title>x</title><text>y</text></svg>after", ["after"]),
         ("<p>x = <math><mi>y</mi></math>, so</p>", ["x = , so"]),
+        ("<p>a <ruby>red<rp>(</rp><rt>rdd</rt><rp>)</rp> car<rt>kr</ruby>.", ["a red car."]),
         ("<div translate=no><p>a</p><div>b</div></div>c", ["c"]),
         ("<p>a <span translate=no>b</p><p>c</p>", ["a b", "c"]),
         ("<my-word>one</my-word> two", ["one two"]),

@@ -161,7 +161,7 @@ def test_a_part_of_a_placeholder_is_marked_fuzzy() -> None:
         ("sh-format", "in $HOME and ${USER}", ["$HOME", "${USER}"]),
         ("csharp-format", "{0:C} of {1}", ["{0:C}", "{1}"]),
         ("no-c-format", "100% done", []),
-        ("", "100% done", []),
+        ("", "100% done\t&amp; or\tnot", ["\t", "&amp;", "\t"]),
     ],
 )
 def test_placeholders_by_the_flag(flag: str, message: str, copied: list[str]) -> None:

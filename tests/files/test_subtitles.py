@@ -65,7 +65,7 @@ intro
 <v Anna>when we &amp; they came.</v>
 
 00:00:04.500 --> 00:00:06.000
-<v Bob>Was it? <00:00:05.000>Yes!
+<v Bob>Was it? <ruby>Y<rt>ye</rt>es<rt>s</ruby><00:00:05.000>!
 """
 
 
@@ -117,7 +117,7 @@ def test_tags_inside_are_elements_and_those_outside_stay() -> None:
     written = opened(VTT).written(shouted(opened(VTT).contents.documents)).decode()
     assert "<v Anna>IT WAS <c.loud>VERY</c> LATE\n" in written
     assert "<v Anna>WHEN WE &amp; THEY CAME.</v>" in written
-    assert "<v Bob>WAS IT? <00:00:05.000>YES!" in written
+    assert "<v Bob>WAS IT? <ruby>Y<rt>ye</rt>ES<rt>s</ruby><00:00:05.000>!" in written
     assert "::cue(.loud) { color: red }" in written
 
 

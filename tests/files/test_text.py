@@ -81,6 +81,7 @@ def test_a_line_of_a_quotation_or_of_columns_continues_no_other() -> None:
         ("One. Two is it.\n\nThree. Four it is.\n", True),
         ("the cat\na dog\n\nthe bird\n", False),
         ("It was. It is.\nThe cat.\nThe dog.\nThe bird.\nThe fish.\n", False),
+        ("the cat\ra dog\r\rthe bird", True),
         ("# not a corpus of one\n- or is it\n", False),
         ("", False),
         ("\0", False),

@@ -93,7 +93,7 @@ def test_code_is_not_run_before_the_user_agrees_nor_if_changed(
     kept.write_text(kept.read_text() + "\nprint('other')\n")
     forget()
     command = ("translate", run, world.folder / "test.en", "--out", idea.parent / "out", "--trust-code")
-    must_refuse("idea.py: was modified", *command)
+    must_refuse("restore it, or train a new run", *command)
     kept.unlink()
     forget()
     must_refuse("code/idea.py: is missing in the run folder", *command)

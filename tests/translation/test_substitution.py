@@ -4,6 +4,8 @@ import itertools
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -47,34 +49,38 @@ def test_the_rendering_of_a_word_is_what_is_aligned_with_it() -> None:
     # "war alt" for one word of the source: neighbours that are aligned most with it belong to it.
     both = alignment([[0.9, 0.1, 0, 0], [0.1, 0.9, 0, 0], [0, 0, 0.1, 0.9], [0, 0, 0.1, 0.9]])
     assert renderings(both, TEXTS, (15, 18))[0][1] in ((11, 18), (15, 18))
-
-
-def test_punctuation_is_no_rendering() -> None:
+    # Punctuation is no rendering.
     marks = SentenceAlignment(((0, 3),), ((0, 1),), torch.ones(1, 1))
     assert renderings(marks, ("old", "."), (0, 3)) == []
 
 
-def test_of_phrases_in_two_cases_the_one_that_fits_the_place_is_proposed() -> None:
+def test_a_phrase_fits_its_place_which_is_not_in_a_token_and_replaces_marks_of_a_placeholder() -> None:
     phrases = ("alte Leiter", "Alte Leiter", "Treppe")
-    assert substitution._fitting(phrases, opens=False) == ["alte Leiter", "Treppe"]
-    assert substitution._fitting(phrases, opens=True) == ["Alte Leiter", "Treppe"]
-
-
-def test_positions_inside_a_token_are_not_used() -> None:
+    for opens in (False, True):
+        assert substitution._fitting(phrases, opens) == [phrases[opens], "Treppe"]
     edges = [(0, 3), (4, 8), (8, 9)]
-    assert [substitution._token_at(edges, place) for place in (0, 4, 8, 9)] == [0, 1, 2, 3]
-    assert substitution._token_at(edges, 6) is None
+    assert [substitution._token_at(edges, place) for place in (0, 4, 6, 8, 9)] == [0, 1, None, 2, 3]
+    for text, word, phrase, replaced in (
+        ("Hallo %(Name)s, neu", "Name", "%(name)s", "%(Name)s"),
+        ("die Variable {{{ }} in der", "Variable", "{{ variable }}", "Variable {{{ }}"),
+        ("im {{{ knopf }}}-Feld (neu)", "knopf", "{{ button }}", "{{{ knopf }}}"),
+    ):
+        start = text.index(word)
+        assert text[slice(*substitution._with_marks(text, (start, start + len(word)), phrase))] == replaced
 
 
 def test_a_proposal_loses_for_a_rendering_beside_its_term_and_for_words_that_are_lacking() -> None:
     free = SentenceHypothesis((), "unten war ein schweres Boot.")
     draft = substitution.Draft(None, [free], at=0)  # type: ignore[arg-type]
-    assert draft.penalty("was auch immer") == 0.0
     draft.own, draft.phrases = [(0.75, "Boot"), (0.25, "schweres")], ("Auto",)
     stutter, length = substitution.STUTTER, substitution.LENGTH
     assert draft.penalty("unten war ein schweres Auto.") == stutter / 4
     assert draft.penalty("unten war ein schweres Boot. Auto.") == stutter + 2 * length
     assert draft.penalty("unten war Auto.") == 2 * length
+    names: Any = SimpleNamespace(requested=lambda _: [0], kept=[0], document=Document("", ("{} at {x}",)))
+    names.document, names.number = SimpleNamespace(**vars(names)), 0
+    of_marks = substitution.Draft(names, [free], at=0, constraints=SentenceConstraints(copied=("{x}",)))
+    assert [of_marks.penalty(text) / stutter for text in ("{} {x}", "{x", "{{{x}}} %", "{y}")] == [0, 0, 2, 0]
     draft.found = [replace(free, text="unten unten unten war ein schweres schweres Boot.")]
     assert draft.penalty("unten war ein schweres Auto.") == stutter / 4
 

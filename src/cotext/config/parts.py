@@ -45,7 +45,8 @@ class Code:
         code = cls(path, read_text(path, max_bytes=MAX_BYTES))
         if digest is not None and not code.digest.startswith(digest):
             raise CotextError(
-                f"{path}: was modified: its SHA-256 begins with {code.digest[:16]}, not with {digest}"
+                f"{path}: was modified: its SHA-256 begins with {code.digest[:16]}, not with {digest}; "
+                "restore it, or train a new run with the changed file"
             )
         _codes[code.digest[:16]] = code
         return code

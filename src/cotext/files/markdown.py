@@ -41,7 +41,7 @@ _BLOCK_START = re.compile(
 _DEFINITION_START = re.compile(rf"{_LABEL}(?=:)")
 _MARKS: Final = {"*": "em", "_": "em", "**": "strong", "__": "strong", "~~": "s"}
 _TAGS: Final = {"em": "em", "strong": "strong", "s": "del"}
-_NUMBER_START = re.compile(r"(\d{1,9})([.)])(?=\s|$)")
+_NUMBER_START = re.compile(r"^(\d{1,9})([.)])(?=\s|$)")
 
 Template = list[str | int]  # source text, and numbers of further blocks whose text is inserted
 
@@ -289,7 +289,8 @@ def _key_of(token: Any) -> str:
 
 _LINE = re.compile(r"[^\r\n]*(?:\r\n|\n|\r|\Z)")
 # The lookbehinds below prevent new searches inside a run of spaces (quadratic time).
-_FRONT_MATTER = re.compile(r"(---|\+\+\+)[ \t]*\r?\n(?:[^\n]*\n)*?\1[ \t]*(?:\r?\n|\Z)")
+_END = r"(?:\r?\n|\r(?!\n))"
+_FRONT_MATTER = re.compile(rf"(---|\+\+\+)[ \t]*{_END}(?:[^\r\n]*{_END})*?\1[ \t]*(?:{_END}|\Z)")
 _BOX = re.compile(r"\[[ xX]\](?=[ \t])")
 _FOOTNOTE_TEXT = re.compile(rf"{FOOTNOTE.pattern}:[ \t]*(?=\S)")
 _CLOSING_MARKS = re.compile(r"(?:^|(?<![ \t])[ \t]++)#++[ \t]*$|(?<![ \t])[ \t]++$")

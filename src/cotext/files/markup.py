@@ -164,7 +164,7 @@ def end_of(all_tokens: Sequence[Token], index: int) -> int:
                 open_names[token.name] -= 1
             elif token.name == name:
                 return at + 1
-            elif token.name in BLOCKS:
+            elif token.name in BLOCKS or token.name == "ruby":
                 return at
     return len(all_tokens)
 
@@ -253,8 +253,9 @@ _CODE: Final = frozenset({"code", "kbd", "samp", "var", "tt"})
 # Elements that are not translated.
 _LEFT: Final = _names("""
 script style template svg math iframe object applet canvas audio video noembed noframes xmp pre plaintext
+rp rt
 """)
-_SAID: Final = _LEFT - {"script", "style"}
+_SAID: Final = _LEFT - {"script", "style", "rp"}
 _READ_ATTRIBUTES: Final = _names("""
 alt title placeholder aria-label aria-description aria-placeholder aria-valuetext aria-roledescription
 label summary

@@ -48,7 +48,7 @@ class TranslationRequest(SentenceSplitting, TermOptions, Sharded, ClusterOptions
     )
     no_split: bool = option("Translate each line or paragraph as one sentence.", default=False)
     entries: Literal["untranslated", "unfinished", "all"] = option(
-        "Entries to translate in files with both languages (PO, XLIFF, TMX): untranslated; unfinished (also "
+        "Entries to translate in files with both languages (PO, XLIFF): untranslated; unfinished (also "
         "fuzzy entries and entries waiting for review); or all (except entries marked as final).",
         default="untranslated",
     )

@@ -9,6 +9,7 @@ other break ends a block. Outer white space, lines without a letter, and options
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Final
 
 from cotext.files.blocks import Copied, Item, Piece, Point, Tag, mates, merged, piece_of
@@ -165,8 +166,8 @@ def _all_found(text: str, markers: Markers) -> Iterator[Item]:
         is_point = tag[3].endswith("/") or _BETWEEN_LINES.fullmatch(tag[2])
         kind = "point" if is_point else "close" if tag[1] else "open"
         yield Item(kind, tag[2], *tag.span())
-    for reference in _CHARACTER_REFERENCE.finditer(text):
-        yield Item("copied", "", *reference.span(), reference[0])
+    for copied in chain(_CHARACTER_REFERENCE.finditer(text), re.finditer("\t+", text)):
+        yield Item("copied", "", *copied.span(), copied[0])
     if markers.placeholders is not None:
         for placeholder in markers.placeholders.finditer(text):
             yield Item("copied", "", *placeholder.span(), placeholder[0])

@@ -424,8 +424,8 @@ SRT: Final = Syntax(
     write=lambda text: text.replace("-->", "→"),
 )
 VTT: Final = Syntax(
-    marks=re.compile(r"(?P<tag><[^<>\r\n]*>)|(?P<break>\r\n|\n|\r)"),
-    enclosing=frozenset({"i", "b", "u", "c", "v", "lang", "ruby", "rt"}),
+    marks=re.compile(r"(?P<tag><rt>[^<>\r\n]*(?:</rt>|(?=</ruby>))|<[^<>\r\n]*>)|(?P<break>\r\n|\n|\r)"),
+    enclosing=frozenset({"i", "b", "u", "c", "v", "lang", "ruby"}),
     read=unescaped,
     write=lambda text: html.escape(text, quote=False),
 )

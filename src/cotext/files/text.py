@@ -133,6 +133,8 @@ def looks_like_prose(lines: Sequence[Line]) -> str:
     filled = [text for text in texts if text]
     if width := wrap_width([line.whole for line in lines]):
         return f"because its lines are wrapped at {width} characters"
+    if len(lines) > 1 and all(line.after.endswith("\r") for line in lines[:-1]):
+        return "because its lines end in carriage returns only"  # in a corpus, they do not end a line
     several = sum(bool(sentence_ends(text)) for text in filled)
     runs = ["", *texts, ""]
     starts = sum(not a and bool(b) for a, b in pairwise(runs))

@@ -17,6 +17,8 @@ position is aligned, or if no other proposal helps. If a sentence lacks more tha
 at its end. A sentence with a forbidden word is searched again; the tokens of this word are barred.
 """
 
+import re
+import string
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -44,11 +46,13 @@ from cotext.translation.scorer import DocumentScorer, RowsToRead, read_labels, s
 from cotext.translation.terms.terms import Defects, Phrases, SentenceConstraints
 from cotext.translation.terms.word_alignment import SentenceAlignment, proportional, renderings
 
-# Penalties in log-probability. STUTTER: the free translation of the term remains in the sentence. LENGTH: for
-# every word of difference from the expected length, which is the length of the free translation after the
-# replacement. Adjacent equal words of the free translation count as one.
+# Penalties in log-probability. STUTTER: the free translation of the term remains in the sentence, or one of
+# the MARKS of a placeholder that the model wrote with another word. LENGTH: for every word of difference from
+# the expected length, which is the length of the free translation after the replacement. Adjacent equal words
+# of the free translation count as one.
 STUTTER: Final = 8.0
 LENGTH: Final = 5.0
+MARKS: Final = frozenset("{}%$()<>[]")
 MOST_BARRED: Final = 8  # maximum number of searches without forbidden words
 MOST_DEFECTS: Final = 8  # a sentence with more missing or surplus phrases is corrected at once
 _MAX_PHRASES: Final = 8  # maximum number of proposed alternatives of a term
@@ -99,13 +103,25 @@ class Draft:
 
     def penalty(self, text: str) -> float:
         """Return the penalty (in log-probability) of a text for remaining words and for its length."""
+        left = STUTTER * self._left_marks(text)
         if not self.own:
-            return 0.0
+            return left
         remaining = sum(share for share, word in self.own if any(occurrences(text, [word])))
         _, phrase = next(occurrences(text, self.phrases), (0, ""))
         free = groupby(words_of(self.found[self.at].text), key=lambda word: word.text)
         expected = sum(1 for _ in free) - len(words_of(self.own[0][1])) + len(words_of(phrase))
-        return STUTTER * remaining + LENGTH * abs(len(words_of(text)) - expected)
+        return left + STUTTER * remaining + LENGTH * abs(len(words_of(text)) - expected)
+
+    def _left_marks(self, text: str) -> int:
+        """Count the marks of copied texts that are outside them, in addition to those of the source."""
+        if not (marks := MARKS.intersection("".join(self.constraints.copied))):
+            return 0
+        outside = []
+        for side in (text, self.source):
+            for copy in sorted(self.constraints.copied, key=len, reverse=True):
+                side = side.replace(copy, " ", 1)
+            outside.append(Counter(filter(marks.__contains__, side)))
+        return (outside[0] - outside[1]).total()
 
 
 class _Proposal(NamedTuple):
@@ -240,6 +256,8 @@ class Substitution:
         for rank, (_, span) in enumerate(spans[:_PLACES]):
             yield from self._replacements(draft, span, () if rank else likely[0])
         if draft.phrases[0] in draft.constraints.copied:
+            for _, span in spans[:_PLACES]:
+                yield from self._replacements(draft, _with_marks(text, span, draft.phrases[0]), ())
             yield from self._insertions(draft, draft.phrases)
 
     def _replacements(self, draft: Draft, span: Span, likely: Sequence[list[int]]) -> Iterator[_Proposal]:
@@ -421,6 +439,17 @@ def _token_at(edges: Sequence[Span], place: int) -> int | None:
     """Return the first token at or after a position in the text; None: a token extends across it."""
     number = next((i for i, (start, _) in enumerate(edges) if start >= place), len(edges))
     return number if all(stop <= place for _, stop in edges[:number]) else None
+
+
+def _with_marks(text: str, span: Span, phrase: str) -> Span:
+    """Return the span with the marks of the phrase around it, as in `%(Name)s` for the phrase `%(name)s`."""
+    if not (marks := "".join(map(re.escape, MARKS.intersection(phrase)))):
+        return span
+    around = rf"(?:{' ?' * (' ' in phrase)}\S*[{marks}])+"
+    ending = phrase[len(phrase.rstrip(string.ascii_letters)) :]
+    left = re.match(around, text[: span[0]][::-1])
+    right = re.match(rf"{around}(?:{ending}\b)?", text[span[1] :])
+    return span[0] - (left.end() if left else 0), span[1] + (right.end() if right else 0)
 
 
 def _fitting(phrases: Sequence[str], opens: bool) -> list[str]:
