@@ -83,21 +83,21 @@ def test_shared_words_by_hand() -> None:
 
 def test_lengths_are_compared_by_hand() -> None:
     vocabulary, lengths = Vocabulary(), Lengths(ratio=1.5, mean=3.0, deviation=0.7)
-    source, target = vocabulary.side(["a" * 10, "b" * 20]), vocabulary.side(["c" * 12, "d" * 40])
-    alone = [NormalDist(3.0, 0.7).pdf(math.log1p(t)) / (1 + t) for t in (12, 40)]
+    source, target = vocabulary.side(["a" * 2, "b" * 20]), vocabulary.side(["c" * 4, "d" * 40])
+    alone = [NormalDist(3.0, 0.7).pdf(math.log1p(t)) / (1 + t) for t in (4, 40)]
 
     def translation(expected: float, t: int) -> float:
         return NormalDist(expected, math.sqrt(VARIANCE * max(5, (expected + t) / 2))).pdf(t)
 
     scores = np.exp(lengths.scores(source, target))
     one = [
-        [0.95 * translation(1.5 * s, t) / p + 0.05 for t, p in zip((12, 40), alone, strict=True)]
-        for s in (10, 20)
+        [0.95 * translation(1.5 * s, t) / p + 0.05 for t, p in zip((4, 40), alone, strict=True)]
+        for s in (2, 20)
     ]
     assert scores[0] == pytest.approx(np.array(one), rel=1e-4)
-    assert scores[2, 1, 1] == pytest.approx(0.95 * translation(45, 40) / alone[1] + 0.05, rel=1e-4)
+    assert scores[2, 1, 1] == pytest.approx(0.95 * translation(33, 40) / alone[1] + 0.05, rel=1e-4)
     assert scores[2, 0].tolist() == scores[1, :, 0].tolist() == [0, 0]
-    assert Lengths.of([(source, target)]).ratio == pytest.approx(52 / 30)
+    assert Lengths.of([(source, target)]).ratio == pytest.approx(44 / 22)
 
 
 def test_words_are_compared_by_hand() -> None:
