@@ -81,8 +81,10 @@ def test_what_is_refused(content: str, said: str, tmp_path: Path) -> None:
 def test_pairs_of_a_memory(tmp_path: Path) -> None:
     path = written(tmp_path, "m.tmx", MEMORY)
     assert list(pairs(path, "en", "de")) == [
+        ("A red car, now.", "", {"x-position": "1", "file": "a.html", "x-document": "a.html"}),
         ("Done.", "Fertig.", {"x-position": "2", "file": "a.html", "x-document": "a.html"}),
         ("Empty & new.", "", {"x-position": "1", "file": "b.html", "x-document": "b.html"}),
+        ("", "Nur deutsch.", {"x-position": "1", "x-document": ""}),
     ]
 
 

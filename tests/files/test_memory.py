@@ -39,11 +39,16 @@ def test_the_sentences_of_documents_that_a_memory_has() -> None:
 
 
 def test_a_memory_is_read_from_tmx(tmp_path: Path) -> None:
-    units = [(source, target, {"x-document": document}) for source, target, document in PAIRS[:5]]
+    known = *PAIRS[:5], ("Bye.", "Tschüs.", "2")
+    units = [(source, target, {"x-document": document}) for source, target, document in known]
     path = tmp_path / "memory.tmx"
     path.write_bytes(encode_memory(units, "en", "de"))
     memory = TranslationMemory.read(path, Languages("en", "de"))
-    assert memory.units == 5
+    assert memory.units == 6
     assert memory.lookup("Hello.", "It is old.") == "Tag."
-    must_raise("no unit in en and fr", TranslationMemory.read, path, Languages("en", "fr"))
+    path.write_bytes(path.read_bytes().replace(b'"de"><seg>Tag', b'"fr"><seg>Tag'))
+    memory = TranslationMemory.read(path, Languages("en", "de"))
+    assert memory.lookup("Bye.", "Hello.") == "Tschüs."
+    assert memory.lookup("Bye.", "It is old.") is None
+    must_raise("no unit in en and es", TranslationMemory.read, path, Languages("en", "es"))
     must_raise("languages", TranslationMemory.read, path, Languages())

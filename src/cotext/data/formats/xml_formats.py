@@ -272,7 +272,7 @@ def read_tmx(path: Path) -> Iterator[Record]:
 def pairs(
     path: Path, source_language: str, target_language: str
 ) -> Iterator[tuple[str, str, dict[str, str]]]:
-    """Yield source, target and properties of every unit that has both languages.
+    """Yield source, target and properties of every unit; a text that the unit does not have is empty.
 
     In the returned properties, `x-document` is the name of the unit's document, or empty. The file may call
     this property differently. `x-position` is the position from the file, or else the number of the unit in
@@ -288,13 +288,9 @@ def pairs(
         document = named
         codes = list(unit.texts)
         wanted = source_language, target_language
-        source, target = (next(iter(fitting_codes(code, codes)), None) for code in wanted)
-        if source is not None and target is not None:
-            yield (
-                unit.texts[source],
-                unit.texts[target],
-                {POSITION: str(position), **unit.properties, DOCUMENT: named},
-            )
+        source, target = (next(iter(fitting_codes(code, codes)), "") for code in wanted)
+        properties = {POSITION: str(position), **unit.properties, DOCUMENT: named}
+        yield unit.texts.get(source, ""), unit.texts.get(target, ""), properties
 
 
 def languages_of_tmx(path: Path) -> tuple[str, str]:
