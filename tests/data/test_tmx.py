@@ -66,6 +66,7 @@ def test_documents_languages_and_encodings(tmp_path: Path) -> None:
         (memory(unit("A.", "a.") + unit("A.", "a.", languages=("en", "fr"))), "4: more than two languages"),
         (memory(unit("A.", "a.", languages=("fr", "de"))), "without a text in its source language en"),
         (memory(f"{unit('A.', 'a.')}<tu><tuv xml:lang='en'><seg>B</seg></tuv></tu>"), "unit in one language"),
+        (memory(unit("A.", "a.", languages=("en-US", "en-GB"))), r":3: several texts .* \(en-US, en-GB\)"),
         (memory("<tu><tuv><seg>A</seg></tuv></tu>"), "without xml:lang"),
         (memory("<tu>"), "tmx:4: malformed XML"),
         ("<!DOCTYPE tmx [<!ENTITY a 'b'>]>\n" + memory("")[22:], "DOCTYPE with declarations"),

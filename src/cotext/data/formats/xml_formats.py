@@ -256,6 +256,9 @@ def read_tmx(path: Path) -> Iterator[Record]:
                 listed = ", ".join(sorted(known))
                 raise CotextError(f"{where}: more than two languages ({listed}); extract one pair")
             target = _target_of(unit, source)
+            if target is None and len(unit.texts) > 1:
+                listed = ", ".join(unit.texts)
+                raise CotextError(f"{where}: several texts in one language ({listed}); change a code")
             if sources and (target is not None) != bool(targets):
                 languages = ("one language", "two languages")
                 raise CotextError(
