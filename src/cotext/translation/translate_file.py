@@ -28,6 +28,8 @@ from cotext.data.formats import (
     write_documents,
     write_translations,
 )
+from cotext.data.formats.line_formats import side_file_to_write
+from cotext.data.formats.streams import same_file
 from cotext.data.nbest_lists import (
     Candidate,
     Candidates,
@@ -255,12 +257,13 @@ def translate_file(
 def check_outputs(out: Path, scores: Path | None, sources: Sequence[Path]) -> None:
     """Raise CotextError for outputs that cannot be written (see `check_output`), or one file for both."""
     # The journal and the lists must not replace an input either.
-    for path in (out, journal_of(out), lists_beside(out)):
+    written = out, journal_of(out), lists_beside(out)
+    for path in written:
         check_output(path, sources)
     if scores is not None:
         check_output(scores, sources)
-        if scores.absolute() == out.absolute():
-            raise CotextError(f"{out}: --out and --scores are the same file; choose different files")
+        if any(same_file(scores, path) for path in (*written, side_file_to_write(out))):
+            raise CotextError(f"{scores}: --scores is a file that --out writes, too; choose another --scores")
 
 
 def pieces_of(view: ViewConfig) -> str:
