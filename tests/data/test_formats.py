@@ -165,6 +165,8 @@ def test_docids_with_empty_lines_and_sentences_and_compressed_otherwise(tmp_path
         (tmp_path / "a.en").write_text(text, newline="")
         assert detect_format(tmp_path / "a.en") == "docids"
         assert list(read_documents(tmp_path / "a.en")) == EXPECTED
+    (tmp_path / "a.en").write_text("<!-- B -->\nC.\nD.\n")
+    assert [d.id for d in read_documents(tmp_path / "a.en")] == ["1", "2"]
     (tmp_path / "a.en").write_text("\nB.\n\n\n\nC.\n")
     (tmp_path / "a.docids").write_text("x\t3\ny\t2\n")
     assert [d.sentences for d in read_documents(tmp_path / "a.en")] == [("", "B.", ""), ("", "C.")]
@@ -323,6 +325,7 @@ def test_one_file_that_is_no_parallel_corpus_is_refused(
         ("d-lines", [Document("x", ("A.", "<d>"))], r"document 'x', sentence 2 is '<d>', which opens"),
         ("tmx", [Document("x", ("A\x01",))], r"sentence 1 contains U\+0001, which XML cannot contain"),
         ("text", [Document("x", ("A\ud800",))], r"out: document 'x' has half a character"),
+        ("docids", [Document("\ud800", ("A.",))], r"out.docids: document .* has half a character"),
         ("jsonl", [Document("x", ())], r"document 'x' is empty and cannot be written"),
         ("jsonl", [], r"out: there are no documents to write"),
         ("jsonl", [Document("", ("A.",))], r"empty id"),

@@ -194,12 +194,9 @@ def detect_format(path: Path) -> str:
     if first == line_formats.DOCUMENT_LINE:
         return "d-lines"
     root = streams.markup_root(text) if first.startswith("<") else ""
-    if (
-        root not in streams.CORPUS_ROOTS
-        and not first.startswith(("<?", "<!"))
-        and line_formats.find_side_file(path) is not None
-    ):
-        return "docids"  # a sentence may begin with a tag
+    is_document = root in streams.CORPUS_ROOTS or (root and first.startswith(("<?", "<!")))
+    if not is_document and line_formats.find_side_file(path) is not None:
+        return "docids"  # a sentence may begin with a tag or a comment
     if root == "tmx" or root in streams.CORPUS_ROOTS:
         return "tmx" if root == "tmx" else "wmt-xml"
     if root:
@@ -489,18 +486,18 @@ def _write(
                     f"two documents in a row have the id {document_id!r}, which the format {row.name} "
                     "cannot distinguish; rename one or write jsonl instead"
                 )
-            for sink, record in zip(sinks, records, strict=False):
-                opening = row.header if previous is None else row.between
-                try:
+            try:
+                for sink, record in zip(sinks, records, strict=False):
+                    opening = row.header if previous is None else row.between
                     with naming(sink.path):
                         sink.write(opening + encode(record))
-                except UnicodeEncodeError:
-                    raise CotextError(
-                        f"{sink.path}: document {document_id!r} has half a character (a lone surrogate), "
-                        "which UTF-8 cannot write; remove it"
-                    ) from None
-            for sink in sinks[len(paths) :]:
-                sink.write(line_formats.encode_side_line(records[0]))
+                for sink in sinks[len(paths) :]:
+                    sink.write(line_formats.encode_side_line(records[0]))
+            except UnicodeEncodeError:
+                raise CotextError(
+                    f"{sink.path}: document {document_id!r} has half a character (a lone surrogate), "
+                    "which UTF-8 cannot write; remove it"
+                ) from None
             _check_kept(kept, (document_id, len(records[0].sentences or ())))
             previous = document_id
         if previous is None:
