@@ -1,5 +1,4 @@
 import gzip
-import json
 import lzma
 import os
 import re
@@ -32,14 +31,11 @@ WRITTEN = [name for name, row in FORMATS.items() if row.encode]
 NASTY = [*"\r\t\x0b\x0c\x1c\x85\u2028\u2029\u3000\xa0\ufeff\x01\ufffe"]
 MARKS = ["<d>", "{", "&amp;", "<seg>", "<doc>", "</doc>", "<title>", "]]>", "\\n", '"', "", " "]
 characters = st.characters(exclude_categories=["Cs"], exclude_characters="\n\0")
-sentences = st.lists(st.sampled_from(NASTY + MARKS) | st.text(characters, max_size=4), max_size=4).map(
-    "".join
-)
+pieces = st.sampled_from(NASTY + MARKS) | st.text(characters, max_size=4)
+sentences = st.lists(pieces, max_size=4).map("".join)
 ids = st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max_size=5).map(
     lambda text: "d" + text.strip()
 )
-
-
 some = st.builds(Document, ids, st.lists(sentences, min_size=1, max_size=5).map(tuple))
 
 
@@ -316,11 +312,7 @@ def test_one_file_that_is_no_parallel_corpus_is_refused(
         ("jsonl", [Document("x", ("A\nb.",))], r"out: document 'x', sentence 1: contains a line feed"),
         ("tsv", [Document("x", ("A\tb.",))], r"out: document 'x', sentence 1 contains a tab"),
         ("tsv", [Document("x", ("A.",))] * 2, r"two documents in a row have the id 'x'"),
-        (
-            "tsv",
-            [Document("docid", ("A.",)), Document("\t", ("A.",))],
-            r"out: document id '\\t' cannot be written",
-        ),
+        ("tsv", [Document("\t", ("A.",))], r"out: document id '\\t' cannot be written"),
         ("wmt-xml", [Document("x", ("A.",))], r"the format wmt-xml can be read, but not written"),
         ("d-lines", [Document("x", ("A.", "<d>"))], r"document 'x', sentence 2 is '<d>', which opens"),
         ("tmx", [Document("x", ("A\x01",))], r"sentence 1 contains U\+0001, which XML cannot contain"),
@@ -371,9 +363,6 @@ def test_a_link_stays_a_link_and_two_sides_differ(tmp_path: Path) -> None:
 
 def test_files_as_they_are_written(tmp_path: Path) -> None:
     pairs = [ParallelDocument("x", ("A & b.", "C."), ("a", "c")), ParallelDocument("y", ("D.",), ("d",))]
-    write_parallel(tmp_path / "p.jsonl", None, pairs, "jsonl")
-    first = {"id": "x", "source": ["A & b.", "C."], "target": ["a", "c"]}
-    assert json.loads((tmp_path / "p.jsonl").read_text().split("\n")[0]) == first
     write_parallel(tmp_path / "p.tsv", None, pairs, "tsv")
     assert (tmp_path / "p.tsv").read_text() == "x\tA & b.\ta\nx\tC.\tc\ny\tD.\td\n"
     write_parallel(tmp_path / "p.en", tmp_path / "p.de", pairs, "docids")
