@@ -45,7 +45,8 @@ def unit(source: str, target: str, document: str = "", languages: tuple[str, str
 
 
 def test_documents_languages_and_encodings(tmp_path: Path) -> None:
-    path = written(tmp_path, "m.tmx", memory(unit("A.", "a.") + unit("B.", "b.", languages=("EN", "de-AT"))))
+    variants = unit("A.", "a.").replace("<tuv", "<tuv xml:lang='en-US'><seg>No.</seg></tuv><tuv", 1)
+    path = written(tmp_path, "m.tmx", memory(variants + unit("B.", "b.", languages=("EN", "de-AT"))))
     assert list(read_parallel(path, None)) == [ParallelDocument("1", ("A.", "B."), ("a.", "b."))]
     path = written(tmp_path, "m.tmx", memory(unit("a.", "A.", "d", ("de", "en-GB"))))
     assert list(read_parallel(path, None)) == [ParallelDocument("d", ("A.",), ("a.",))]

@@ -307,8 +307,8 @@ def source_of(unit: Unit) -> str | None:
     """Return the language code of the source text; None if the unit has no source."""
     if not unit.source_language:
         return next(iter(unit.texts), None)
-    wanted = primary(unit.source_language)
-    return next((code for code in unit.texts if primary(code) == wanted), None)
+    same = [code for code in unit.texts if primary(code) == primary(unit.source_language)]
+    return unit.source_language if unit.source_language in same else next(iter(same), None)
 
 
 def _target_of(unit: Unit, source: str) -> str | None:
