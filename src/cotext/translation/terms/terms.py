@@ -72,7 +72,10 @@ class Glossary:
 
 
 def read_words(path: Path) -> tuple[str, ...]:
-    """Read words and phrases, one per line, with comments after #; raise CotextError if unreadable."""
+    """Read words and phrases, one per line; lines that begin with # are comments.
+
+    Raises CotextError: the file is unreadable.
+    """
     lines = _text(read_bytes(path, MAX_BYTES), path).splitlines()
     return tuple(line.strip() for line in lines if line.strip() and not line.startswith("#"))
 
