@@ -477,9 +477,7 @@ TRANSLATED = sorted(PARTS - LANGUAGE_MODELS.keys())[::3]
 
 
 @parts
-def test_a_model_that_was_saved_and_loaded_gives_the_same_output(
-    name: str, pieces: SentencePieceTokenizer, tmp_path: Path
-) -> None:
+def test_a_saved_model_is_loaded_as_it_was(name: str, pieces: SentencePieceTokenizer, tmp_path: Path) -> None:
     config = config_of(name)
     model, loaded = saved_and_loaded(config, pieces, tmp_path)
     assert loaded.config == config

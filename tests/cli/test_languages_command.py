@@ -87,9 +87,7 @@ def test_languages_that_are_not_there(world: World, taken: dict[str, Path], tmp_
     assert len(tokenizer(tmp_path / "tagged").source_prefix) == 1
 
 
-def test_training_translating_and_scoring_in_a_language(
-    world: World, taken: dict[str, Path], data: Path, tmp_path: Path
-) -> None:
+def test_from_training_to_scoring(world: World, taken: dict[str, Path], data: Path, tmp_path: Path) -> None:
     run, source = tmp_path / "run", world.folder / "test.en"
     arguments = train_arguments(world.folder, run, f"train.init={taken['run']}", "train.init_parts=all")
     arguments[arguments.index("--data") + 1] = data

@@ -113,9 +113,7 @@ def test_unknown_names_get_the_nearest_one(world: World, installed: Path, hub: L
         assert resolve_run(path) == Path(path)
 
 
-def test_models_are_listed_verified_and_removed(
-    world: World, installed: Path, hub: LocalHub, cache: Path
-) -> None:
+def test_listed_verified_and_removed(world: World, installed: Path, hub: LocalHub, cache: Path) -> None:
     hub.folders["owner/name"], hub.licences["owner/name"] = world.run, "apache-2.0"
     succeed("info", "owner/name")
     lines = succeed("models").out.splitlines()
@@ -192,9 +190,7 @@ def test_what_is_damaged_on_its_way_is_fetched_again(world: World, hub: LocalHub
     succeed("info", "owner/name")
 
 
-def test_what_the_hub_has_not_is_refused(
-    hub: LocalHub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_the_hub_has_not(hub: LocalHub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     must_raise("owner/no: no such run folder, and not available from the hub: ", resolve_run, "owner/no")
     hub.folders["owner/no"] = tmp_path / "texts"
     (tmp_path / "texts").mkdir()

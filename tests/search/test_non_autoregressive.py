@@ -76,9 +76,7 @@ def test_collapse_by_hand() -> None:
     blank=st.booleans(),
 )
 @settings(max_examples=12)
-def test_as_many_sentences_come_out_each_with_a_word(
-    name: str, seed: int, lengths: list[int], blank: bool
-) -> None:
+def test_as_many_sentences_each_with_a_word(name: str, seed: int, lengths: list[int], blank: bool) -> None:
     model = model_of(SYSTEMS[name], seed=seed % 97)
     if blank:  # which the model then writes everywhere
         with torch.no_grad():

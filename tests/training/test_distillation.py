@@ -85,9 +85,7 @@ def store_of(folder: Path, documents: list[tuple[str, list[str], list[str]]], li
     return folder
 
 
-def test_only_the_training_targets_change_and_they_are_what_translate_writes(
-    world: World, whole: Path, tmp_path: Path
-) -> None:
+def test_only_the_targets_change_to_what_translate_writes(world: World, whole: Path, tmp_path: Path) -> None:
     data = world.folder / "data"
     before, after = train_store(data), train_store(whole)
     assert sources(after) == sources(before)
@@ -251,9 +249,7 @@ def test_the_same_command_after_the_end(world: World, whole: Path) -> None:
     assert [p.name for p in whole.parent.iterdir()] == [whole.name]
 
 
-def test_what_another_job_has_translated_is_not_taken_over(
-    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_another_job_is_not_taken_over(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     out = tmp_path / "data-kd"
     documents = [("a", ["the cat"], ["die katze"])]
     other_data = store_of(tmp_path / "data", documents, world.folder / "data")

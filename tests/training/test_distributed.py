@@ -199,9 +199,7 @@ def test_two_processes_resume_exactly(data: Path, demanding: tuple[Config, Path]
     assert not torch.equal(states[0]["random"], states[1]["random"])  # dropout differs between processes
 
 
-def test_a_signal_to_one_process_stops_both(
-    data: Path, demanding: tuple[Config, Path], tmp_path: Path
-) -> None:
+def test_a_signal_to_one_stops_both(data: Path, demanding: tuple[Config, Path], tmp_path: Path) -> None:
     config, whole = demanding
     run = tmp_path / "run"
     train_in_two(config, data, run, SignalledTrainer)

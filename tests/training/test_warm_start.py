@@ -484,9 +484,7 @@ class TestGoingOn:
         return tmp_path / "begun"
 
     @pytest.mark.parametrize("again", ["same", "left out", "required", "another way to write it"])
-    def test_it_goes_on_from_its_checkpoint(
-        self, data: Path, source: Path, begun: Path, tmp_path: Path, again: str
-    ) -> None:
+    def test_it_goes_on(self, data: Path, source: Path, begun: Path, tmp_path: Path, again: str) -> None:
         own = str(tmp_path / "own")
         init = {"same": own, "left out": "", "required": again}.get(again, f"{tmp_path}/begun/../own/")
         stamp = (begun / "init.json").stat().st_mtime_ns
@@ -558,9 +556,7 @@ class TestGoingOn:
             "so nothing is left to train; remove the setting",
         )
 
-    def test_another_source_is_another_run(
-        self, data: Path, source: Path, begun: Path, tmp_path: Path
-    ) -> None:
+    def test_another_source_is_refused(self, data: Path, source: Path, begun: Path, tmp_path: Path) -> None:
         message = must_raise("", train_here, started(source, max_updates=4), data, begun)
         assert f"  train.init: {tmp_path / 'own'} in the run, {source} requested" in message
         fresh = tmp_path / "fresh"
