@@ -43,37 +43,23 @@ STRENGTH = 4
 WINDOW_OF_ONE = Window(range(1), range(1), range(1))
 # Published recipes, which an import makes neutral, and Cotext's own.
 FAMILIES = [
-    "opus/sentence",
-    "opus/s4to4",
-    "opus/s4to4-shift-cd",
-    "opus/p-transformer",
-    "opus/flat",
-    "opus/rotary",
-    "opus/g-transformer",
-    "opus/docflat-c",
-    "opus/mcn",
-    "opus/han",
-    "focused-concatenation/s4to4-lrn-cd",
-    "focused-concatenation/s4to4-sin-cd",
-    "p-transformer/ctx",
-    "p-transformer/doc",
-    "g-transformer/finetune",
-    "docflat/docflat-d",
-    "docflat/docflat-i",
-    "docflat/mbe",
-    "docflat/abd",
-    "docflat/abd-both",
-    "docflat/doc2doc",
-    "mcn/final",
-    "flat-transformer/flat",
-    "san/encoder",
-    "san/decoder",
-    "lstm-trans/four",
-    "doct/doct",
-    "voita-2018/previous",
-    "modern/alibi-shift",
-    "mixtures/mcn-p-transformer",
-    "mixtures/docflat-g-transformer",
+    f"{paper}/{recipe}"
+    for paper, recipes in {
+        "opus": "sentence s4to4 s4to4-shift-cd p-transformer flat rotary g-transformer docflat-c mcn han",
+        "focused-concatenation": "s4to4-lrn-cd s4to4-sin-cd",
+        "p-transformer": "ctx doc",
+        "g-transformer": "finetune",
+        "docflat": "docflat-d docflat-i mbe abd abd-both doc2doc",
+        "mcn": "final",
+        "flat-transformer": "flat",
+        "san": "encoder decoder",
+        "lstm-trans": "four",
+        "doct": "doct",
+        "voita-2018": "previous",
+        "modern": "alibi-shift",
+        "mixtures": "mcn-p-transformer docflat-g-transformer",
+    }.items()
+    for recipe in recipes.split()
 ]
 
 
@@ -261,16 +247,9 @@ def test_casa_encodes_sentences_as_the_sentence_model(data: Path, imported: Path
 
 # Recipes with parameters that the sentence model lacks.
 WITH_NEW_PARTS = [
-    "opus/p-transformer",
-    "opus/flat",
-    "opus/g-transformer",
-    "opus/docflat-c",
-    "opus/mcn",
-    "opus/han",
+    *(f"opus/{name}" for name in ("p-transformer", "flat", "g-transformer", "docflat-c", "mcn", "han")),
     "focused-concatenation/s4to4-lrn-cd",
-    "docflat/docflat-d",
-    "docflat/docflat-i",
-    "docflat/abd-both",
+    *("docflat/docflat-d", "docflat/docflat-i", "docflat/abd-both"),
 ]
 
 

@@ -145,14 +145,8 @@ class Spy:
 
 
 VIEWS = [
-    {"kind": "sentence"},
-    window(2),
-    window(1, after=1),
-    window(2) | {"target_before": 0},
-    pieces(14),
-    pieces(40),
-    pieces(40, parts=2),
-    pieces(14, "cumulative"),
+    *({"kind": "sentence"}, window(2), window(1, after=1), window(2) | {"target_before": 0}),
+    *(pieces(14), pieces(40), pieces(40, parts=2), pieces(14, "cumulative")),
 ]
 
 

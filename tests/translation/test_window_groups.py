@@ -57,20 +57,9 @@ WAYS = [
     if (not two_passes if name not in TAKING else two_passes or schedule == "sequential")
 ]
 
+LONG = ("the cat sat", "", "it saw a mat and a cat", "again", "on the mat", "there today", "a cat", "it saw")
 CORPUS = [
-    Document(
-        "long",
-        (
-            "the cat sat",
-            "",
-            "it saw a mat and a cat",
-            "again",
-            "on the mat",
-            "there today",
-            "a cat",
-            "it saw",
-        ),
-    ),
+    Document("long", LONG),
     Document("one", ("and it sat there",)),
     Document("empty", ("", "")),
     Document("nothing", ()),
