@@ -528,19 +528,10 @@ def test_the_cover_is_complete() -> None:
 def test_the_cover_knows_every_filling() -> None:
     """Every option must be named by a factor, or it would not be tested."""
     named = {value for _, value in leaves([list(values.values()) for values in FACTORS.values()])}
-    for model, key in (
-        (AttentionConfig, "span"),
-        (AttentionConfig, "score"),
-        (ModelConfig, "positions"),
-        (ModelConfig, "segments"),
-        (AttentionConfig, "others"),
-        (ModelConfig, "batch_context"),
-        (ModelConfig, "context_encoder"),
-        (ModelConfig, "document_layer"),
-        (ModelConfig, "activation"),
-        (ModelConfig, "wavelengths"),
-        (ModelConfig, "position_encoding"),
-    ):
+    of_model = ["positions", "segments", "batch_context", "context_encoder", "document_layer"]
+    of_model += ["activation", "wavelengths", "position_encoding"]
+    choices = [*((AttentionConfig, key) for key in ("span", "score", "others"))]
+    for model, key in (*choices, *((ModelConfig, key) for key in of_model)):
         default = model.model_fields[key].default
         # Nodes are for non-autoregressive models: PARALLEL has them.
         field = model.model_fields[key]

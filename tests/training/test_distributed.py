@@ -78,15 +78,8 @@ class BothShards(Trainer):
 
 
 def one_of_two(rank: int, port: int, trainer: type[Trainer], config: Config, data: Path, run: Path) -> None:
-    os.environ |= {
-        "RANK": str(rank),
-        "LOCAL_RANK": str(rank),
-        "WORLD_SIZE": "2",
-        "LOCAL_WORLD_SIZE": "2",
-        "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": str(port),
-        "CUDA_VISIBLE_DEVICES": "",
-    }
+    os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2"}
+    os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "CUDA_VISIBLE_DEVICES": ""}
     os.environ.pop("ACCELERATE_USE_CPU", None)  # as for users who do not know of it
     training_run.Trainer = trainer  # type: ignore[misc]
     training_run.train(config, data, run, silent())
