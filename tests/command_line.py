@@ -26,22 +26,12 @@ from tests.tiny_runs import toy_documents
 
 RECIPE = "focused-concatenation/s2to2"
 TINY = (
-    "model.dimension=16",
-    "model.feed_forward=32",
-    "model.heads=2",
-    "model.encoder_layers=1",
-    "model.decoder_layers=1",
-    "train.max_updates=6",
-    "train.max_tokens=500",
-    "train.warmup_updates=2",
-    "train.validate_every=3",
-    "train.validate_sentences=8",
+    *("model.dimension=16", "model.feed_forward=32", "model.heads=2"),
+    *("model.encoder_layers=1", "model.decoder_layers=1"),
+    *("train.max_updates=6", "train.max_tokens=500", "train.warmup_updates=2", "train.validate_every=3"),
+    *("train.validate_sentences=8", "train.log_every=2", "train.average=2", "train.threads=1"),
     "train.validate_bleu=false",  # takes two thirds of the time of such a training
-    "train.log_every=2",
-    "train.average=2",
-    "train.threads=1",
-    "decode.max_ratio=1.0",
-    "decode.max_extra=3",
+    *("decode.max_ratio=1.0", "decode.max_extra=3"),
 )
 WITH_BLEU = "train.validate_bleu=true"  # overrides these
 

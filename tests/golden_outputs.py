@@ -39,14 +39,8 @@ UNDER_WAY = re.compile(r"[^\d]* (\d+)/(?!\1$)\d+(  \d+:\d\d left)?")
 FIXED = (*TINY[:5], "languages=en-de", "decode.max_ratio=1.0", "decode.max_extra=3")
 RUNS = {"sent": "focused-concatenation/base", "doc": RECIPE}
 QUALITY = (
-    "--hypothesis",
-    "test.de",
-    "--hypothesis",
-    "worse.de",
-    "--reference",
-    "test.de",
-    "--source",
-    "test.en",
+    *("--hypothesis", "test.de", "--hypothesis", "worse.de"),
+    *("--reference", "test.de", "--source", "test.en"),
 )
 BOTH = ("--source", "test.en", "--target", "test.de")
 SET = ("--set", "beam=2")
@@ -108,16 +102,8 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "no parts": ("join", "nothing.jsonl"),
 }  # fmt: skip
 PAGES = ("page.html", "l.html", "context.html", "compare.html")
-WRITTEN = (
-    "t.de",
-    "page.de.md",
-    "mbr.de",
-    "scores.jsonl",
-    "parts.jsonl",
-    "converted.jsonl",
-    "ids.en",
-    "compare.csv",
-)
+WRITTEN = ("t.de", "page.de.md", "mbr.de", "scores.jsonl", "parts.jsonl")
+WRITTEN += ("converted.jsonl", "ids.en", "compare.csv")
 
 
 class _Text(HTMLParser):

@@ -11,16 +11,9 @@ from torch import nn
 from tests.pretrained_folders import NLLB_LANGUAGES, TAGS, m2m100_files, marian_files, pieces, written
 
 SIZES: dict[str, Any] = {
-    "d_model": 16,
-    "encoder_layers": 2,
-    "decoder_layers": 1,
-    "encoder_attention_heads": 2,
-    "decoder_attention_heads": 2,
-    "encoder_ffn_dim": 24,
-    "decoder_ffn_dim": 24,
-    "max_position_embeddings": 64,
-    "num_beams": 4,
-    "dropout": 0.1,
+    **{"d_model": 16, "encoder_layers": 2, "decoder_layers": 1, "num_beams": 4, "dropout": 0.1},
+    **{"encoder_attention_heads": 2, "decoder_attention_heads": 2, "max_position_embeddings": 64},
+    **{"encoder_ffn_dim": 24, "decoder_ffn_dim": 24},
 }
 
 

@@ -217,19 +217,8 @@ def test_one_place_asks_what_kind_a_model_is() -> None:
 
 def test_only_the_builders_know_parts_and_losses_by_name() -> None:
     skeletons = {"cotext.models.transformer", "cotext.models.nat"}
-    shared = {
-        f"cotext.models.{name}"
-        for name in (
-            "interface",
-            "language_model",
-            "describe",
-            "checks",
-            "precision",
-            "slots",
-            "reach",
-            "parts",
-        )
-    }
+    names = ("interface", "language_model", "describe", "checks", "precision", "slots", "reach", "parts")
+    shared = {f"cotext.models.{name}" for name in names}
     parts = {
         name
         for name in ROOMS

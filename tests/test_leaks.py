@@ -434,9 +434,7 @@ def test_every_slot_in_every_view(system: str, store: TokenStore, monkeypatch: p
 
 
 @pytest.mark.parametrize("slots", AT_ONCE)
-def test_every_slot_of_models_that_predict_at_once(
-    slots: str, store: TokenStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_slots_of_parallel_models(slots: str, store: TokenStore, monkeypatch: pytest.MonkeyPatch) -> None:
     overrides = [f"model.{key}={json.dumps(value)}" for key, value in AT_ONCE[slots].items()]
     config = load_config("casa/casa", "tiny", [*SMALL, *overrides])
     model = model_of(config)

@@ -15,14 +15,9 @@ from cotext.models.build import build_model
 from cotext.models.interface import TranslationModel
 from cotext.translation.translator import DocumentTranslator, Translation
 
-TINY_MODEL = {
-    "dimension": 16,
-    "feed_forward": 32,
-    "heads": 2,
-    "encoder_layers": 1,
-    "decoder_layers": 2,
-    "dropout": 0.0,
-    "shift": 5,
+TINY_MODEL: dict[str, Any] = {
+    **{"dimension": 16, "feed_forward": 32, "heads": 2, "encoder_layers": 1, "decoder_layers": 2},
+    **{"dropout": 0.0, "shift": 5},
 }
 # Short limits, because an untrained model seldom ends its output.
 TINY_DECODE = {"beam": 2, "max_ratio": 1.0, "max_extra": 4}

@@ -42,21 +42,11 @@ os.environ.setdefault("ACCELERATE_USE_CPU", "true")
 PROCESSES = multiprocessing.get_context("forkserver")
 PROCESSES.set_forkserver_preload(
     [
-        "pytest",
-        "hypothesis.strategies",
-        "cotext.cli.main",
-        "cotext.data.prepare",
-        "cotext.translation.open",
-        "cotext.files.translate_files",
-        "cotext.files.po",
-        "cotext.training.distillation",
-        "rich.progress",
-        "cotext.training.run",
-        "torch._dynamo",
-        "torch.distributed.fsdp",
-        "torch.distributed.tensor.parallel",
-        "cotext.serving.application",
-        "uvicorn",
+        *("pytest", "hypothesis.strategies", "cotext.cli.main", "cotext.data.prepare"),
+        *("cotext.translation.open", "cotext.files.translate_files", "cotext.files.po"),
+        *("cotext.training.distillation", "rich.progress", "cotext.training.run", "torch._dynamo"),
+        *("torch.distributed.fsdp", "torch.distributed.tensor.parallel"),
+        *("cotext.serving.application", "uvicorn"),
     ]
 )
 
@@ -104,28 +94,14 @@ def run_config(**train_settings: Any) -> Config:
     content = {
         "view": {"kind": "window", "before": 1, "max_tokens": 60},
         "model": {
-            "dimension": 16,
-            "feed_forward": 32,
-            "heads": 2,
-            "encoder_layers": 1,
-            "decoder_layers": 1,
-            "dropout": 0.2,
-            "attention_dropout": 0.1,
+            **{"dimension": 16, "feed_forward": 32, "heads": 2, "encoder_layers": 1, "decoder_layers": 1},
+            **{"dropout": 0.2, "attention_dropout": 0.1},
         },
         "loss": {"context_discount": 0.5},
         "train": {
-            "max_updates": 12,
-            "max_tokens": 500,
-            "warmup_updates": 4,
-            "learning_rate": 5e-3,
-            "pool_tokens": 700,
-            "validate_every": 4,
-            "log_every": 3,
-            "validate_bleu": False,
-            "average": 2,
-            "patience": 0,
-            "threads": 1,
-            **train_settings,
+            **{"max_updates": 12, "max_tokens": 500, "warmup_updates": 4, "learning_rate": 5e-3},
+            **{"pool_tokens": 700, "validate_every": 4, "log_every": 3, "validate_bleu": False},
+            **{"average": 2, "patience": 0, "threads": 1, **train_settings},
         },
         "decode": {"max_ratio": 1.0, "max_extra": 2},
     }

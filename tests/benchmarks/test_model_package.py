@@ -31,9 +31,7 @@ def test_packages_of_the_repository_are_whole() -> None:
         assert model.licence
 
 
-def test_a_package_holds_models_that_are_found_by_name(
-    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_models_are_found_by_name(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     licence, sources = tmp_path / "gpl-3.0-or-later", tmp_path / "sources.md"
     licence.write_text("the text of the licence")
     sources.write_text("## Training data\n\nParts and licences.\n")

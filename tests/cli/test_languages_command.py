@@ -8,12 +8,11 @@ import pytest
 
 from cotext.config.recipe import load_config
 from cotext.data.tokenizer import FairseqTokenizer, ImportedTokenizer, MarianTokenizer, load_tokenizer
-from tests.command_line import World, must_refuse, prepare_arguments, succeed, train_arguments
+from tests.command_line import TINY, World, must_refuse, prepare_arguments, succeed, train_arguments
 from tests.pretrained_folders import NLLB_LANGUAGES, TAGS, marian_files, pieces, spm, vocabulary
 from tests.tiny_runs import write_run
 
-SMALL = ["model.dimension=16", "model.feed_forward=32", "model.heads=2", "model.encoder_layers=1"]
-SMALL += ["model.decoder_layers=1"]
+SMALL = TINY[:5]  # the sizes of the model
 
 
 @pytest.fixture(scope="module")
@@ -87,9 +86,7 @@ def test_languages_that_are_not_there(world: World, taken: dict[str, Path], tmp_
     assert len(tokenizer(tmp_path / "tagged").source_prefix) == 1
 
 
-def test_training_translating_and_scoring_in_a_language(
-    world: World, taken: dict[str, Path], data: Path, tmp_path: Path
-) -> None:
+def test_from_training_to_scoring(world: World, taken: dict[str, Path], data: Path, tmp_path: Path) -> None:
     run, source = tmp_path / "run", world.folder / "test.en"
     arguments = train_arguments(world.folder, run, f"train.init={taken['run']}", "train.init_parts=all")
     arguments[arguments.index("--data") + 1] = data

@@ -60,9 +60,7 @@ def pair(world: World, folder: Path) -> list[str | Path]:
 
 
 @loop_over("command", COMMANDS)
-def test_commands_say_the_side_of_every_text(
-    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
-) -> None:
+def test_sides_are_told(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str) -> None:
     arguments, wanted = COMMANDS[command]
     seen: dict[str, set[str]] = {"source": set(), "target": set()}
     plain = SentencePieceTokenizer.encode, SentencePieceTokenizer.encode_batch, SentencePieceTokenizer.decode

@@ -19,17 +19,11 @@ from tests.loops import loop_over
 from tests.tiny_runs import journal, train_here
 
 VERY_SMALL = [
-    "model.dimension=16",
-    "model.feed_forward=32",
-    "model.heads=2",
-    "model.encoder_layers=2",
-    "model.decoder_layers=1",
+    *("model.dimension=16", "model.feed_forward=32", "model.heads=2"),
+    *("model.encoder_layers=2", "model.decoder_layers=1"),
     "train.max_updates=2",  # the second on the weights that the first has moved
-    "train.max_tokens=300",
-    "train.warmup_updates=1",
-    "train.log_every=1",
-    "train.validate_bleu=false",
-    "train.threads=1",
+    *("train.max_tokens=300", "train.warmup_updates=1", "train.log_every=1"),
+    *("train.validate_bleu=false", "train.threads=1"),
 ]
 
 

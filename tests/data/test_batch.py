@@ -118,9 +118,7 @@ documents = st.lists(st.tuples(sentences, sentences), min_size=1, max_size=6)
 
 
 @given(st.lists(documents, min_size=1, max_size=3), st.integers(0, 3), st.integers(0, 2))
-def test_what_holds_for_every_batch(
-    corpus: list[list[tuple[list[int], list[int]]]], before: int, after: int
-) -> None:
+def test_what_always_holds(corpus: list[list[tuple[list[int], list[int]]]], before: int, after: int) -> None:
     view = WindowView(before, after)
     rows = [
         Instance(d, w, [document[j][0] for j in w.source], [document[j][1] for j in w.target])
@@ -211,9 +209,7 @@ def test_groups_share_batches_as_far_as_the_budget_goes() -> None:
 
 @settings(max_examples=100)
 @given(GROUPS, st.booleans(), st.integers(1, 60))
-def test_batches_hold_every_group_once_in_order_within_the_budget(
-    lengths: list[list[int]], single: bool, budget: int
-) -> None:
+def test_each_group_once_in_order_in_the_budget(lengths: list[list[int]], single: bool, budget: int) -> None:
     lengths = sorted([group[:1] for group in lengths] if single else lengths, key=max)
     batches = pack(lengths, budget)
     assert [g for batch in batches for g in batch] == list(range(len(lengths)))

@@ -34,6 +34,7 @@ from cotext.data.alignment import (
     Words,
     align_documents,
     best_path,
+    path_band,
 )
 from cotext.data.documents import Document, Languages
 from cotext.data.formats import read_parallel
@@ -79,6 +80,18 @@ def test_shared_words_by_hand() -> None:
     assert scores[0] == pytest.approx(np.array([[0, anna, 0, 0], [ben, 0, ben, 0]]))
     assert scores[1] == pytest.approx(np.array([[0, anna, anna, 0], [0, ben, ben, ben]]))
     assert scores[2] == pytest.approx(np.array([[0, 0, 0, 0], [ben, anna, ben, 0]]))
+
+    for count, found in ((3, 3), (4, 0)):  # rare words have at most three occurrences
+        shared = SharedWords.of(vocabulary.side(["carl"] * count), vocabulary.side(["carl"]), len(vocabulary))
+        assert shared.pairs.shape == (2, found)
+
+
+def test_a_band_has_room_on_both_sides_of_a_gap() -> None:
+    gap = ((), tuple(range(100, 200)))
+    path = [*(((i,), (i,)) for i in range(100)), gap, *(((i,), (i + 100,)) for i in range(100, 200))]
+    band = path_band(path, 200, 300)
+    # The beads at row 100 go from column 99 to 200; their middle is 149.
+    assert (band.width, band.low[50], band.low[100], band.low[150]) == (2 * 91 + 1, 0, 149 - 91, 118)
 
 
 def test_lengths_are_compared_by_hand() -> None:

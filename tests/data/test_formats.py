@@ -77,9 +77,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("format", WRITTEN)
 @settings(max_examples=50)
 @given(documents=st.lists(some, min_size=1, max_size=5))
-def test_writing_refuses_or_reading_gives_back_the_same(
-    format: str, documents: list[Document], folder: Path
-) -> None:
+def test_a_corpus_is_refused_or_read_as_written(format: str, documents: list[Document], folder: Path) -> None:
     path = folder / f"{format}.en"
     if representable(format, documents):
         write_documents(path, documents, format)
@@ -272,9 +270,7 @@ def test_bad_files_are_refused_with_their_place(
         ("A.\nB.\n", "x\nx\n", r"a\.docids:1: .* but found 'x'; .*: paste IDS"),
     ],
 )
-def test_side_files_that_do_not_fit_are_refused(
-    text: str, side_file: str, message: str, tmp_path: Path
-) -> None:
+def test_side_files_that_do_not_fit(text: str, side_file: str, message: str, tmp_path: Path) -> None:
     (tmp_path / "a.en").write_text(text)
     (tmp_path / "a.docids").write_text(side_file)
     must_raise(message, read_documents, tmp_path / "a.en")
@@ -298,9 +294,7 @@ def test_side_files_that_do_not_fit_are_refused(
         ),
     ],
 )
-def test_one_file_that_is_no_parallel_corpus_is_refused(
-    format: str, content: str, message: str, tmp_path: Path
-) -> None:
+def test_one_file_that_is_no_parallel_corpus(format: str, content: str, message: str, tmp_path: Path) -> None:
     (tmp_path / "a").write_text(content)
     must_raise(message, read_parallel, tmp_path / "a", None, format)
 

@@ -154,7 +154,7 @@ def test_too_long_sentence_is_named_with_its_line(files: dict[str, Path], tmp_pa
     assert not (tmp_path / "out").exists()
 
 
-def test_an_error_leaves_nothing_behind(
+def test_errors_leave_nothing(
     files: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run(files, tmp_path / "out")

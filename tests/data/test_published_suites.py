@@ -18,20 +18,13 @@ GERMAN = ["Die Lampe.", "Sie ist neu!", "Gut.", "Sie ist meine."]
 
 def entry(**changes: Any) -> dict[str, Any]:
     return {
-        "ante distance": 1,
-        "ref pronoun": "Sie",
-        "src pronoun": "It",
-        "document id": f"{FILM}.de",
+        **{"ante distance": 1, "ref pronoun": "Sie", "src pronoun": "It", "document id": f"{FILM}.de"},
         "errors": [
             {"contrastive": "Er ist neu.", "replacement": "Er", "type": "pronominal coreference"},
             {"contrastive": "Es ist neu.", "replacement": "Es", "type": "pronominal coreference"},
         ],
-        "intrasegmental": False,
-        "ref ante head gender": "Fem",
-        "ref segment": "Sie ist neu.",
-        "segment id": 2,
-        "src segment": "It's 'new'.",
-        **changes,
+        **{"intrasegmental": False, "ref ante head gender": "Fem", "ref segment": "Sie ist neu."},
+        **{"segment id": 2, "src segment": "It's 'new'.", **changes},
     }
 
 

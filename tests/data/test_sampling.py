@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import count, islice, pairwise, takewhile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -52,19 +53,11 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> TokenStore:
 
 
 def make_sampler(
-    store: TokenStore,
-    view: View = VIEWS[1],
-    max_tokens: int = 120,
-    max_row_tokens: int = 25,
-    pool_tokens: int = 900,
-    seed: int = 3,
-    shard: int = 0,
-    shards: int = 1,
-    arrangement: Arrangement = SHUFFLED,
+    store: TokenStore, view: View = VIEWS[1], shard: int = 0, shards: int = 1, **changed: Any
 ) -> Sampler:
-    mixture = Mixture(((view, 1.0),))
-    numbers = {"max_tokens": max_tokens, "max_row_tokens": max_row_tokens, "pool_tokens": pool_tokens}
-    return Sampler(store, mixture, SYMBOLS, replace(arrangement, **numbers, seed=seed), shard, shards)
+    """`changed`: the arrangement, if not SHUFFLED, or numbers of it."""
+    arrangement = replace(changed.pop("arrangement", SHUFFLED), **changed)
+    return Sampler(store, Mixture(((view, 1.0),)), SYMBOLS, arrangement, shard, shards)
 
 
 def epoch_of(sampler: Sampler, epoch: int) -> list[tuple[Batch, Cursor]]:
@@ -248,7 +241,7 @@ def test_rows_in_order_are_consecutive_windows(store: TokenStore, view: View) ->
             several += len(found) > 1
     assert several > 20
     by_document: dict[int, list[list[int]]] = {}
-    for batch, _ in epoch_of(make_sampler(store, view, 50, arrangement=IN_ORDER), 0):
+    for batch, _ in epoch_of(make_sampler(store, view, max_tokens=50, arrangement=IN_ORDER), 0):
         for document, rows_of_it in places(batch).items():
             by_document.setdefault(document, []).append(rows_of_it)
     assert {len(runs) > 1 for runs in by_document.values()} == {True, False}
@@ -263,7 +256,7 @@ def test_rows_in_order_by_hand(tmp_path: Path) -> None:
     """Rows of 4 tokens, three to a batch; one of 14, over the budget; the short document finds room."""
     five = write_lengths(tmp_path / "five.arrow", [[3] * 5, [3], [2, 13, 2]])
     for epoch in range(4):
-        sampler = make_sampler(five, WindowView(0), 12, arrangement=IN_ORDER)
+        sampler = make_sampler(five, WindowView(0), max_tokens=12, arrangement=IN_ORDER)
         batches = [places(batch) for batch, _ in epoch_of(sampler, epoch)]
         # The first and the last sentence of the third document must not meet: they are no neighbours.
         expected = [{0: [0, 1, 2]}, {0: [3, 4], 1: [0]}, {2: [0]}, {2: [1]}, {2: [2]}]
@@ -287,7 +280,8 @@ class TestForeignContext:
     ) -> dict[tuple[int, int], tuple[list[int], list[int], int]]:
         """Of each document and current sentence: the names of source and of target sentences, its place."""
         found = {}
-        sampler = make_sampler(store, self.VIEW, 400, 55, pool_tokens=pool_tokens, arrangement=FOREIGN)
+        sizes = {"max_tokens": 400, "max_row_tokens": 55, "pool_tokens": pool_tokens}
+        sampler = make_sampler(store, self.VIEW, **sizes, arrangement=FOREIGN)
         for batch, _ in epoch_of(sampler, epoch):
             for i, document in enumerate(batch.source.document.tolist()):
                 own = int(batch.source.current[i, 0])

@@ -212,29 +212,18 @@ def test_sides_of_unequal_numbers_are_aligned_by_length_inside_their_line(tmp_pa
     splitters = (Splitter("en"), Splitter("de"))
     long, short = "It has been raining in the whole of the country for days.", "She is late."
     viel, wenig = "Es hat schon seit vielen Tagen im ganzen Lande geregnet.", "Sie ist spät."
-    document = ParallelDocument(
-        "d",
-        (f"{long} {short} {short}", f"{short} {long}", f"{long} {short}", short, f"{short} {short} {short}"),
-        (
-            f"{viel} Sie kommt. Zu spät. {wenig}",
-            f"{wenig} {viel}",
-            f"Es regnet schon seit Tagen. Und zwar viel. {wenig}",
-            wenig,
-            wenig,
-        ),
-    )
+    two = "Es regnet schon seit Tagen. Und zwar viel."
+    thrice = f"{short} {short} {short}"
+    source = (f"{long} {short} {short}", f"{short} {long}", f"{long} {short}", short, thrice)
+    target = (f"{viel} Sie kommt. Zu spät. {wenig}", f"{wenig} {viel}", f"{two} {wenig}", wenig, wenig)
+    document = ParallelDocument("d", source, target)
     selection = Selection(lambda counts: iter([document]), Languages("en", "de"), splitters=splitters)
     [found] = selection.read()
     assert list(zip(found.source, found.target, strict=True)) == [
-        (long, viel),
-        (short, "Sie kommt. Zu spät."),
-        (short, wenig),
-        (short, wenig),
-        (long, viel),
-        (long, "Es regnet schon seit Tagen. Und zwar viel."),
-        (short, wenig),
-        (short, wenig),
-        (f"{short} {short} {short}", wenig),
+        *[(long, viel), (short, "Sie kommt. Zu spät."), (short, wenig)],
+        *[(short, wenig), (long, viel)],
+        *[(long, two), (short, wenig)],
+        *[(short, wenig), (thrice, wenig)],
     ]
     assert (selection.prose.split, selection.prose.sentences, selection.prose.uneven) == (3, 7, 1)
     files = [tmp_path / "a.en", tmp_path / "a.de"]

@@ -72,9 +72,7 @@ def test_what_is_written_is_read(
     )
 
 
-def test_random_access_across_more_batches_than_are_kept_open(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_random_access_to_more_batches_than_are_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(store_module, "MAX_BATCH_DOCUMENTS", 3)
     monkeypatch.setattr(store_module, "OPEN_BATCHES", 2)
     written = corpus(100)

@@ -42,9 +42,7 @@ def row_tokens(sentences: range, side: list[int]) -> int:
 
 
 @given(views, lengths)
-def test_windows_join_to_the_document_and_every_sentence_is_current_once_in_order(
-    view: View, document: list[tuple[int, int]]
-) -> None:
+def test_windows_join_and_every_sentence_is_current_once(view: View, document: list[tuple[int, int]]) -> None:
     windows = split(view, document)
     references = [f"sentence {j}" for j in range(len(document))]
     assert join(windows, [[references[j] for j in w.target] for w in windows]) == references

@@ -434,9 +434,7 @@ def test_runs_and_suites_of_other_languages_are_refused(world: World, runs: Runs
         ("--suite {world}/suite.json --protocol ter", "--protocol needs a test set"),
     ],
 )
-def test_what_cannot_be_compared(
-    world: World, runs: Runs, tmp_path: Path, options: str, message: str
-) -> None:
+def test_what_is_not_compared(world: World, runs: Runs, tmp_path: Path, options: str, message: str) -> None:
     whole = options.replace("{test}", "--source {world}/test.en --reference {world}/test.de")
     given = whole.format(world=world.folder, out=tmp_path).split()
     must_refuse(message, "compare", *runs, *given, "--out", tmp_path / "page.html")

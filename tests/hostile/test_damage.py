@@ -84,9 +84,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("part", range(2))
-def test_a_run_that_translates(
-    attacks: Attacks, world: World, tmp_path: Path, source: Path, part: int
-) -> None:
+def test_runs_that_translate(attacks: Attacks, world: World, tmp_path: Path, source: Path, part: int) -> None:
     out, run = tmp_path / "out", tmp_path / "run"
     succeed("translate", world.run, source, "--out", out)
     expected = out.read_bytes()

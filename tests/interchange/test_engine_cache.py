@@ -219,9 +219,7 @@ def test_an_engine_is_used_where_no_lock_can_be_made(make: Make, monkeypatch: py
 
 
 @loop_over("error", [OSError(28, "No space left on device"), ImportError("libgomp.so: cannot open")])
-def test_a_conversion_that_fails_leaves_nothing(
-    make: Make, monkeypatch: pytest.MonkeyPatch, error: Exception
-) -> None:
+def test_a_failure_leaves_nothing(make: Make, monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
     run = make(name=type(error).__name__)
 
     def fail(loaded: Any, quantization: str, folder: Path, data: Any) -> None:
@@ -235,9 +233,7 @@ def test_a_conversion_that_fails_leaves_nothing(
         assert [path.name for path in place.iterdir()] == [LOCK]
 
 
-def test_two_processes_at_once_make_one_engine(
-    make: Make, documents: list[Document], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_two_make_one_engine(make: Make, documents: list[Document], monkeypatch: pytest.MonkeyPatch) -> None:
     run, made, barrier = make(), conversions(monkeypatch), threading.Barrier(3)
     found: list[OpenedRun] = []
 

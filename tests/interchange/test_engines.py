@@ -171,9 +171,7 @@ views_and_norms = loop_over(
 
 
 @views_and_norms
-def test_greedily_it_writes_what_the_run_writes(
-    both: Both, documents: list[Document], view: str, pre_norm: bool
-) -> None:
+def test_greedily_it_writes_alike(both: Both, documents: list[Document], view: str, pre_norm: bool) -> None:
     for ending in (0.0, ENDING):
         assert_same(both(view, pre_norm, ending), documents)
 
@@ -286,7 +284,7 @@ class Spied:
         return call
 
 
-def test_a_search_reports_that_it_goes_on(
+def test_a_search_reports_steps(
     both: Both, documents: list[Document], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The search waits for three reports: without them, it would not end."""

@@ -14,7 +14,7 @@ from cotext.interchange.model_names import known_models, name_of, resolve_run, w
 from cotext.models.run_folder import noted_import
 from cotext.runtime.request import Request, options_of
 from cotext.serving.systems import open_systems
-from tests.command_line import World, cotext, must_refuse, succeed
+from tests.command_line import TINY, World, cotext, must_refuse, prepare_arguments, succeed
 from tests.interchange.local_hub import LocalHub, serving
 from tests.pretrained_models import marian_model
 from tests.refusals import must_raise
@@ -73,15 +73,10 @@ def test_an_installed_model_goes_by_its_name(world: World, installed: Path) -> N
 
 
 def test_a_name_is_a_start_and_has_a_tokenizer(world: World, installed: Path) -> None:
-    sides = [(f"--{split}{side}", world.folder / f"{name}.{code}")
-             for split, name in (("", "train"), ("dev-", "dev"))
-             for side, code in (("source", "en"), ("target", "de"))]  # fmt: skip
-    succeed("prepare", *(each for side in sides for each in side), "--tokenizer", "en-de", "--out", "data")
+    succeed(*prepare_arguments(world.folder, Path("data"), "en-de"))
     settings = ("train.max_updates=1", "train.validate_bleu=false", "train.threads=1")
     recipe = ("focused-concatenation/s2to2", "--size", "tiny", "--init", "en-de")
-    sizes = ("model.dimension=16", "model.feed_forward=32", "model.heads=2", "model.encoder_layers=1",
-             "model.decoder_layers=1")  # fmt: skip
-    succeed("train", *recipe, *sizes, *settings, "--data", "data", "--out", "mine")
+    succeed("train", *recipe, *TINY[:5], *settings, "--data", "data", "--out", "mine")
     assert str(installed) in Path("mine/config.yaml").read_text()
     refused = cotext("train", "focused-concatenation/s2to2", "--init", "en-d", "--data", "data", "--out", "x")
     assert (refused.code, "the nearest known one is 'en-de'" in refused.err) == (2, True)
@@ -113,9 +108,7 @@ def test_unknown_names_get_the_nearest_one(world: World, installed: Path, hub: L
         assert resolve_run(path) == Path(path)
 
 
-def test_models_are_listed_verified_and_removed(
-    world: World, installed: Path, hub: LocalHub, cache: Path
-) -> None:
+def test_listed_verified_and_removed(world: World, installed: Path, hub: LocalHub, cache: Path) -> None:
     hub.folders["owner/name"], hub.licences["owner/name"] = world.run, "apache-2.0"
     succeed("info", "owner/name")
     lines = succeed("models").out.splitlines()
@@ -192,9 +185,7 @@ def test_what_is_damaged_on_its_way_is_fetched_again(world: World, hub: LocalHub
     succeed("info", "owner/name")
 
 
-def test_what_the_hub_has_not_is_refused(
-    hub: LocalHub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_the_hub_has_not(hub: LocalHub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     must_raise("owner/no: no such run folder, and not available from the hub: ", resolve_run, "owner/no")
     hub.folders["owner/no"] = tmp_path / "texts"
     (tmp_path / "texts").mkdir()

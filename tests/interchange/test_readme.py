@@ -33,9 +33,7 @@ def test_the_commands_work_as_they_stand(tmp_path: Path, monkeypatch: pytest.Mon
         assert [len(d) for d in read_documents(Path(f"{exported}.de"))] == [len(d) for d in documents]
 
 
-def test_a_document_run_begins_where_its_sentence_run_stands(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_document_runs_begin_where_sentence_runs_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The commands as they stand, but for fewer documents and choices, a smaller model, and a few updates."""
     monkeypatch.chdir(tmp_path)
     make_controlled_corpora_small(monkeypatch)

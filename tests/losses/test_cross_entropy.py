@@ -44,9 +44,7 @@ def plain(
 @loop_over("bias", [None, torch.linspace(-2, 3, VOCABULARY, dtype=torch.float64, requires_grad=True)])
 @loop_over("smoothing", [0.0, 0.1, 1.0])
 @loop_over("chunk", [1, 5, 12, 13, 14, 1024])
-def test_equals_cross_entropy_at_every_chunk_boundary(
-    bias: Tensor | None, smoothing: float, chunk: int
-) -> None:
+def test_equals_cross_entropy_at_chunk_boundaries(bias: Tensor | None, smoothing: float, chunk: int) -> None:
     hidden, weight, label, discount = example()
     logits = linear(hidden, weight, bias)
     loss, nll, smoothed = output_loss(hidden, weight, label, discount, smoothing, chunk, bias)

@@ -17,6 +17,7 @@ from tests.loops import loop_over
 
 BLANK, B, E = 0, 1, 2  # and a, b ... from 3 on
 DIMENSION, VOCABULARY = 3, 5
+Targets = Sequence[Sequence[int]]  # the tokens of each unit
 
 
 def ctc_nll(hidden: Tensor, weight: Tensor, asked: Units, blank: int, chunk: int = 512) -> Tensor:
@@ -32,7 +33,7 @@ def aligned_tokens(hidden: Tensor, weight: Tensor, asked: Units, blank: int) -> 
     return best_alignment(hidden, weight, Lattices.of(asked, blank, hidden.size(1)))
 
 
-def units(lengths: Sequence[int], targets: Sequence[Sequence[int]], forced: bool = False) -> Units:
+def units(lengths: Sequence[int], targets: Targets, forced: bool = False) -> Units:
     """One after the other, targets padded with a token that could be meant."""
     longest = max(map(len, targets))
     ends = torch.tensor(lengths).cumsum(0)
@@ -74,11 +75,7 @@ def brackets(length: int, first: int = 0) -> dict[int, int]:
 
 
 def enumerated(
-    hidden: Tensor,
-    weight: Tensor,
-    lengths: Sequence[int],
-    targets: Sequence[Sequence[int]],
-    forced: bool = False,
+    hidden: Tensor, weight: Tensor, lengths: Sequence[int], targets: Targets, forced: bool
 ) -> Tensor:
     """The negative log-likelihood of every unit; 0 where there is no path."""
     log_p, start, each = (hidden @ weight.T).log_softmax(dim=1), 0, []
@@ -90,31 +87,19 @@ def enumerated(
 
 
 PLAIN = [
-    ((4,), ([3],)),
-    ((4,), ([3, 4],)),
-    ((5,), ([3, 3],)),
-    ((3,), ([3, 3],)),
-    ((4,), ([],)),
-    ((1,), ([4],)),
+    *(((4,), ([3],)), ((4,), ([3, 4],)), ((5,), ([3, 3],)), ((3,), ([3, 3],)), ((4,), ([],)), ((1,), ([4],))),
     ((5, 1, 3, 4), ([4, 3, 4], [], [3], [1, 2])),
     ((2, 4, 3), ([3, 3], [1, 2], [4, 4, 3])),
 ]
 FORCED = [
-    ((4,), ([B, 3, E],)),
-    ((5,), ([B, 3, 3, E],)),
-    ((4,), ([B, E],)),
-    ((2,), ([B, E],)),
-    ((3,), ([B, 3, E],)),
-    ((5,), ([B, B, E],)),
-    ((6,), ([B, 3, E, E],)),
+    *(((4,), ([B, 3, E],)), ((5,), ([B, 3, 3, E],)), ((4,), ([B, E],)), ((2,), ([B, E],))),
+    *(((3,), ([B, 3, E],)), ((5,), ([B, B, E],)), ((6,), ([B, 3, E, E],))),
     ((5, 2, 3, 6), ([B, 4, E], [B, E], [B, 3, E], [B, 3, 4, 3, E])),
     ((2, 4, 3), ([B, 3, E], [B, 4, E], [B, 3, 3, E])),
 ]
 
 
-def check(
-    lengths: Sequence[int], targets: Sequence[Sequence[int]], forced: bool, chunk: int, seed: int
-) -> None:
+def check(lengths: Sequence[int], targets: Targets, forced: bool, chunk: int, seed: int) -> None:
     """Losses, gradients and best paths of units, each by enumeration."""
     hidden, weight = example(sum(lengths), seed=seed)
     asked = units(lengths, targets, forced)

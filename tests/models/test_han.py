@@ -61,3 +61,12 @@ def test_its_gate_starts_almost_closed() -> None:
     starts = model_of("han/joint").neutral_start()
     assert starts["source_document.gate.bias"] == starts["target_document.gate.bias"] == 4.0
     assert set(starts.values()) == {0.0, 4.0}
+
+
+@torch.no_grad()
+def test_attention_dropout_also_drops_sentences() -> None:
+    layer = layer_of(model_of("han/joint")).train()
+    layer.attention_dropout = 0.5
+    h, results = torch.randn(1, 4, 16, dtype=torch.double), torch.randn(1, 4, 3, 16, dtype=torch.double)
+    one, other = (layer._chosen(h, results, torch.ones(1, 4, 3, dtype=torch.bool)) for _ in range(2))
+    assert not torch.equal(one, other)

@@ -38,9 +38,7 @@ def test_a_folder_appears_whole(tmp_path: Path) -> None:
 
 @loop_over("failure", [CotextError("refused"), KeyboardInterrupt(), ValueError("wrong")])
 @loop_over("folder", [False, True])
-def test_what_stops_the_block_leaves_the_old_and_nothing_else(
-    tmp_path: Path, failure: BaseException, folder: bool
-) -> None:
+def test_a_failure_leaves_the_old_alone(tmp_path: Path, failure: BaseException, folder: bool) -> None:
     def half(path: Path) -> None:
         with replacing(path) as temporary:
             if folder:

@@ -186,9 +186,7 @@ def test_what_is_noted_of_a_unit_is_there_again(tmp_path: Path, windows: int) ->
 
 @settings(max_examples=40)
 @given(data=st.data())
-def test_a_journal_cut_anywhere_is_gone_on_with(
-    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
-) -> None:
+def test_a_journal_cut_anywhere(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
     """Whatever byte a write ends at; the header appears whole."""
     out = tmp_path_factory.mktemp("cut") / "out"
     interrupted(Copy(out, stop=5))
@@ -205,9 +203,7 @@ def test_a_journal_cut_anywhere_is_gone_on_with(
 
 @settings(max_examples=40)
 @given(data=st.data())
-def test_any_byte_of_a_journal_may_be_another(
-    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
-) -> None:
+def test_any_byte_of_a_journal_changed(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
     out = tmp_path_factory.mktemp("byte") / "out"
     interrupted(Copy(out, stop=5))
     content = bytearray(journal_of(out).read_bytes())
@@ -235,7 +231,7 @@ def test_any_byte_of_a_journal_may_be_another(
         lambda entry: entry.update(note=1),
     ],
 )
-def test_whole_lines_that_no_job_writes_are_done_again(
+def test_lines_that_no_job_writes_are_redone(
     tmp_path: Path, change: Callable[[dict[str, Any]], object]
 ) -> None:
     out = tmp_path / "out"

@@ -171,9 +171,7 @@ def test_who_has_lost_the_lock_is_told_and_leaves_it_alone(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("content", [b"", b"\0" * 200])
-def test_a_lock_that_its_holder_could_not_write_into(
-    tmp_path: Path, content: bytes, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_lock_not_fully_written(tmp_path: Path, content: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     """Killed in between, or a machine that lost its power."""
     monkeypatch.setattr(files, "WRITING_SECONDS", 0.05)
     (tmp_path / "lock").write_bytes(content)
@@ -209,9 +207,7 @@ def test_storage_that_refuses(tmp_path: Path) -> None:
         pass
 
 
-def test_of_two_that_find_a_dead_holder_one_takes_over(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_one_of_two_takes_over_from_a_dead_holder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The other has done so between our look and our deletion: its lock stays.
 
     Whoever looks holds the file alone.

@@ -146,9 +146,7 @@ def test_an_empty_folder_is_replaced(windows: None, tmp_path: Path) -> None:
         temporary.mkdir()
 
 
-def test_standard_input_is_read_where_it_has_no_name(
-    windows: None, world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_standard_input_without_a_name(windows: None, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"the cat sees\r\na dog runs\r\n")))
     shown = succeed("translate", world.run, "-", "--no-split").out
     assert len(shown.splitlines()) == 2

@@ -415,9 +415,7 @@ NUMBERED = SpecialSymbols(PAD, BOS, EOS, (EOS,), bracket=True, numbers=(SEP, SEP
     ids=[*map("-".join, WAYS), "numbered"],
 )
 @pytest.mark.parametrize(("seed", "beam"), [(0, 1), (1, 3), (2, 1), (3, 3)])
-def test_what_has_ended_is_told_before_it_is_dropped(
-    special: SpecialSymbols, align: Align, beam: int, seed: int
-) -> None:
+def test_what_has_ended_is_told_first(special: SpecialSymbols, align: Align, beam: int, seed: int) -> None:
     """Of all but those that end last: the decoder inputs of what is found in the end, prefixes included."""
     closer = special.separators[0]
     requests = [
@@ -455,9 +453,7 @@ def test_what_has_ended_is_told_before_it_is_dropped(
 @ways
 @settings(max_examples=30)
 @given(data=st.data())
-def test_the_sentences_asked_for_come_out_and_none_is_empty(
-    kind: str, align: Align, data: st.DataObject
-) -> None:
+def test_the_sentences_asked_for_come_out_and_not_empty(kind: str, align: Align, data: st.DataObject) -> None:
     draw = data.draw
     words = st.lists(st.sampled_from([BLANK, A, B]), max_size=3)
     requests = []

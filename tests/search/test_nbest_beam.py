@@ -40,9 +40,7 @@ def scores(hypothesis: Hypothesis) -> list[float]:
 
 @pytest.mark.parametrize("align", ["constrained", "free"])
 @pytest.mark.parametrize(("length_penalty", "form"), LENGTH_PENALTIES)
-def test_a_beam_wide_enough_finds_the_best_of_all_in_order(
-    align: Align, length_penalty: float, form: LengthPenaltyForm
-) -> None:
+def test_a_wide_beam_finds_all_in_order(align: Align, length_penalty: float, form: LengthPenaltyForm) -> None:
     requests = ONE if align == "constrained" else ONE[:1]
     options = SearchOptions(700, length_penalty, align, nbest=12, length_penalty_form=form)
     for seed in range(3):

@@ -24,7 +24,8 @@ from cotext.search.constraints import SearchRequest, SearchSymbols
 from cotext.search.non_autoregressive import _FrameSearch, collapse, search_frames
 from cotext.translation.scorer import RowsToRead, score_instances
 from cotext.translation.translator import DocumentTranslator
-from tests.command_line import cotext, prepare_arguments, succeed, write_corpus
+from tests.command_line import TINY as SMALLEST
+from tests.command_line import WITH_BLEU, cotext, prepare_arguments, succeed, write_corpus
 from tests.models.test_casa import (
     CONTEXT,
     SYMBOLS,
@@ -76,9 +77,7 @@ def test_collapse_by_hand() -> None:
     blank=st.booleans(),
 )
 @settings(max_examples=12)
-def test_as_many_sentences_come_out_each_with_a_word(
-    name: str, seed: int, lengths: list[int], blank: bool
-) -> None:
+def test_as_many_sentences_each_with_a_word(name: str, seed: int, lengths: list[int], blank: bool) -> None:
     model = model_of(SYSTEMS[name], seed=seed % 97)
     if blank:  # which the model then writes everywhere
         with torch.no_grad():
@@ -290,13 +289,7 @@ def test_signatures_say_how_it_is_written() -> None:
     assert "lp:" not in translator.signature
 
 
-TINY = (
-    "model.dimension=16", "model.feed_forward=32", "model.heads=2", "model.encoder_layers=2",
-    "model.decoder_layers=1", "model.attention.top.layers=1",
-    "train.max_updates=6", "train.max_tokens=500", "train.warmup_updates=2",
-    "train.validate_every=3", "train.validate_sentences=8", "train.log_every=2", "train.average=2",
-    "train.threads=1",
-)  # fmt: skip
+TINY = (*SMALLEST, "model.encoder_layers=2", "model.attention.top.layers=1", WITH_BLEU)
 
 
 @pytest.fixture(scope="module")

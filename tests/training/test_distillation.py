@@ -85,9 +85,7 @@ def store_of(folder: Path, documents: list[tuple[str, list[str], list[str]]], li
     return folder
 
 
-def test_only_the_training_targets_change_and_they_are_what_translate_writes(
-    world: World, whole: Path, tmp_path: Path
-) -> None:
+def test_only_the_targets_change_to_what_translate_writes(world: World, whole: Path, tmp_path: Path) -> None:
     data = world.folder / "data"
     before, after = train_store(data), train_store(whole)
     assert sources(after) == sources(before)
@@ -156,15 +154,9 @@ def test_a_teacher_with_another_tokenizer(world: World, tmp_path: Path) -> None:
 
 
 def test_empty_sentences_stay_in_their_places(world: World, tmp_path: Path) -> None:
-    data = store_of(
-        tmp_path / "data",
-        [
-            ("a", ["the cat", "", "a dog"], ["die katze", "", "eine hund"]),
-            ("b", ["", ""], ["", "die"]),
-            ("c", ["a bird sings"], [""]),
-        ],
-        world.folder / "data",
-    )
+    first = ("a", ["the cat", "", "a dog"], ["die katze", "", "eine hund"])
+    documents = [first, ("b", ["", ""], ["", "die"]), ("c", ["a bird sings"], [""])]
+    data = store_of(tmp_path / "data", documents, world.folder / "data")
     out = tmp_path / "kd"
     succeed(*command(world, out, data=data))
     store = train_store(out)
@@ -188,10 +180,8 @@ def test_a_document_that_the_teacher_does_not_take_keeps_its_target(world: World
     assert kept == tokenizer.encode_batch(documents[1][2])
     shorter = store_of(tmp_path / "shorter", [documents[0], documents[2]], world.folder / "data")
     assert [first, last] == translated(world, shorter, tmp_path)
-    assert json.loads((out / "report.json").read_text())["distillation"]["kept"] == {
-        "count": 1,
-        "examples": ["b"],
-    }
+    report = json.loads((out / "report.json").read_text())
+    assert report["distillation"]["kept"] == {"count": 1, "examples": ["b"]}
     # With room for it the teacher takes it, and says that it was trained on shorter ones.
     shown = succeed(*command(world, tmp_path / "all", "--set", "max_ratio=0.01", data=data)).out
     assert "does not take" not in shown
@@ -251,9 +241,7 @@ def test_the_same_command_after_the_end(world: World, whole: Path) -> None:
     assert [p.name for p in whole.parent.iterdir()] == [whole.name]
 
 
-def test_what_another_job_has_translated_is_not_taken_over(
-    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_another_job_is_not_taken_over(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     out = tmp_path / "data-kd"
     documents = [("a", ["the cat"], ["die katze"])]
     other_data = store_of(tmp_path / "data", documents, world.folder / "data")

@@ -78,15 +78,8 @@ class BothShards(Trainer):
 
 
 def one_of_two(rank: int, port: int, trainer: type[Trainer], config: Config, data: Path, run: Path) -> None:
-    os.environ |= {
-        "RANK": str(rank),
-        "LOCAL_RANK": str(rank),
-        "WORLD_SIZE": "2",
-        "LOCAL_WORLD_SIZE": "2",
-        "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": str(port),
-        "CUDA_VISIBLE_DEVICES": "",
-    }
+    os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2"}
+    os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "CUDA_VISIBLE_DEVICES": ""}
     os.environ.pop("ACCELERATE_USE_CPU", None)  # as for users who do not know of it
     training_run.Trainer = trainer  # type: ignore[misc]
     training_run.train(config, data, run, silent())
@@ -199,9 +192,7 @@ def test_two_processes_resume_exactly(data: Path, demanding: tuple[Config, Path]
     assert not torch.equal(states[0]["random"], states[1]["random"])  # dropout differs between processes
 
 
-def test_a_signal_to_one_process_stops_both(
-    data: Path, demanding: tuple[Config, Path], tmp_path: Path
-) -> None:
+def test_a_signal_to_one_stops_both(data: Path, demanding: tuple[Config, Path], tmp_path: Path) -> None:
     config, whole = demanding
     run = tmp_path / "run"
     train_in_two(config, data, run, SignalledTrainer)

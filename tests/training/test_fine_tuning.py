@@ -27,9 +27,7 @@ def other(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("of", ["run", "data"])
-def test_a_corpus_is_prepared_with_the_tokenizer_of_a_run_or_of_data(
-    world: World, other: Path, tmp_path: Path, of: str
-) -> None:
+def test_a_corpus_prepared_with_a_given_tokenizer(world: World, other: Path, tmp_path: Path, of: str) -> None:
     data = tmp_path / "data"
     shown = succeed(*prepare_arguments(other, data, world.folder / of)).out
     known = load_tokenizer(world.run / "tokenizer")

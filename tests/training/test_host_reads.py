@@ -69,14 +69,8 @@ def update(config: Config) -> None:
 
 
 QUICK = {
-    "focused-concatenation/s4to4-shift-cd",
-    "p-transformer/doc",
-    "g-transformer/randinit",
-    "flat-transformer/flat",
-    "mcn/final",
-    "casa/casa",
-    "casa/glat",
-    "mixtures/docflat-g-transformer",
+    *("focused-concatenation/s4to4-shift-cd", "p-transformer/doc", "g-transformer/randinit", "mcn/final"),
+    *("flat-transformer/flat", "casa/casa", "casa/glat", "mixtures/docflat-g-transformer"),
 }
 
 

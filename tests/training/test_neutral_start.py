@@ -43,37 +43,23 @@ STRENGTH = 4
 WINDOW_OF_ONE = Window(range(1), range(1), range(1))
 # Published recipes, which an import makes neutral, and Cotext's own.
 FAMILIES = [
-    "opus/sentence",
-    "opus/s4to4",
-    "opus/s4to4-shift-cd",
-    "opus/p-transformer",
-    "opus/flat",
-    "opus/rotary",
-    "opus/g-transformer",
-    "opus/docflat-c",
-    "opus/mcn",
-    "opus/han",
-    "focused-concatenation/s4to4-lrn-cd",
-    "focused-concatenation/s4to4-sin-cd",
-    "p-transformer/ctx",
-    "p-transformer/doc",
-    "g-transformer/finetune",
-    "docflat/docflat-d",
-    "docflat/docflat-i",
-    "docflat/mbe",
-    "docflat/abd",
-    "docflat/abd-both",
-    "docflat/doc2doc",
-    "mcn/final",
-    "flat-transformer/flat",
-    "san/encoder",
-    "san/decoder",
-    "lstm-trans/four",
-    "doct/doct",
-    "voita-2018/previous",
-    "modern/alibi-shift",
-    "mixtures/mcn-p-transformer",
-    "mixtures/docflat-g-transformer",
+    f"{paper}/{recipe}"
+    for paper, recipes in {
+        "opus": "sentence s4to4 s4to4-shift-cd p-transformer flat rotary g-transformer docflat-c mcn han",
+        "focused-concatenation": "s4to4-lrn-cd s4to4-sin-cd",
+        "p-transformer": "ctx doc",
+        "g-transformer": "finetune",
+        "docflat": "docflat-d docflat-i mbe abd abd-both doc2doc",
+        "mcn": "final",
+        "flat-transformer": "flat",
+        "san": "encoder decoder",
+        "lstm-trans": "four",
+        "doct": "doct",
+        "voita-2018": "previous",
+        "modern": "alibi-shift",
+        "mixtures": "mcn-p-transformer docflat-g-transformer",
+    }.items()
+    for recipe in recipes.split()
 ]
 
 
@@ -240,9 +226,7 @@ def test_search_writes_what_the_sentence_model_writes(
     assert written[0] == written[1]
 
 
-def test_casa_encodes_single_sentences_as_the_sentence_model(
-    data: Path, imported: Path, tmp_path: Path
-) -> None:
+def test_casa_encodes_sentences_as_the_sentence_model(data: Path, imported: Path, tmp_path: Path) -> None:
     tokenizer = open_data(data).tokenizer
     config = settle(load_config("opus/casa", None, [f"train.init={imported}"]), open_data(data), tmp_path, "")
     config = with_section(config, "model", dropout=0.0)
@@ -263,23 +247,14 @@ def test_casa_encodes_single_sentences_as_the_sentence_model(
 
 # Recipes with parameters that the sentence model lacks.
 WITH_NEW_PARTS = [
-    "opus/p-transformer",
-    "opus/flat",
-    "opus/g-transformer",
-    "opus/docflat-c",
-    "opus/mcn",
-    "opus/han",
+    *(f"opus/{name}" for name in ("p-transformer", "flat", "g-transformer", "docflat-c", "mcn", "han")),
     "focused-concatenation/s4to4-lrn-cd",
-    "docflat/docflat-d",
-    "docflat/docflat-i",
-    "docflat/abd-both",
+    *("docflat/docflat-d", "docflat/docflat-i", "docflat/abd-both"),
 ]
 
 
 @pytest.mark.parametrize("recipe", WITH_NEW_PARTS)
-def test_what_is_new_has_a_gradient_by_the_second_update(
-    recipe: str, data: Path, imported: Path, tmp_path: Path
-) -> None:
+def test_what_is_new_moves_in_two_updates(recipe: str, data: Path, imported: Path, tmp_path: Path) -> None:
     """A gate at zero in front of zeros would never move."""
     tokenizer = open_data(data).tokenizer
     config, model, new = started(recipe, data, imported, tmp_path)
@@ -342,9 +317,7 @@ class TestSettings:
         with pytest.raises(CotextError, match=r"train.blend = score: this is not new"):
             self.settled(data, imported, tmp_path, "opus/han", "train.blend=[score]")
 
-    def test_a_run_that_goes_on_needs_no_run_to_start_from(
-        self, data: Path, imported: Path, tmp_path: Path
-    ) -> None:
+    def test_a_run_that_goes_on_needs_no_start(self, data: Path, imported: Path, tmp_path: Path) -> None:
         init = tmp_path / "import"
         shutil.copytree(imported, init)
         settings = [*QUIET, "train.max_updates=2", "train.validate_every=1", "train.validate_bleu=false"]
@@ -356,9 +329,7 @@ class TestSettings:
         further = asked.model_copy(update={"train": asked.train.model_copy(update={"max_updates": 3})})
         assert train_here(further, data, tmp_path / "run").update == 3
 
-    def test_a_run_that_starts_from_such_a_run_has_its_gates(
-        self, data: Path, imported: Path, tmp_path: Path
-    ) -> None:
+    def test_a_start_from_such_a_run_has_its_gates(self, data: Path, imported: Path, tmp_path: Path) -> None:
         settings = [*QUIET, "train.max_updates=1", "train.validate_every=1", "train.validate_bleu=false"]
         first = load_config("p-transformer/ctx", None, [*settings, f"train.init={imported}"])
         train_here(first, data, tmp_path / "first")

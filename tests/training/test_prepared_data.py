@@ -54,9 +54,7 @@ def test_what_is_noted(data: Path, run: Path) -> None:
         ({"command": {"train_files": ["a.en"]}}, None),
     ],
 )
-def test_the_controlled_corpus_is_noted(
-    data: Path, tmp_path: Path, report: dict[str, Any], noted: bool | None
-) -> None:
+def test_the_corpus_is_noted(data: Path, tmp_path: Path, report: dict[str, Any], noted: bool | None) -> None:
     """Also where a corpus was distilled from it."""
     write_report(data, report)
     note_data(tmp_path, open_data(data), {})

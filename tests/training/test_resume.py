@@ -187,9 +187,7 @@ def test_a_loss_that_is_not_finite_stays_out_of_what_a_checkpoint_sums_up(data: 
         {"coword_dropout": 0.2, "word_dropout": 0.1, "foreign_weight": 0.5},
     ],
 )
-def test_training_in_two_parts_is_training_at_once(
-    data: Path, tmp_path: Path, settings: dict[str, Any]
-) -> None:
+def test_two_parts_are_training_at_once(data: Path, tmp_path: Path, settings: dict[str, Any]) -> None:
     settings = dict(settings)
     weight = settings.pop("foreign_weight", 0.0)
     config = run_config(**{"max_updates": 8, "average": 1, **settings})
@@ -236,7 +234,7 @@ def test_patience_that_ran_out_is_not_forgotten(data: Path, tmp_path: Path) -> N
     assert ckpt.checkpoints(run)[-1] == done.update
 
 
-def test_reports_of_a_run_killed_before_its_first_checkpoint_are_forgotten(
+def test_reports_before_a_first_checkpoint_are_forgotten(
     data: Path, untroubled: Path, tmp_path: Path
 ) -> None:
     run = tmp_path / "run"

@@ -57,9 +57,7 @@ def test_each_is_the_run_that_it_would_be_alone(data: Path, alone: dict[int, Pat
     assert len(weights) == 2
 
 
-def test_finished_ones_are_left_alone_and_others_join_them(
-    data: Path, alone: dict[int, Path], tmp_path: Path
-) -> None:
+def test_finished_ones_stay_and_others_join_them(data: Path, alone: dict[int, Path], tmp_path: Path) -> None:
     folder = tmp_path / "runs"
     trained(data, folder, configs(2))
     before = {n: c for n, c in listing(folder / "seed-2").items() if not n.startswith("seeds")}
@@ -69,9 +67,7 @@ def test_finished_ones_are_left_alone_and_others_join_them(
     assert_same_run(folder / "seed-3", alone[3])
 
 
-def test_asked_to_stop_it_begins_no_other_and_goes_on(
-    data: Path, alone: dict[int, Path], tmp_path: Path
-) -> None:
+def test_stopped_it_begins_no_other_and_goes_on(data: Path, alone: dict[int, Path], tmp_path: Path) -> None:
     begun = []
 
     @contextmanager

@@ -209,9 +209,7 @@ class TestUpdates:
             assert tensor.dtype == torch.float32
             assert torch.equal(tensor, parts[name])
 
-    def test_bfloat16_is_said_to_be_slower_where_it_is(
-        self, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_slow_bfloat16_is_told(self, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(devices, "multiplies_bfloat16", lambda: False)
         messages = told_in_training(run_config(precision="bf16", max_updates=1), data, tmp_path / "run")
         assert any("train.precision = bf16: this CPU has no instructions" in text for text in messages)
@@ -333,9 +331,7 @@ class TestBatchLevelContext:
         config = run_config(order="documents", max_updates=8, **settings)
         return with_section(config, "view", separators="numbered")
 
-    def test_as_many_numbers_as_the_longest_training_document_has_sentences(
-        self, data: Path, tmp_path: Path
-    ) -> None:
+    def test_as_many_numbers_as_the_longest_document_has_sentences(self, data: Path, tmp_path: Path) -> None:
         opened = open_data(data)
         assert opened.most_sentences() == max(len(document.source) for document in opened.train) == 6
         train_here(self.config(), data, tmp_path / "run")

@@ -23,16 +23,9 @@ DOCUMENTS = [
     ParallelDocument("1", ("b a", "c"), ("a", "j i h")),
 ]
 RECIPES = (
-    "focused-concatenation/base",
-    "focused-concatenation/s4to4-shift-cd",
-    "docflat/docflat-c",
-    "docflat/abd",
-    "g-transformer/randinit",
-    "p-transformer/ctx",
-    "mcn/final",
-    "han/joint",
-    "casa/casa",
-    "casa/glat",
+    *("focused-concatenation/base", "focused-concatenation/s4to4-shift-cd", "docflat/docflat-c"),
+    *("docflat/abd", "g-transformer/randinit", "p-transformer/ctx", "mcn/final", "han/joint"),
+    *("casa/casa", "casa/glat"),
 )
 
 

@@ -132,9 +132,7 @@ def test_names_of_first_passes_tell_their_weights_apart(world: Path, tmp_path: P
         ({"precision": "int8"}, "-int8("),
     ],
 )
-def test_signatures_tell_how_a_first_pass_decodes(
-    world: Path, tmp_path: Path, decode: dict[str, Any], told: str
-) -> None:
+def test_signatures_tell_of_decoding(world: Path, tmp_path: Path, decode: dict[str, Any], told: str) -> None:
     config = open_scorer(world / "sentence", "cpu").loaded.config
     run = make_run(world / "data", tmp_path / "sentence", with_section(config, "decode", **decode), 2)
     plain, changed = (

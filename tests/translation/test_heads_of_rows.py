@@ -167,9 +167,7 @@ def translator_of(**sections: Any) -> DocumentTranslator:
 
 
 @pytest.mark.parametrize("name", SYSTEMS)
-def test_every_system_translates_and_scores_with_language_symbols(
-    name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_all_translate_and_score_with_language_symbols(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """As many sentences as there were, with the scores of reading them; languages head every row."""
     translator, free = translator_of(**SYSTEMS[name]), name == "free"
     model, read = translator.model, {"source": 0, "target": 0}

@@ -30,16 +30,8 @@ from tests.translation.test_translate_file import finished_documents, interrupte
 def systems(world: World, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """`lm` is trained on the target side, with the tokenizer of `sentence`, whose weights are random."""
     folder = tmp_path_factory.mktemp("language model")
-    corpus = world.folder / "train.de", world.folder / "dev.de"
-    both = [
-        f
-        for pair in zip(
-            ("--source", "--target", "--dev-source", "--dev-target"),
-            (corpus[0], corpus[0], corpus[1], corpus[1]),
-            strict=True,
-        )
-        for f in pair
-    ]
+    corpus, dev = world.folder / "train.de", world.folder / "dev.de"
+    both = ("--source", corpus, "--target", corpus, "--dev-source", dev, "--dev-target", dev)
     succeed("prepare", *both, "--tokenizer", world.folder / "data", "--out", folder / "mono")
     succeed("train", "d-lm/lm", "--data", folder / "mono", "--out", folder / "lm", *settings("d-lm/lm"))
     report = json.loads((folder / "mono" / "report.json").read_text())

@@ -13,9 +13,7 @@ from tests.refusals import must_raise
 from tests.tiny_runs import toy_documents
 
 
-def test_a_run_is_loaded_once_to_translate_and_to_score(
-    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_is_loaded_once(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     loads = []
     load = opening.load_run
     monkeypatch.setattr(opening, "load_run", lambda *given: loads.append(given) or load(*given))

@@ -67,9 +67,7 @@ def workers() -> list[int]:
     return found
 
 
-def test_a_corpus_and_a_distillation_are_as_without_a_cluster(
-    run: Path, data: Path, cluster: Any, tmp_path: Path
-) -> None:
+def test_it_is_as_without_a_cluster(run: Path, data: Path, cluster: Any, tmp_path: Path) -> None:
     source = tmp_path / "in.jsonl"
     write_documents(source, DOCUMENTS[:90], "jsonl")
     succeed("translate", run, source, "--out", tmp_path / "here.jsonl")

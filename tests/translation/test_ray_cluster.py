@@ -82,9 +82,7 @@ class Here:
 
 
 @pytest.mark.parametrize("decode", [{}, {"engine": "torch", "beam": 2}])
-def test_a_worker_takes_a_run_that_was_opened_to_translate(
-    run: Path, decode: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_worker_takes_a_run(run: Path, decode: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """The main process has chosen between PyTorch and CTranslate2."""
     monkeypatch.setattr(ray_cluster, "_connect", lambda address: Here())
     for opened in (open_to_translate(run, "cpu", decode, without="--on"), open_run(run, "cpu", decode)):

@@ -16,9 +16,7 @@ JOB = (
 )
 
 
-def test_the_commands_work_as_they_stand(
-    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_commands_work_as_they_stand(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lines = [" ".join(words) for words in commands_of("Files")]
     monkeypatch.chdir(tmp_path)
     Path("runs").mkdir()

@@ -144,9 +144,7 @@ def test_no_more_windows_are_scored_than_hold_what_was_chosen(monkeypatch: pytes
 
 
 @pytest.mark.parametrize("max_tokens", [1, 20, 8000])
-def test_instances_that_belong_together_share_a_batch(
-    max_tokens: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_instances_of_a_group_share_a_batch(max_tokens: int, monkeypatch: pytest.MonkeyPatch) -> None:
     batches = calls_of(monkeypatch, scoring_module, "make_batch", lambda rows, _: [i.document for i in rows])
     t = random_translator(SYSTEMS["window"], TOKENIZER)
     sentences = [TOKENIZER.encode(s) for s in ("the cat sat on the mat", "it sat", "on", "cat")]

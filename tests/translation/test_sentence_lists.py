@@ -55,9 +55,7 @@ def check(plain: Sequence[Translation], listed: Sequence[Translation], nbest: in
 @pytest.mark.parametrize(
     ("name", "form"), list(zip(STRATEGIES, itertools.cycle(("power", "gnmt")), strict=False))
 )
-def test_lists_hold_the_translation_and_what_else_may_follow_the_best_ones_before(
-    name: str, form: LengthPenaltyForm
-) -> None:
+def test_lists_hold_what_may_follow_the_best_ones_before(name: str, form: LengthPenaltyForm) -> None:
     config = STRATEGIES[name]
     nbest = 3
     plain = translated(translator(config, PLAIN, beam=4, length_penalty_form=form), CORPUS)

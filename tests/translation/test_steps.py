@@ -60,9 +60,7 @@ def system(
 @pytest.mark.parametrize(
     ("name", "first_pass"), [*((name, "") for name in SYSTEMS), ("windows", "sentences")]
 )
-def test_every_model_pass_is_followed_by_a_progress_report(
-    name: str, first_pass: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_model_pass_is_reported(name: str, first_pass: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """And what is told adds up to the sentences, however many batches there are, with a first pass too."""
     monkeypatch.setattr(non_autoregressive, "PASS_TOKENS", 50)
     events: list[int | None] = []

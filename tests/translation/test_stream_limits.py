@@ -108,9 +108,7 @@ def test_the_limit_is_of_documents_not_of_files(tmp_path: Path, monkeypatch: pyt
         (b"<d>" * 500 + b"</d>" * 500, "more than 100 nested elements"),
     ],
 )
-def test_xml_without_end(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes, message: str
-) -> None:
+def test_endless_xml(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes, message: str) -> None:
     monkeypatch.setattr(streams, "MAX_LINE_BYTES", 1000)
     monkeypatch.setattr(xml_formats, "CHUNK_BYTES", 100)
     (tmp_path / "a.xml").write_bytes(content)

@@ -140,9 +140,7 @@ def test_translations_of_another_job_are_neither_taken_over_nor_lost(
     assert out.read_bytes() == fresh.read_bytes()
 
 
-def test_other_documents_of_the_same_text_are_another_job(
-    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_same_text_in_other_documents(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The side file says which they are, and the text file does not change."""
     source, out = tmp_path / "in.en", tmp_path / "out.de"
     write_documents(source, [Document(d.id, d.source) for d in toy_documents(4, 3)], "docids")
@@ -363,9 +361,7 @@ def test_a_full_disk_while_writing_results(world: World, tmp_path: Path, name: s
     assert list(tmp_path.iterdir()) == []
 
 
-def test_ctrl_c_stops_training_where_it_goes_on(
-    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ctrl_c_stops_training(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = tmp_path / "run"
     endless = ("train.max_updates=100000", "train.log_every=1", "train.validate_every=100000")
 

@@ -99,7 +99,7 @@ def test_a_report_for_each_file(world: World, folder: Path) -> None:
     assert (alone["format"], alone["file_format"]) == ("cotext-translate", "markdown")
 
 
-def test_what_cannot_be_written_as_it_should_be_is_said(
+def test_what_is_not_written_well_is_said(
     world: World, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(MarkdownReader, "_parsed", lambda self, place, lines: None)
@@ -177,9 +177,7 @@ def test_names_of_outputs_that_fit(folder: Path, source: str, out: str, format: 
     require_fitting_name(folder / out, format_of(folder / source, format), folder / source)
 
 
-def test_interrupted_the_same_command_goes_on(
-    world: World, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_interrupted_the_command_goes_on(world: World, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Files that were finished are not translated again."""
     succeed(*command(world, folder))
     expected = listing(folder / "out")
@@ -290,9 +288,7 @@ def contents(draw: st.DrawFn) -> Contents:
 
 @settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(given=contents(), splitting=st.sampled_from([None, Splitting()]))
-def test_as_many_blocks_and_every_element_once(
-    run: OpenedRun, given: Contents, splitting: Splitting | None
-) -> None:
+def test_blocks_and_every_element_once(run: OpenedRun, given: Contents, splitting: Splitting | None) -> None:
     found = translated_blocks(run, given.documents, splitting)
     assert [len(blocks) for blocks in found] == [len(blocks) for blocks in given.documents]
     for blocks, own in zip(found, given.documents, strict=True):

@@ -58,9 +58,7 @@ def test_odd_splitting_is_refused(
     assert list(tmp_path.iterdir()) == [tmp_path / "a.txt"]
 
 
-def test_other_abbreviations_are_another_job(
-    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_abbreviations_change_the_job(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "a.txt").write_text(TEXT)
     (tmp_path / "short.txt").write_text("abv.\n")
     command = ["translate", world.run, tmp_path / "a.txt", "--out", tmp_path / "b.txt"]
@@ -79,7 +77,7 @@ def test_a_sentence_over_the_limit_is_named_by_its_place(world: World, tmp_path:
     must_refuse("a.md: line 5: document 1, sentence 3: ", *command, "--set", "max_source_tokens=50")
 
 
-def test_a_page_that_was_interrupted_is_written(
+def test_an_interrupted_page_is_written(
     world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Before it is written, and behind that, before the job is forgotten."""
@@ -128,9 +126,7 @@ def test_what_an_interrupted_job_did_not_write_is_not_replaced(
         (tmp_path / "b.txt").unlink()
 
 
-def test_what_is_no_file_with_text_is_named(
-    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_no_text_file_is_named(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     os.mkfifo("pipe")
     Path("folder").mkdir()
@@ -144,9 +140,7 @@ def test_what_is_no_file_with_text_is_named(
     ]
 
 
-def test_a_heading_without_a_full_stop_gets_none(
-    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_headings_get_no_full_stop(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In the file as on the page beside it, but not where a memory has one."""
     (tmp_path / "a.md").write_text("# Red dog\n\nThe cat sees.\n\n* small bird\n")
     units = "<tu><tuv xml:lang='en'><seg>Red dog</seg></tuv><tuv xml:lang='de'><seg>Rot.</seg></tuv></tu>"

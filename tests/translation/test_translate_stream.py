@@ -107,9 +107,7 @@ def test_empty_standard_input(world: World, monkeypatch: pytest.MonkeyPatch) -> 
     assert (outcome.code, outcome.out) == (0, "")
 
 
-def test_options_that_standard_input_does_not_support(
-    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_options_for_files_are_refused(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for more in (["--out", tmp_path / "o"], ["--scores", tmp_path / "s"], ["--format", "prose"]):
         must_refuse("reads standard input", "translate", world.run, "-", *more)
     must_refuse("--out FILE is needed", "translate", world.run, world.folder / "test.en")

@@ -145,14 +145,8 @@ class Spy:
 
 
 VIEWS = [
-    {"kind": "sentence"},
-    window(2),
-    window(1, after=1),
-    window(2) | {"target_before": 0},
-    pieces(14),
-    pieces(40),
-    pieces(40, parts=2),
-    pieces(14, "cumulative"),
+    *({"kind": "sentence"}, window(2), window(1, after=1), window(2) | {"target_before": 0}),
+    *(pieces(14), pieces(40), pieces(40, parts=2), pieces(14, "cumulative")),
 ]
 
 
@@ -240,9 +234,7 @@ def test_a_document_is_translated_alone_as_amid_others(config: Config) -> None:
 
 
 @pytest.mark.parametrize("name", SEQUENTIAL)
-def test_the_context_forced_on_a_window_is_what_was_output(
-    name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_context_forced_on_a_window_was_output(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     spy = Spy(monkeypatch)
     t = translator(STRATEGIES[name], PLAIN)
     for i, translation in enumerate(translated(t, CORPUS)):
@@ -276,9 +268,7 @@ def test_a_window_that_shed_its_context_has_none_forced_on_it(monkeypatch: pytes
 
 
 @pytest.mark.parametrize("name", ["regenerate", "regenerate, future"])
-def test_regenerate_keeps_the_last_sentence_of_each_window(
-    name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_regenerate_keeps_the_last_sentence_of_windows(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     spy = Spy(monkeypatch)
     t = translator(STRATEGIES[name], PLAIN)
     document = Document("d", ("the cat sat", "it saw a mat", "again", "there today"))
@@ -299,9 +289,7 @@ def test_regenerate_keeps_the_last_sentence_of_each_window(
 
 
 @pytest.mark.parametrize("name", WHOLE)
-def test_a_document_longer_than_a_row_comes_back_whole_and_in_order(
-    name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_long_documents_come_back_whole_and_in_order(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     spy = Spy(monkeypatch)
     t = translator(STRATEGIES[name], PLAIN, max_tokens=100_000)
     document = Document("d", ("a cat", "it", "the cat sat on a mat", "", "again", "saw it", "today") * 4)
@@ -432,9 +420,7 @@ class TestSentenceBySentence:
 
 
 @pytest.mark.parametrize("name", ["source context", "cumulative"])
-def test_without_target_context_all_sentences_are_one_batch(
-    name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_target_context_sentences_are_one_batch(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     spy = Spy(monkeypatch)
     translated(translator(STRATEGIES[name], PLAIN), [CORPUS[0]])
     assert spy.batches == 1
@@ -467,9 +453,7 @@ def test_reported_log_probabilities_are_those_of_scoring(name: str, beam: int) -
 
 
 @pytest.mark.parametrize("name", ["regenerate", "regenerate, future"])
-def test_of_a_regenerated_window_the_current_sentence_alone_is_reported(
-    name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_of_a_regenerated_window_one_sentence_is_reported(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     spy = Spy(monkeypatch)
     [translation] = translated(translator(STRATEGIES[name], PLAIN), [CORPUS[0]])
     reported = []
@@ -510,9 +494,7 @@ def bytes_tokenizer() -> SentencePieceTokenizer:
 
 
 @pytest.mark.parametrize(("name", "seed"), [("sentence", 0), ("prefix", 1), ("regenerate", 2)])
-def test_texts_are_one_line_each_and_never_empty(
-    name: str, seed: int, bytes_tokenizer: SentencePieceTokenizer
-) -> None:
+def test_each_text_is_a_line_not_empty(name: str, seed: int, bytes_tokenizer: SentencePieceTokenizer) -> None:
     t = translator(STRATEGIES[name], bytes_tokenizer, seed)
     for document, translation in zip(CORPUS, translated(t, CORPUS), strict=True):
         for source, target in zip(document.sentences, translation.document.sentences, strict=True):

@@ -57,20 +57,9 @@ WAYS = [
     if (not two_passes if name not in TAKING else two_passes or schedule == "sequential")
 ]
 
+LONG = ("the cat sat", "", "it saw a mat and a cat", "again", "on the mat", "there today", "a cat", "it saw")
 CORPUS = [
-    Document(
-        "long",
-        (
-            "the cat sat",
-            "",
-            "it saw a mat and a cat",
-            "again",
-            "on the mat",
-            "there today",
-            "a cat",
-            "it saw",
-        ),
-    ),
+    Document("long", LONG),
     Document("one", ("and it sat there",)),
     Document("empty", ("", "")),
     Document("nothing", ()),
@@ -135,9 +124,7 @@ def test_groups_are_runs_of_windows() -> None:
         if model == "flat" or way[0] == "window, numbered"
     ],
 )
-def test_a_document_is_translated_alone_as_amid_others(
-    model: str, name: str, schedule: str, two_passes: bool
-) -> None:
+def test_a_document_alone_is_as_amid_others(model: str, name: str, schedule: str, two_passes: bool) -> None:
     """And as many sentences come out as went in."""
     first = first_system(beam=1) if two_passes else None
     t = translator(SYSTEMS[name], model, first_pass=first, schedule=schedule)
@@ -246,9 +233,7 @@ def real(tokens: Tensor, sentence: Tensor) -> list[tuple[int, int]]:
 
 
 @pytest.mark.parametrize("name", SCORED)
-def test_companions_are_the_rows_that_training_would_have_made(
-    name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_companions_are_the_rows_that_training_makes(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     spy = Spy(monkeypatch)
     t = translator(SYSTEMS[name])
     document = CORPUS[0]
@@ -290,9 +275,7 @@ def test_windows_that_write_their_context_again_show_what_they_wrote(monkeypatch
     ] == [1, 2]
 
 
-def test_parallel_rows_of_a_group_share_a_call_and_have_no_companions(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_parallel_rows_of_a_group_share_a_call_without_companions(monkeypatch: pytest.MonkeyPatch) -> None:
     spy = Spy(monkeypatch)
     counts = {}
     for max_tokens in (1, 8000):
@@ -374,9 +357,7 @@ def bytes_first(monkeypatch: pytest.MonkeyPatch, blank_at_first: Sequence[int]) 
     monkeypatch.setattr(WindowSearch, "_shows", showing)
 
 
-def test_what_showed_nothing_is_searched_again_beside_what_its_group_wrote(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_what_showed_nothing_is_searched_again_beside_its_group(monkeypatch: pytest.MonkeyPatch) -> None:
     bytes_first(monkeypatch, [3, 1])
     spy = Spy(monkeypatch)
     t = translator(SYSTEMS["source context"], schedule="simultaneous", group_windows=5)

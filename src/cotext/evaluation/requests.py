@@ -373,8 +373,7 @@ class ContrastiveRequest(SuiteRules, Sharded, RunOptions):
         is_run=True,
     )
     suites: Sequence[Path] = option(
-        "Contrastive suites (docs/contrastive-format.md), ContraPro or consistency sets.",
-        argument=True,
+        "Contrastive suites (docs/contrastive-format.md), ContraPro or consistency sets.", argument=True
     )
     generate: bool = option("Also translate, and check for the correct form.", default=False)
     out: Path | None = option("JSON file for all figures and decisions.", default=None)

@@ -206,9 +206,9 @@ class Settings:
         if value != wanted:
             raise CotextError(f"{self.where}: {key} = {shown(value)}: {why}; only {wanted!r} is supported")
 
-    def choice(self, key: str, meanings: Mapping[str, str], default: str | None = None) -> str:
+    def choice(self, key: str, meanings: Mapping[str, str]) -> str:
         """Return the meaning of a value; raise CotextError for an unknown value."""
-        value = self.content.get(key, default)
+        value = self.content.get(key)
         if not isinstance(value, str) or value not in meanings:
             listed = ", ".join(meanings)
             raise CotextError(

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from cotext.layers.blocks import Size
-from cotext.layers.kernels.common import Dropout
+from cotext.layers.kernels.common import Dropout, dropout
 from cotext.layers.kernels.sdpa import attend
 from cotext.layers.layout import AnyLayout, Step
 from cotext.layers.linear import gated
@@ -96,7 +96,7 @@ class HierarchicalAttention(DocumentLayer, AlmostClosed):
         `sentence` [B, T] and `key_sentence` [B, S] are sentence indices, -1 on padding; `visible` broadcasts
         to [B, 1, T, S].
         """
-        query, dropout = self.words.queries(h_BTD), self.attention_dropout if self.training else 0.0
+        query, rate = self.words.queries(h_BTD), self.attention_dropout if self.training else 0.0
         exists, results = [], []
         for distance in range(1, self.sentences + 1):
             earlier = sentence[:, :, None] - distance
@@ -104,7 +104,7 @@ class HierarchicalAttention(DocumentLayer, AlmostClosed):
             mask = mask if visible is None else mask & visible
             has_key = mask.any(dim=3)  # [B, 1, T]
             # A query without such a sentence attends to all keys: a softmax over no keys would be NaN.
-            mixed = attend(query * has_key[..., None], *kv, mask | ~has_key[..., None], False, dropout)
+            mixed = attend(query * has_key[..., None], *kv, mask | ~has_key[..., None], False, rate)
             exists.append(has_key[:, 0])
             results.append(self.words.result(mixed))
         exists_BTm = torch.stack(exists, dim=2)
@@ -121,4 +121,5 @@ class HierarchicalAttention(DocumentLayer, AlmostClosed):
         k, v = self.of_sentences.keys_values(rows)
         scores = (query @ k.transpose(-2, -1)) * query.size(-1) ** -0.5
         weights = scores.masked_fill(~exists_BTm.flatten(0, 1)[:, None, None], -torch.inf).softmax(dim=-1)
+        weights = dropout(weights, self.attention_dropout, self.training)
         return self.of_sentences.result(weights @ v).view_as(h_BTD)

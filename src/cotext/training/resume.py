@@ -30,7 +30,7 @@ from cotext.layers.blocks import TransformerBlock
 from cotext.layers.multi_head import CrossAttention
 from cotext.models import checkpoint as ckpt
 from cotext.models.interface import Model
-from cotext.models.run_folder import checkpoint_folder, checkpoints
+from cotext.models.run_folder import checkpoint_folder, checkpoints, is_int8
 from cotext.runtime import CotextError, read_text
 from cotext.runtime.files import Lock, digests, require_whole, sealed, sealed_lines, unsealed, write_text
 
@@ -147,7 +147,15 @@ def load_progress(folder: Path) -> TrainingProgress:
 
 
 def require_resumable(run: Path, corpus: Mapping[str, str]) -> None:
-    """Raise CotextError if the last checkpoint is damaged or of other data, or a model has no checkpoint."""
+    """Raise CotextError if the last checkpoint is damaged or of other data, or a model has no checkpoint.
+
+    Also if it is a run in int8.
+    """
+    if is_int8(run / "model.safetensors"):
+        raise CotextError(
+            f"{run}: is a run in int8, which cannot be trained; choose another --out, or continue its "
+            "original run"
+        )
     updates = checkpoints(run)
     if not updates:
         # Only the model exists if training was killed at its first validation: it has reports, but no end.

@@ -35,7 +35,6 @@ from cotext.models.run_folder import (
     checkpoint_folder,
     checkpoints,
     describe_file,
-    is_int8,
     noted_data,
     noted_seeds,
     seed_folder,
@@ -213,11 +212,6 @@ def require_own(run: Path, config: Config) -> None:
     """Raise CotextError if an existing folder contains another run or other files."""
     path = run / "config.yaml"
     if path.exists():
-        if is_int8(run / "model.safetensors"):
-            raise CotextError(
-                f"{run}: is a run in int8, which cannot be trained; choose another --out, or continue its "
-                "original run"
-            )
         known = [written_config(path)]
         if updates := checkpoints(run):  # `config.yaml` may have been edited
             known.append(describe_file(checkpoint_folder(run, updates[-1]) / "model.safetensors").config)

@@ -190,7 +190,7 @@ def score_file(
     """Score a translation: yield documents with the scores of their sentences; also return the signature.
 
     The text is split into subwords by the tokenizer, even if the system that wrote it used other subwords
-    (for their scores, see `translate_file(scores=...)`). `columns`: document ids must fit into a table.
+    (for their scores, see `cotext translate --scores`). `columns`: document ids must fit into a table.
 
     Raises CotextError: file names that show swapped sides, files of unequal length, a sentence over the limit
     on either side, an id that does not fit. Raised before any work, or, for a pipe, when the document is
@@ -239,11 +239,7 @@ class ScoreJob(Job[None]):
         self._documents = partial(_documents, source, target, format, columns)
         check_sides(opened.languages, source, target, f"{opened.folder} translates")
         paths = [path for path in (source, target) if path is not None]
-        self.identity = {
-            "inputs": checksums_of(paths, format),
-            "format": format or "",
-            **systems_of(opened),
-        }
+        self.identity = {"inputs": checksums_of(paths, format), "format": format or "", **systems_of(opened)}
         self.facts = {"signature": scoring_signature(opened)}
         self.sizes = [len(document.source) for document in self._documents()]
         with naming(*paths):

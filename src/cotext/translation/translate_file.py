@@ -30,13 +30,7 @@ from cotext.data.formats import (
 )
 from cotext.data.formats.line_formats import side_file_to_write
 from cotext.data.formats.streams import same_file
-from cotext.data.nbest_lists import (
-    Candidate,
-    Candidates,
-    ListedDocument,
-    lists_beside,
-    read_lists,
-)
+from cotext.data.nbest_lists import Candidate, Candidates, ListedDocument, lists_beside, read_lists
 from cotext.data.splitting import Splitting
 from cotext.models.describe import describe_length_penalty
 from cotext.runtime import CotextError, naming
@@ -232,26 +226,22 @@ def translate_file(
     source: Path,
     out: Path,
     format: str | None = None,
-    options: FileOptions | None = None,
     *,
-    overwrite: bool = False,
     on_start: Callable[[int], None] = lambda total: None,
     on_sentences: Callable[[int], None] = lambda count: None,
 ) -> FileReport:
     """Translate a corpus file into the same format.
 
-    `overwrite`: discard the progress of an interrupted job with other settings. `on_start` is called with the
-    number of sentences, `on_sentences` with the number of newly finished sentences.
+    `on_start` is called with the number of sentences, `on_sentences` with the number of newly finished ones.
 
     Raises CotextError: unreadable input, a sentence over the limit, an output that cannot be written or that
     another process writes, progress of another job. All that can be known in advance is checked before any
     work is done.
     """
-    options = options or FileOptions()
-    check_outputs(out, options.scores, [source])
-    job = CorpusJob(opened, source, out, format, options)
+    check_outputs(out, None, [source])
+    job = CorpusJob(opened, source, out, format, FileOptions())
     on_start(job.sentences)
-    return run(job, on_sentences, overwrite)
+    return run(job, on_sentences)
 
 
 def check_outputs(out: Path, scores: Path | None, sources: Sequence[Path]) -> None:

@@ -135,10 +135,7 @@ def _numbers(values: Tensor) -> Any:
 
 
 def document_attention(
-    translator: DocumentTranslator,
-    document: ParallelDocument,
-    signature: str,
-    own: bool,
+    translator: DocumentTranslator, document: ParallelDocument, signature: str, own: bool
 ) -> DocumentAttention:
     """Compute attention maps and gates of a document; `own`: its target is the translation by the run.
 

@@ -122,11 +122,7 @@ class DocumentContextUse:
 
 
 def document_context_use(
-    translator: DocumentTranslator,
-    document: ParallelDocument,
-    signature: str,
-    own: bool,
-    progress: Meter,
+    translator: DocumentTranslator, document: ParallelDocument, signature: str, own: bool, progress: Meter
 ) -> DocumentContextUse:
     """Remove the context of every sentence, one by one; `own`: the target is the translation by the run."""
     sentence_influences = influences(translator, document)
