@@ -162,14 +162,17 @@ function keepText() {
   byId("size").textContent = text ? counted(text.length, "character") : "";
 }
 
-// Plain text is opened in the editor; other files are translated as files.
+// Plain text in UTF-8 is opened in the editor; other files are translated as files.
 async function take([file, ...others]) {
   const plain = /\.(txt|text)$/i.test(file.name) || (file.type === "text/plain" && !file.name.includes("."));
   if (plain && !others.length && file.size <= about.limits.text_bytes) {
-    write((await file.text()).replace(/^\uFEFF/, ""));
-    showError("text-error", "");
-    changeText();
-    return;
+    const text = await file.text();
+    if (!text.includes("\uFFFD")) {
+      write(text.replace(/^\uFEFF/, ""));
+      showError("text-error", "");
+      changeText();
+      return;
+    }
   }
   location.hash = "files";
   await files.submit([file, ...others]);
