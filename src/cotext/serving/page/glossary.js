@@ -3,7 +3,7 @@
 import { glossaryOf, keepGlossary } from "./api.js";
 import { button, byId, chooser, counted, make, say, showError } from "./dom.js";
 
-/** The glossary for the languages of the selected system; `changed(entries)` is called on every change. */
+/** The glossary for the languages of the selected system; `changed()` is called on every change. */
 export class Glossary {
   constructor(changed) {
     this.changed = changed;
@@ -54,7 +54,7 @@ export class Glossary {
     keepGlossary(this.pair, entries);
     showError("glossary-error", "");
     this.#render();
-    this.changed(entries);
+    this.changed();
     say(message);
   }
 
