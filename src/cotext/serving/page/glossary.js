@@ -15,6 +15,11 @@ export class Glossary {
     });
     byId("glossary-clear").addEventListener("click", () => this.#replace([], "All entries are deleted."));
     chooser("glossary-import", "glossary-file", ([file]) => this.#import(file));
+    addEventListener("storage", () => {
+      if (!this.system) return;
+      this.show(this.system); // another tab has changed the entries
+      this.changed();
+    });
   }
 
   /** Shows the glossary for the languages of a system. */
