@@ -108,22 +108,14 @@ def test_languages_and_usage(server: httpx.Client) -> None:
 
 def test_glossaries(server: httpx.Client) -> None:
     path = "/v2/glossaries"
-    asked = {
-        "name": "n",
-        "source_lang": "en",
-        "target_lang": "de",
-        "entries": "a\tb\n",
-        "entries_format": "tsv",
-    }
+    asked = {"name": "n", "source_lang": "en", "target_lang": "de"}
+    asked |= {"entries": "\ufeffa\tb\n", "entries_format": "tsv"}
     made = check(server.post(path, json=asked), path).json()
     assert check(server.post(path, data=asked), path).status_code == 201
     for wrong in (
-        {"entries": "a"},
-        {"entries": "a\tb\tc"},
-        {"entries": "a", "entries_format": "csv"},
-        {"source_lang": ""},
-        {"entries_format": "xls"},
-    ):
+        {"entries": "a"}, {"entries": "a\tb\tc"}, {"entries": "a", "entries_format": "csv"},
+        {"source_lang": ""}, {"entries_format": "xls"},
+    ):  # fmt: skip
         assert check(server.post(path, json=asked | wrong), path).status_code == 400, wrong
     check(server.get(path), path)
     of_one, one = f"{path}/{made['glossary_id']}", f"{path}/{{glossary_id}}"
@@ -150,17 +142,10 @@ def test_documents(server: httpx.Client) -> None:
     check(server.post(f"{of_one}/result", json={"document_key": "x"}), f"{one}/result")
     assert check(server.post(f"{of_one}/result", json=key), f"{one}/result").status_code == 200
     assert check(server.post(f"{of_one}/result", json=key), f"{one}/result").status_code == 404
-    for wrong in (
-        {"target_lang": "FR"},
-        {"output_format": "docx"},
-        {"formality": "less"},
-        {"target_lang": ""},
-    ):
+    for wrong in ({"target_lang": "FR"}, {"output_format": "docx"}, {"formality": "less"}, {"target_lang": ""}):
         assert check(server.post(path, data=asked | wrong, files=file), path).status_code == 400
-    assert (
-        check(server.post(path, data=asked, files={"file": ("a.bin", b"\0\1\xff" * 99)}), path).status_code
-        == 400
-    )
+    binary = {"file": ("a.bin", b"\0\1\xff" * 99)}
+    assert check(server.post(path, data=asked, files=binary), path).status_code == 400
 
 
 # --- other clients
@@ -197,6 +182,8 @@ def test_forms_and_keys_in_fields(server: httpx.Client) -> None:
     form = {"auth_key": "k", "text": ["The cat.", "The cat."], "target_lang": "de", "split_sentences": "1"}
     with httpx.Client(base_url=server.base_url) as client:
         found = translated(client.post("/v2/translate", data=form | {"preserve_formatting": "0"}))
+        # Of a form, also the members of `cotext` are fields.
+        assert client.post("/v2/translate", data=form | {"session": "s", "system": "none"}).status_code == 404
     assert found == [wanted, wanted]
     html = {"text": "<p>The cat</p>", "target_lang": "DE", "tag_handling": "html", "ignore_tags": "x,y"}
     [found_html] = translated(server.post("/v2/translate", data=html))

@@ -53,7 +53,7 @@ async def translate(request: Request) -> Response:
     kind = fields.one_of("format", ("text", "html"), "text")
     alternatives = whole_number(fields.value("alternatives") or 0, "alternatives")
     source, target = fields.needed("source"), fields.needed("target")
-    together, system, place = extension_of(request, fields, by_themselves=True)
+    together, system, place = extension_of(request, fields)
     code = None if source == AUTO else code_of(source)
     translation = TranslationRequest(
         texts,
