@@ -387,7 +387,7 @@ def _pieces(file: BinaryIO, on_end: Callable[[], None]) -> Iterator[bytes]:
 def _glossary(text: str) -> GlossaryEntries:
     """Read a glossary from a JSON list of pairs; raise RequestError 400 if it is invalid."""
     try:
-        return _GLOSSARY.validate_json(text) if text.strip() else ()
+        return tuple(distinct(_GLOSSARY.validate_json(text))) if text.strip() else ()
     except ValidationError:
         reason = 'give a glossary as a JSON list of pairs: [["term", "translation"], ...]'
         raise RequestError(400, reason) from None
