@@ -159,15 +159,9 @@ def test_weblate_has_its_placeholders_back(server: httpx.Client) -> None:
         '<x id="12"></x>',
     ]
     asked = {
-        "text": texts,
-        "source_lang": "EN",
-        "target_lang": "DE",
-        "formality": "default",
-        "tag_handling": "xml",
-        "ignore_tags": ["x"],
-        "context": "A cat, a dog",
-        "model_type": "prefer_quality_optimized",
-    }
+        "text": texts, "source_lang": "EN", "target_lang": "DE", "formality": "default", "tag_handling": "xml",
+        "ignore_tags": ["x"], "context": "A cat, a dog", "model_type": "prefer_quality_optimized",
+    }  # fmt: skip
     found = translated(server.post("/v2/translate", json=asked))
     for text, target in zip(texts, found, strict=True):
         for number in range(20):
@@ -198,9 +192,8 @@ def test_a_get_may_have_its_fields_in_a_body(server: httpx.Client) -> None:
 def test_markup_nested_deeply_is_translated_or_refused(server: httpx.Client) -> None:
     for text in ("<a>" * 500 + "The cat." + "</a>" * 500, "<a>" * 1000, "The <b>" * 20 + "cat" + "</b>" * 20):
         for kind in ("xml", "html"):
-            answer = server.post(
-                "/v2/translate", json={"text": text, "target_lang": "DE", "tag_handling": kind}
-            )
+            asked = {"text": text, "target_lang": "DE", "tag_handling": kind}
+            answer = server.post("/v2/translate", json=asked)
             assert answer.status_code in (200, 400), answer.text
 
 
