@@ -306,7 +306,7 @@ async def received_file(request: Request, client: str) -> AsyncIterator[tuple[Up
     reservation = await to_thread.run_sync(
         jobs.reserve, client, min(content_length(request.headers) or most, most)
     )
-    form = Form(request, MAX_FIELDS, settings.max_text_bytes, jobs.table.root)
+    form = Form(request, MAX_FIELDS, settings.max_body_bytes, jobs.table.root)
     try:
         try:
             fields = Fields(single(await form.read()))
