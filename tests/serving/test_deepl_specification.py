@@ -93,10 +93,13 @@ def translated(answer: httpx.Response) -> list[str]:
         TEXT | {"text": [["a"]]},
         TEXT | {"target_lang": ["DE", "EN"]},
         {"text": ["The cat."]},
+        TEXT | {"text": [""] * 21},  # too many, and too many for so much context
+        TEXT | {"text": ["4"] * 20, "context": "4\n" * 3_500},
     ],
 )
 def test_translations(server: httpx.Client, asked: dict[str, Any]) -> None:
-    check(server.post("/v2/translate", json=asked), "/v2/translate")
+    answer = check(server.post("/v2/translate", json=asked), "/v2/translate")
+    assert answer.status_code == 413 or len(asked["text"]) == 1
 
 
 def test_languages_and_usage(server: httpx.Client) -> None:
@@ -142,8 +145,8 @@ def test_documents(server: httpx.Client) -> None:
     check(server.post(f"{of_one}/result", json={"document_key": "x"}), f"{one}/result")
     assert check(server.post(f"{of_one}/result", json=key), f"{one}/result").status_code == 200
     assert check(server.post(f"{of_one}/result", json=key), f"{one}/result").status_code == 404
-    for wrong in ({"target_lang": "FR"}, {"output_format": "docx"}, {"formality": "less"}, {"target_lang": ""}):
-        assert check(server.post(path, data=asked | wrong, files=file), path).status_code == 400
+    for pair in ("target_lang", "FR"), ("target_lang", ""), ("output_format", "docx"), ("formality", "less"):
+        assert check(server.post(path, data=asked | dict([pair]), files=file), path).status_code == 400
     binary = {"file": ("a.bin", b"\0\1\xff" * 99)}
     assert check(server.post(path, data=asked, files=binary), path).status_code == 400
 
@@ -159,8 +162,8 @@ def test_weblate_has_its_placeholders_back(server: httpx.Client) -> None:
         '<x id="12"></x>',
     ]
     asked = {
-        "text": texts, "source_lang": "EN", "target_lang": "DE", "formality": "default", "tag_handling": "xml",
-        "ignore_tags": ["x"], "context": "A cat, a dog", "model_type": "prefer_quality_optimized",
+        "text": texts, "source_lang": "EN", "target_lang": "DE", "formality": "default", "ignore_tags": ["x"],
+        "tag_handling": "xml", "context": "A cat, a dog", "model_type": "prefer_quality_optimized",
     }  # fmt: skip
     found = translated(server.post("/v2/translate", json=asked))
     for text, target in zip(texts, found, strict=True):

@@ -48,8 +48,6 @@ async def translate(request: Request) -> Response:
     if "q" not in fields:
         raise RequestError(400, "Parameter 'q' not specified.")
     texts, is_list = fields.texts("q"), isinstance(fields.value("q"), list)
-    if len(texts) > (most := service.settings.max_sentences):
-        raise RequestError(413, f"a request may have at most {most:,} texts; send several requests")
     kind = fields.one_of("format", ("text", "html"), "text")
     alternatives = whole_number(fields.value("alternatives") or 0, "alternatives")
     source, target = fields.needed("source"), fields.needed("target")

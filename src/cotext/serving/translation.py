@@ -469,7 +469,12 @@ async def translate_texts(request: Request, client: str, wanted: TranslationRequ
     Raises RequestError: 413, too much text; the errors of `translate_documents`.
     """
     service = service_of(request)
+    if len(wanted.texts) > (most := service.settings.max_sentences):
+        raise RequestError(413, f"a request may have at most {most:,} texts; send several requests")
     size = check_size(service.settings, (*wanted.texts, wanted.context))
+    # The context is read before each document.
+    if not wanted.together and len(wanted.texts) * len(wanted.context) > service.settings.max_body_bytes:
+        raise RequestError(413, "too much context for so many texts; send fewer texts at a time")
     confirmed = () if wanted.place is None else wanted.place.confirmed
     if wanted.tags is not None and any(text is not None for text in confirmed):
         # A confirmed translation may lack the tags.
