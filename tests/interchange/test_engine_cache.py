@@ -3,6 +3,7 @@
 import shutil
 import threading
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -205,17 +206,22 @@ def test_where_a_run_cannot_be_written(
 
 
 def test_an_engine_is_used_where_no_lock_can_be_made(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The run of another user, who has translated with it."""
-    run = make()
+    """The run of another user, who has translated with it; an engine that is damaged there is made here."""
+    run, locked = make(), engine_cache._locked
     open_to_translate(run, "cpu")
 
-    def refuse(place: Path) -> None:
-        raise PermissionError(13, "Permission denied")
+    def refuse(place: Path) -> AbstractContextManager[None]:
+        if place == run / "engines":
+            raise PermissionError(13, "Permission denied")
+        return locked(place)
 
     made = conversions(monkeypatch)
     monkeypatch.setattr(engine_cache, "_locked", refuse)
     assert open_to_translate(run, "cpu").translator.engine is not None
     assert not made
+    (engines(run / "engines")[0] / "model.bin").write_bytes(b"damaged")
+    assert open_to_translate(run, "cpu").translator.engine is not None
+    assert len(made) == 1
 
 
 @loop_over("error", [OSError(28, "No space left on device"), ImportError("libgomp.so: cannot open")])

@@ -93,10 +93,13 @@ def translated(answer: httpx.Response) -> list[str]:
         TEXT | {"text": [["a"]]},
         TEXT | {"target_lang": ["DE", "EN"]},
         {"text": ["The cat."]},
+        TEXT | {"text": [""] * 21},  # too many, and too many for so much context
+        TEXT | {"text": ["4"] * 20, "context": "4\n" * 3_500},
     ],
 )
 def test_translations(server: httpx.Client, asked: dict[str, Any]) -> None:
-    check(server.post("/v2/translate", json=asked), "/v2/translate")
+    answer = check(server.post("/v2/translate", json=asked), "/v2/translate")
+    assert answer.status_code == 413 or len(asked["text"]) == 1
 
 
 def test_languages_and_usage(server: httpx.Client) -> None:
@@ -108,22 +111,14 @@ def test_languages_and_usage(server: httpx.Client) -> None:
 
 def test_glossaries(server: httpx.Client) -> None:
     path = "/v2/glossaries"
-    asked = {
-        "name": "n",
-        "source_lang": "en",
-        "target_lang": "de",
-        "entries": "a\tb\n",
-        "entries_format": "tsv",
-    }
+    asked = {"name": "n", "source_lang": "en", "target_lang": "de"}
+    asked |= {"entries": "\ufeffa\tb\n", "entries_format": "tsv"}
     made = check(server.post(path, json=asked), path).json()
     assert check(server.post(path, data=asked), path).status_code == 201
     for wrong in (
-        {"entries": "a"},
-        {"entries": "a\tb\tc"},
-        {"entries": "a", "entries_format": "csv"},
-        {"source_lang": ""},
-        {"entries_format": "xls"},
-    ):
+        {"entries": "a"}, {"entries": "a\tb\tc"}, {"entries": "a", "entries_format": "csv"},
+        {"source_lang": ""}, {"entries_format": "xls"},
+    ):  # fmt: skip
         assert check(server.post(path, json=asked | wrong), path).status_code == 400, wrong
     check(server.get(path), path)
     of_one, one = f"{path}/{made['glossary_id']}", f"{path}/{{glossary_id}}"
@@ -150,17 +145,10 @@ def test_documents(server: httpx.Client) -> None:
     check(server.post(f"{of_one}/result", json={"document_key": "x"}), f"{one}/result")
     assert check(server.post(f"{of_one}/result", json=key), f"{one}/result").status_code == 200
     assert check(server.post(f"{of_one}/result", json=key), f"{one}/result").status_code == 404
-    for wrong in (
-        {"target_lang": "FR"},
-        {"output_format": "docx"},
-        {"formality": "less"},
-        {"target_lang": ""},
-    ):
-        assert check(server.post(path, data=asked | wrong, files=file), path).status_code == 400
-    assert (
-        check(server.post(path, data=asked, files={"file": ("a.bin", b"\0\1\xff" * 99)}), path).status_code
-        == 400
-    )
+    for pair in ("target_lang", "FR"), ("target_lang", ""), ("output_format", "docx"), ("formality", "less"):
+        assert check(server.post(path, data=asked | dict([pair]), files=file), path).status_code == 400
+    binary = {"file": ("a.bin", b"\0\1\xff" * 99)}
+    assert check(server.post(path, data=asked, files=binary), path).status_code == 400
 
 
 # --- other clients
@@ -174,15 +162,9 @@ def test_weblate_has_its_placeholders_back(server: httpx.Client) -> None:
         '<x id="12"></x>',
     ]
     asked = {
-        "text": texts,
-        "source_lang": "EN",
-        "target_lang": "DE",
-        "formality": "default",
-        "tag_handling": "xml",
-        "ignore_tags": ["x"],
-        "context": "A cat, a dog",
-        "model_type": "prefer_quality_optimized",
-    }
+        "text": texts, "source_lang": "EN", "target_lang": "DE", "formality": "default", "ignore_tags": ["x"],
+        "tag_handling": "xml", "context": "A cat, a dog", "model_type": "prefer_quality_optimized",
+    }  # fmt: skip
     found = translated(server.post("/v2/translate", json=asked))
     for text, target in zip(texts, found, strict=True):
         for number in range(20):
@@ -197,6 +179,8 @@ def test_forms_and_keys_in_fields(server: httpx.Client) -> None:
     form = {"auth_key": "k", "text": ["The cat.", "The cat."], "target_lang": "de", "split_sentences": "1"}
     with httpx.Client(base_url=server.base_url) as client:
         found = translated(client.post("/v2/translate", data=form | {"preserve_formatting": "0"}))
+        # Of a form, also the members of `cotext` are fields.
+        assert client.post("/v2/translate", data=form | {"session": "s", "system": "none"}).status_code == 404
     assert found == [wanted, wanted]
     html = {"text": "<p>The cat</p>", "target_lang": "DE", "tag_handling": "html", "ignore_tags": "x,y"}
     [found_html] = translated(server.post("/v2/translate", data=html))
@@ -211,9 +195,8 @@ def test_a_get_may_have_its_fields_in_a_body(server: httpx.Client) -> None:
 def test_markup_nested_deeply_is_translated_or_refused(server: httpx.Client) -> None:
     for text in ("<a>" * 500 + "The cat." + "</a>" * 500, "<a>" * 1000, "The <b>" * 20 + "cat" + "</b>" * 20):
         for kind in ("xml", "html"):
-            answer = server.post(
-                "/v2/translate", json={"text": text, "target_lang": "DE", "tag_handling": kind}
-            )
+            asked = {"text": text, "target_lang": "DE", "tag_handling": kind}
+            answer = server.post("/v2/translate", json=asked)
             assert answer.status_code in (200, 400), answer.text
 
 

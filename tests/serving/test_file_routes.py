@@ -62,7 +62,8 @@ def finished(client: TestClient, id: str) -> dict[str, Any]:
 
 
 def test_a_file_from_its_upload_to_its_download(client: TestClient) -> None:
-    id = sent(client, name="Grüße.txt", glossary='[["cat", "Ding"]]')
+    terms = [["cat", "Ding"], *([f"{'long ' * 20}{n}", "x"] for n in range(99))]  # more than 2,000 bytes
+    id = sent(client, name="Grüße.txt", glossary=json.dumps(terms))
     last = finished(client, id)
     assert (last["state"], last["sentences_done"], last["sentences"]) == ("done", 3, 3)
     assert client.get("/api/files").json() == {"files": [last]}
@@ -162,12 +163,13 @@ WRONG: dict[str, tuple[bytes, int, str]] = {
     "too long a header": (form((f"{FILE}; x={'y' * 9000}", TEXT)), 400, "damaged"),
     "NUL in a name": (form((FILE, TEXT), (SYSTEM[0].replace("sys", "s\0s"), b"")), 400, "NUL"),
     "too many fields": (form((FILE, TEXT), *[SYSTEM] * 99), 413, "more than 64 fields"),
-    "too long a field": (form((FILE, TEXT), (SYSTEM[0], b"x" * 3000)), 413, "bytes in the fields"),
-    "too long fields": (form((FILE, TEXT), *[(SYSTEM[0], b"x" * 600)] * 4), 413, "bytes in the fields"),
+    "too long a field": (form((FILE, TEXT), (SYSTEM[0], b"x" * 80_000)), 413, "bytes in the fields"),
+    "too long fields": (form((FILE, TEXT), *[(SYSTEM[0], b"x" * 20_000)] * 4), 413, "bytes in the fields"),
     "too long a file": (form((FILE, b"x" * 201_000), SYSTEM), 413, "200,000 bytes"),
     "an empty file": (form((FILE, b""), SYSTEM), 400, "a.txt: is empty"),
     "an unknown system": (form((FILE, TEXT), (SYSTEM[0], b"none")), 404, "unknown system"),
-    "an empty term": (form((FILE, TEXT), (GLOSSARY, b'[["", "x"]]')), 400, "needs a text"),
+    "an empty term": (form((FILE, TEXT), (GLOSSARY, b'[["", "x"]]')), 400, "not a valid term"),
+    "a term twice": (form((FILE, TEXT), (GLOSSARY, b'[["it", "es"], ["it", "er"]]')), 400, "entry 2"),
     "no glossary": (form((FILE, TEXT), (GLOSSARY, b"[[1]]")), 400, "pairs"),
     "terms of two letters": (form((FILE, TEXT), (GLOSSARY, b'{"it": "es"}')), 400, "pairs"),
     "half a character": (form((FILE, TEXT), (GLOSSARY, b'[["it", "\\ud800"]]')), 400, "pairs"),

@@ -268,26 +268,37 @@ def test_writing_without_spaces_and_from_right_to_left(visit: Open, told: Told) 
 
 def test_the_glossary_is_kept_and_asked_for(visit: Open, told: Told) -> None:
     with visit() as page:
-        page.click("#go-glossary")
-        for source_text, target in (("lamp", "Leuchte"), ("ring", "Reif")):
-            page.fill("#term-source", source_text)
-            page.fill("#term-target", target)
-            page.keyboard.press("Enter")
-        page.click("#term-rows tr:nth-child(1) button")
-        tsv = {"name": "g.tsv", "mimeType": "text/tab-separated-values", "buffer": b"old\tbejahrt\n"}
-        page.set_input_files("#glossary-file", tsv)
+        other = page.context.new_page()
+        other.goto(f"{page.url}#glossary")
+        for tab, source_text, target in ((page, "lamp", "Leuchte"), (other, "ring", "Reif")):
+            tab.click("#go-glossary")
+            tab.fill("#term-source", source_text)
+            tab.fill("#term-target", target)
+            tab.keyboard.press("Enter")
         until(page, "document.querySelectorAll('#term-rows tr').length === 2")
-        page.set_input_files("#glossary-file", {**tsv, "buffer": b"good\tgut\nno tab here\n"})
-        page.wait_for_selector("#glossary-error:visible")
-        assert "g.tsv, line 2" in page.inner_text("#glossary-error")
+        page.click("#term-rows tr:nth-child(1) button")
+        tsv = {"name": "g.tsv", "mimeType": "text/tab-separated-values"}
+        page.set_input_files("#glossary-file", {**tsv, "buffer": b"Source\tTarget\n# a\tb\nold\tbejahrt\n"})
+        until(page, "document.querySelectorAll('#term-rows tr').length === 2")
+        for wrong, said in (
+            (b"good\tgut\nno tab here\n", "g.tsv, line 2"), (b"lamp\tLampe|Licht", "g.tsv, line 1"),
+            (b"lamp\tLicht\nlamp\tLampe", "g.tsv, line 2"), (b"lamp\tLicht\tLampe", "g.tsv, line 1"),
+            (b"size\tGr\xf6\xdfe", "UTF-8"),
+        ):  # fmt: skip
+            page.set_input_files("#glossary-file", {**tsv, "buffer": wrong})
+            until(page, f"document.getElementById('glossary-error').textContent.includes('{said}')")
         page.reload()
         page.wait_for_selector("#terms:visible")
-        assert page.locator("#term-rows tr").count() == 2
         page.click("#go-text")
         assert page.inner_text("#about") == "With 2 terms of the glossary."
         translate(page)
         assert told.asked[-1][1]["glossary"] == [["ring", "Reif"], ["old", "bejahrt"]]
         assert "bejahrt" in targets(page)[1]
+        page.click("#go-glossary")
+        page.click("#glossary-clear")
+        page.click("#go-text")
+        finished(page)
+        assert targets(page) == TARGETS
 
 
 def test_files_are_handed_in_watched_downloaded_and_cancelled(visit: Open, told: Told) -> None:
@@ -330,7 +341,9 @@ def test_files_are_dropped(visit: Open, told: Told) -> None:
         page.wait_for_selector(".job")
         assert page.inner_text(".job .name") == "b.docx"
         page.evaluate(DROP, ["#drop", "c.md", "# Title"])
-        until(page, "document.querySelectorAll('.job').length === 2")
+        latin = {"name": "d.txt", "mimeType": "text/plain", "buffer": b"Gr\xf6\xdfe"}
+        page.set_input_files("#open-file", latin)
+        until(page, "document.querySelectorAll('.job').length === 3")
 
 
 # --- keyboard alone, narrow screens, long documents, accessibility
@@ -366,10 +379,8 @@ def test_everything_is_done_by_keyboard_alone(visit: Open) -> None:
             ("ArrowDown", "0", "1"), ("ArrowRight", "1", "1"), ("End", "1", "4"), ("ArrowLeft", "0", "4"),
         ):  # fmt: skip
             page.keyboard.press(key)
-            assert page.evaluate("({...document.activeElement.dataset})") == {
-                "column": column,
-                "number": number,
-            }
+            found = page.evaluate("({...document.activeElement.dataset})")
+            assert found == {"column": column, "number": number}
         page.keyboard.press("Enter")
         assert page.evaluate("document.activeElement.textContent") == "Er"
         page.keyboard.press("Enter")

@@ -172,7 +172,8 @@ def _cached(opened: OpenedRun, update: int | None, threads: int | None, state: t
         except (OSError, CotextError, ImportError) as error:  # the last: an installation that does not work
             # Another user may have made it where this one cannot write.
             if isinstance(error, OSError) and folder.is_dir():
-                return load(folder)
+                with suppress(CotextError):  # damaged
+                    return load(folder)
             reason = error.strerror if isinstance(error, OSError) and error.strerror else error
             problems.append(str(error) if isinstance(error, CotextError) else f"{place}: {reason}")
     raise CotextError("; ".join(problems))

@@ -87,7 +87,10 @@ class NamedModel:
         return sum(path.stat().st_size for path in self.folder.rglob("*") if path.is_file())
 
     def verify(self) -> int:
-        """Compare the files with their checksums; return the number of files."""
+        """Compare the files with their checksums; return the number of files.
+
+        Raises CotextError if a file is damaged, missing, or has no checksum.
+        """
         path, sums = self.folder / CHECKSUMS, {}
         for line in read_text(path).splitlines():
             match = _SUM.fullmatch(line)
@@ -95,6 +98,10 @@ class NamedModel:
                 raise CotextError(f"{path}: {shown(line)} is not the checksum of a file in this folder")
             sums[match[2]] = match[1]
         remedy = f"install {self.package} again" if self.package else f"`cotext models remove {self.name}`"
+        for pattern in OF_RUN:
+            for file in self.folder.glob(pattern):
+                if (name := file.relative_to(self.folder).as_posix()) not in sums:
+                    raise CotextError(f"{path}: damaged: has no checksum of {name}; {remedy}")
         require_whole(self.folder, sums, remedy)
         return len(sums)
 

@@ -257,7 +257,8 @@ class _Reader:
         return message
 
     def _too_long(self) -> RequestError:
-        return RequestError(413, f"the body is longer than {self._most:,} bytes; send less text, or a file")
+        message = f"the body is longer than {self._most:,} bytes; send less text or fewer terms, or a file"
+        return RequestError(413, message)
 
 
 # --- The application: all APIs, with one service.

@@ -355,7 +355,7 @@ def _entries(fields: Fields) -> Entries:
     """Read `entries`, lines with a term and its translation; CSV may have further columns, the languages."""
     text, kind = fields.needed("entries"), fields.one_of("entries_format", ("tsv", "csv"), "tsv")
     options: dict[str, Any] = {} if kind == "csv" else {"delimiter": "\t", "quoting": csv.QUOTE_NONE}
-    rows = csv.reader(io.StringIO(text, newline=""), **options)
+    rows = csv.reader(io.StringIO(text.removeprefix("\ufeff"), newline=""), **options)
     entries: list[tuple[str, str]] = []
     try:
         for row in rows:

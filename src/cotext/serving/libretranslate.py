@@ -48,12 +48,10 @@ async def translate(request: Request) -> Response:
     if "q" not in fields:
         raise RequestError(400, "Parameter 'q' not specified.")
     texts, is_list = fields.texts("q"), isinstance(fields.value("q"), list)
-    if len(texts) > (most := service.settings.max_sentences):
-        raise RequestError(413, f"a request may have at most {most:,} texts; send several requests")
     kind = fields.one_of("format", ("text", "html"), "text")
     alternatives = whole_number(fields.value("alternatives") or 0, "alternatives")
     source, target = fields.needed("source"), fields.needed("target")
-    together, system, place = extension_of(request, fields, by_themselves=True)
+    together, system, place = extension_of(request, fields)
     code = None if source == AUTO else code_of(source)
     translation = TranslationRequest(
         texts,

@@ -163,14 +163,11 @@ Entries = Sequence[tuple[str, str]]  # source terms and their translations
 
 
 def terminology_of(entries: Entries) -> Terminology:
-    """Return constraints with these entries; several translations of one term are alternatives.
+    """Return constraints with these entries, whose source terms differ.
 
     Raises CotextError if a term or a translation is empty.
     """
-    terms: dict[str, list[str]] = {}
-    for source, target in entries:
-        terms.setdefault(source, []).append(target)
-    return Terminology(Glossary.of(terms) if terms else None)
+    return Terminology(Glossary.of(dict(entries)) if entries else None)
 
 
 def distinct(entries: Entries) -> Entries:
@@ -324,7 +321,7 @@ FINISHED: Final[frozenset[State]] = frozenset({"done", "error"})
 
 @dataclass(frozen=True, slots=True)
 class JobOptions:
-    """Terms with their translations; several translations of one term are alternatives."""
+    """Terms with their translations; the terms differ."""
 
     glossary_entries: tuple[tuple[str, str], ...] = ()
 

@@ -434,18 +434,16 @@ class _Document:
 EXTENSION: Final = ("document", "system", "session", "segment", "confirmed")
 
 
-def extension_of(
-    request: Request, wanted: Fields, by_themselves: bool = False
-) -> tuple[bool, str | None, SessionPlace | None]:
+def extension_of(request: Request, wanted: Fields) -> tuple[bool, str | None, SessionPlace | None]:
     """Read the field `cotext` (an object; in a form, as JSON), and the session from headers and address.
 
-    Return whether the texts are one document, the system, and the position in a session. `by_themselves`: if
-    this field is missing, read its members from the fields of the request. Raises RequestError: 400, a value
-    is invalid; the errors of `session_place`.
+    Return whether the texts are one document, the system, and the position in a session. If this field is
+    missing, read its members from the fields of the request. Raises RequestError: 400, a value is invalid;
+    the errors of `session_place`.
     """
     value = wanted.value("cotext")
     if value is None:
-        value = {name: wanted.value(name) for name in EXTENSION if by_themselves and name in wanted}
+        value = {name: wanted.value(name) for name in EXTENSION if name in wanted}
     if isinstance(value, str):
         try:
             value = json.loads(value)
@@ -471,7 +469,12 @@ async def translate_texts(request: Request, client: str, wanted: TranslationRequ
     Raises RequestError: 413, too much text; the errors of `translate_documents`.
     """
     service = service_of(request)
+    if len(wanted.texts) > (most := service.settings.max_sentences):
+        raise RequestError(413, f"a request may have at most {most:,} texts; send several requests")
     size = check_size(service.settings, (*wanted.texts, wanted.context))
+    # The context is read before each document.
+    if not wanted.together and len(wanted.texts) * len(wanted.context) > service.settings.max_body_bytes:
+        raise RequestError(413, "too much context for so many texts; send fewer texts at a time")
     confirmed = () if wanted.place is None else wanted.place.confirmed
     if wanted.tags is not None and any(text is not None for text in confirmed):
         # A confirmed translation may lack the tags.

@@ -306,7 +306,7 @@ async def received_file(request: Request, client: str) -> AsyncIterator[tuple[Up
     reservation = await to_thread.run_sync(
         jobs.reserve, client, min(content_length(request.headers) or most, most)
     )
-    form = Form(request, MAX_FIELDS, settings.max_text_bytes, jobs.table.root)
+    form = Form(request, MAX_FIELDS, settings.max_body_bytes, jobs.table.root)
     try:
         try:
             fields = Fields(single(await form.read()))
@@ -387,7 +387,7 @@ def _pieces(file: BinaryIO, on_end: Callable[[], None]) -> Iterator[bytes]:
 def _glossary(text: str) -> GlossaryEntries:
     """Read a glossary from a JSON list of pairs; raise RequestError 400 if it is invalid."""
     try:
-        return _GLOSSARY.validate_json(text) if text.strip() else ()
+        return tuple(distinct(_GLOSSARY.validate_json(text))) if text.strip() else ()
     except ValidationError:
         reason = 'give a glossary as a JSON list of pairs: [["term", "translation"], ...]'
         raise RequestError(400, reason) from None

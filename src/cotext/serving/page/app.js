@@ -32,7 +32,13 @@ const exampleOf = (system) => (system.controlled ? CONTROLLED : EXAMPLES[system.
 let about = null; // systems and limits of the server
 let pause = null; // the timer of a pause in typing
 
-const glossary = new Glossary(() => describe());
+let stale = false; // whether the glossary has changed since the last translation
+
+const glossary = new Glossary(() => {
+  describe();
+  stale = true;
+  renew();
+});
 const files = new Files(() => ({ system: system(), glossary: glossary.for(system()) }), askForKey);
 
 const named = (name) => about.systems.find((each) => each.name === name);
@@ -99,6 +105,7 @@ function askForKey(error) {
 }
 
 function start() {
+  stale = false;
   const text = byId("source").value;
   const wrong = text.trim() ? "" : "There is nothing to translate yet: type or paste a text, or try the example.";
   showError("text-error", wrong);
@@ -113,6 +120,11 @@ function choose() {
   if (byId("result").hidden) return;
   if (byId("source").lang !== before) changeText();
   else start();
+}
+
+// Translate a visible text again if the glossary has changed.
+function renew() {
+  if (stale && !byId("part-text").hidden && !byId("result").hidden) start();
 }
 
 // Two systems for the example: one that reads documents, and one that reads sentences.
@@ -143,6 +155,7 @@ function go() {
   }
   byId("comparing").hidden = part !== "text";
   if (part === "files") files.look();
+  renew();
 }
 
 function write(text) {
@@ -162,14 +175,17 @@ function keepText() {
   byId("size").textContent = text ? counted(text.length, "character") : "";
 }
 
-// Plain text is opened in the editor; other files are translated as files.
+// Plain text in UTF-8 is opened in the editor; other files are translated as files.
 async function take([file, ...others]) {
   const plain = /\.(txt|text)$/i.test(file.name) || (file.type === "text/plain" && !file.name.includes("."));
   if (plain && !others.length && file.size <= about.limits.text_bytes) {
-    write((await file.text()).replace(/^\uFEFF/, ""));
-    showError("text-error", "");
-    changeText();
-    return;
+    const text = await file.text();
+    if (!text.includes("\uFFFD")) {
+      write(text.replace(/^\uFEFF/, ""));
+      showError("text-error", "");
+      changeText();
+      return;
+    }
   }
   location.hash = "files";
   await files.submit([file, ...others]);

@@ -3,7 +3,7 @@
 import { glossaryOf, keepGlossary } from "./api.js";
 import { button, byId, chooser, counted, make, say, showError } from "./dom.js";
 
-/** The glossary for the languages of the selected system; `changed(entries)` is called on every change. */
+/** The glossary for the languages of the selected system; `changed()` is called on every change. */
 export class Glossary {
   constructor(changed) {
     this.changed = changed;
@@ -15,6 +15,11 @@ export class Glossary {
     });
     byId("glossary-clear").addEventListener("click", () => this.#replace([], "All entries are deleted."));
     chooser("glossary-import", "glossary-file", ([file]) => this.#import(file));
+    addEventListener("storage", () => {
+      if (!this.system) return;
+      this.show(this.system); // another tab has changed the entries
+      this.changed();
+    });
   }
 
   /** Shows the glossary for the languages of a system. */
@@ -54,7 +59,7 @@ export class Glossary {
     keepGlossary(this.pair, entries);
     showError("glossary-error", "");
     this.#render();
-    this.changed(entries);
+    this.changed();
     say(message);
   }
 
@@ -79,19 +84,24 @@ export class Glossary {
     byId("term-rows").replaceChildren(...rows);
   }
 
+  // Import a table as `cotext translate --glossary` reads it; what an entry cannot express is an error.
   async #import(file) {
-    const lines = (await file.text()).replace(/^\uFEFF/, "").split(/\r\n|\r|\n/);
-    const entries = new Map(this.entries);
-    for (const [i, line] of lines.entries()) {
-      if (!line.trim()) continue;
-      const [source, target] = line.split("\t").map((cell) => cell.trim());
-      if (!source || !target) {
-        const wrong = `${file.name}, line ${i + 1}: a line is a source text, a tab, and a target text. Nothing was imported.`;
-        return showError("glossary-error", wrong);
+    const text = await file.text();
+    const refuse = (wrong) => showError("glossary-error", `${file.name}${wrong}. Nothing was imported.`);
+    if (text.includes("\uFFFD")) return refuse(": not a text in UTF-8; save it as UTF-8");
+    const found = new Map();
+    for (const [i, line] of text.replace(/^\uFEFF/, "").split(/\r\n|\r|\n/).entries()) {
+      const [source, target, forbidden] = line.split("\t").map((cell) => cell.trim());
+      const isHeader = !found.size && `${source}\t${target}`.toLowerCase() === "source\ttarget";
+      if (!line.trim() || line.startsWith("#") || isHeader) continue;
+      if (!source || !target) return refuse(`, line ${i + 1}: a line is a source text, a tab, and a target text`);
+      if (forbidden || target.includes("|") || (found.get(source) ?? target) !== target) {
+        return refuse(`, line ${i + 1}: "${source}" needs exactly one target text, without alternatives and forbidden ones`);
       }
-      entries.set(source, target);
+      found.set(source, target);
     }
-    return this.#replace([...entries], `${counted(entries.size, "entry", "entries")} now.`);
+    const entries = [...new Map([...this.entries, ...found])];
+    return this.#replace(entries, `${counted(entries.length, "entry", "entries")} now.`);
   }
 }
 
