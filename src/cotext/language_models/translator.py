@@ -33,6 +33,7 @@ from cotext.language_models.config import (
     Piece,
     Prompt,
     UnusableError,
+    is_refusal,
     one_line,
     piece_of,
 )
@@ -52,6 +53,7 @@ MOST_ALIGNED: Final = 600  # sentences; time and memory are quadratic
 
 EMPTY: Final = "is empty"
 LONG: Final = "is far longer than its source"
+REFUSAL: Final = "is a refusal"
 ECHO: Final = "is the source"  # may be right, such as a title or a quotation
 MOVED: Final = "seems to have merged some sentences and divided others, by their lengths"
 
@@ -59,13 +61,15 @@ _CONTENT: Final = re.compile(r"[^\W_]")  # a letter or a digit
 _SPACE: Final = re.compile(r"\s+")
 
 
-def suspicion(source: str, translation: str) -> str:
+def suspicion(source: str, translation: str, target_language: str = "") -> str:
     """Return the problem of a translation, one of the constants above; an empty string if there is none."""
     if not translation or (_CONTENT.search(source) and not _CONTENT.search(translation)):
         return EMPTY
     if len(translation) > LONGEST_TIMES * len(source) + LONGEST_MORE:
         return LONG
-    return ECHO if is_echo([source], [translation]) else ""
+    if is_echo([source], [translation]):
+        return ECHO
+    return REFUSAL if is_refusal(translation, target_language) else ""
 
 
 def is_echo(sources: Sequence[str], translations: Sequence[str]) -> bool:
@@ -112,6 +116,9 @@ TOO_LONG: Final = (
     "too long",
     "too many tokens",
 )
+# Reasons for the end of an answer, by several APIs.
+TOO_LONG_ANSWER: Final = ("length", "max_tokens", "model_length")
+UNFINISHED: Final = ("abort", "error", "insufficient_system_resource")
 FILTERED: Final = ("content_filter", "content_policy", "data_inspection_failed")
 
 
@@ -312,7 +319,8 @@ class _ChainTranslation:
         if len(sentences) > 1 and is_echo([source[index] for index in sentences], translations):
             raise UnusableError(ECHO)
         pairs = zip(sentences, translations, strict=True)
-        wrong = {index: problem for index, text in pairs if (problem := suspicion(source[index], text))}
+        language = self._translator.endpoint.target_language
+        wrong = {i: problem for i, text in pairs if (problem := suspicion(source[i], text, language))}
         if len(sentences) == 1 and insisted:
             for index in [index for index, problem in wrong.items() if problem == ECHO]:
                 self._work.note([index], wrong.pop(index), KEPT)
