@@ -7,6 +7,7 @@ import pytest
 
 from cotext.data.documents import Document
 from cotext.language_models.client import Client, RefusedRequestError
+from cotext.language_models.config import UnusableError
 from cotext.language_models.translator import (
     AGAIN,
     HALVED,
@@ -18,6 +19,7 @@ from cotext.language_models.translator import (
     EndpointTranslation,
     EndpointTranslator,
     Repair,
+    text_of,
 )
 from tests.language_models.described import WORDS, described
 from tests.language_models.fake import TEXTS, TYPES, Fake, Request
@@ -143,6 +145,10 @@ def test_an_answer_that_is_cut_off_is_halved_at_once(tmp_path: Path, fake: Fake)
     assert found.document.sentences == TARGET
     assert found.repairs == (Repair(1, 5, "was cut off at the limit of its length", HALVED),)
     assert [len(lines_of(request)) for request in fake.requests] == [5, 3, 2]
+    choice = {"message": {"content": "Die"}}
+    for reason, problem in (("MAX_TOKENS", "cut off"), ("model_length", "cut off"), ("error", "not fin")):
+        with pytest.raises(UnusableError, match=f"was {problem}"):
+            text_of({"choices": [choice | {"finish_reason": reason}]})
 
 
 def test_a_repeat_says_what_was_wrong_and_what_is_left_out_is_told(tmp_path: Path, fake: Fake) -> None:

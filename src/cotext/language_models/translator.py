@@ -342,11 +342,13 @@ def text_of(answer: Mapping[str, Any]) -> str:
     message = choice.get("message") if isinstance(choice, dict) else None
     if not isinstance(choice, dict) or not isinstance(message, dict):
         raise UnusableError("has no message of the form that chat completions have")
-    reason = choice.get("finish_reason")
-    if reason == "length":
+    reason = str(choice.get("finish_reason")).casefold()
+    if reason in TOO_LONG_ANSWER:
         raise UnusableError("was cut off at the limit of its length", smaller=True)
+    if reason in UNFINISHED:
+        raise UnusableError(f"was not finished ({reason})")
     if reason == "content_filter" or message.get("refusal"):
-        raise UnusableError("is a refusal", smaller=True)
+        raise UnusableError(REFUSAL, smaller=True)
     content = message.get("content")
     if not isinstance(content, str):
         raise UnusableError(f"has a message whose content is {shown(type(content).__name__)} and no text")
