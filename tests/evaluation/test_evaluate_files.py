@@ -93,6 +93,15 @@ def test_names_of_systems_and_the_same_by_another_path(tmp_path: Path) -> None:
         must_raise(r"is given twice \(also as .*/x\)", name_systems, [tmp_path / "x", other])
 
 
+def test_decomposed_accents_are_named(tmp_path: Path) -> None:
+    for name, text in (("a", "für\n"), ("b", "fu\u0308r\n")):
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    for one, other, found in (("a", "b", "b: 1 sentence"), ("b", "a", "b: 1 sentence"), ("a", "a", "")):
+        said = succeed("evaluate", "--hypothesis", tmp_path / one, "--reference", tmp_path / other).err
+        assert ("decomposed" in said) == bool(found)
+        assert found in said
+
+
 def test_ids_that_some_files_carry(tmp_path: Path) -> None:
     documents = [Document("one", ("a b c d", "e")), Document("two", ("f g h i",))]
     other = [Document("one", ("a b c d", "e")), Document("three", ("f g h i",))]

@@ -76,7 +76,7 @@ Choice = tuple[frozenset[Form], Form]  # the forms to choose from, and the right
 
 def words_of(sentence: str) -> Counter[str]:
     """Count words (case-folded), other visible characters, and single Chinese and Japanese characters."""
-    return Counter(_WORD.findall(sentence.casefold()))
+    return Counter(_WORD.findall(unicodedata.normalize("NFC", sentence.casefold())))
 
 
 def forms_of(example: ContrastiveExample) -> list[Form]:
