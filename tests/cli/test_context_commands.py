@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite, write_suite
 from cotext.data.documents import ParallelDocument
 from cotext.data.formats import write_parallel
 from tests.command_line import World, documents_file, listing, must_refuse, succeed
@@ -109,6 +110,9 @@ def test_bad_input(world: World, tmp_path: Path) -> None:
     pair = [ParallelDocument(name, ("the cat",), ("die katze",)) for name in "ab"]
     write_parallel(alone, None, pair, "jsonl")
     write_parallel(short, None, documents[:2], "jsonl")
+    same_words = ContrastiveExample("0", "p", None, ("the",), (("die",), ("Die",)), 0)
+    alike = tmp_path / "alike.json"
+    write_suite(alike, ContrastiveSuite("s", "en", "de", (same_words,)))
     run, context = world.run, ("context", world.run, source, "--out")
     files = ("--source", source, "--target", target)
     attention = ("attention", run, source, "--target")
@@ -134,6 +138,8 @@ def test_bad_input(world: World, tmp_path: Path) -> None:
         ("there is only one", "cxmi", run, "--source", single),
         ("no sentence of", "cxmi", run, "--source", alone),
         ("add --generate", "contrastive", run, world.folder / "suite.json", "--set", "beam=1"),
+        ("is given twice", "contrastive", run, *[world.folder / "suite.json"] * 2),
+        ("differ in a word", "contrastive", run, world.folder / "suite.json", alike, "--generate"),
         ("short.jsonl", "profile", "--hypothesis", target, "--reference", short),
     ):
         must_refuse(words, *arguments)
