@@ -104,7 +104,7 @@ def test_any_answer_is_read_or_refused(answer: str, count: int) -> None:
     ],
 )
 def test_an_answer_without_numbers(answer: str, sentence: str, left_out: list[str]) -> None:
-    assert read_plain(answer) == (sentence, left_out)
+    assert read_plain(answer) == ([sentence], left_out)
 
 
 def test_an_answer_without_numbers_that_is_none() -> None:

@@ -19,7 +19,7 @@ from urllib.parse import SplitResult, urlsplit
 from pydantic import Field, JsonValue, ValidationError
 
 from cotext.config.model import Closed, PositiveInt, Sentences
-from cotext.data.documents import NAMES, Languages, name_of, primary_language
+from cotext.data.documents import NAMES, Languages, name_of
 from cotext.runtime import CotextError, nearest_known, parse_yaml, read_text, shown
 
 PLACES: Final = ("source_language", "target_language", "count", "context", "sentences", "sentence")
@@ -257,16 +257,6 @@ _FENCE: Final = re.compile(r"[ \t]*(```|~~~)[\w-]*[ \t]*")
 _THOUGHTS: Final = re.compile(r"(\s*<think(?:ing)?>)?.*?</think(?:ing)?>", re.DOTALL)
 _THOUGHT_TAG: Final = re.compile("</?think(?:ing)?>")
 _BREAKS: Final = re.compile(r"[\x00-\x1f\x7f\x85\u2028\u2029]+")
-_REFUSAL: Final = re.compile(
-    r"(?i)(i['’]m|i am) (very )?sorry\b|sorry, (but )?i\b|(i['’]m|i am) (unable|not able)\b"
-    r"|i (cannot|can['’]t|won['’]t|will not)\b|as an ai\b|unfortunately, i\b"
-)
-
-
-def is_refusal(translation: str, target_language: str) -> bool:
-    """Return whether a translation is an English refusal; False if `target_language` is English."""
-    is_english = primary_language(target_language) == "en" or "english" in target_language.casefold()
-    return not is_english and bool(_REFUSAL.match(translation))
 
 
 class UnusableError(Exception):
@@ -325,7 +315,7 @@ def read_numbered(text: str, count: int) -> tuple[list[str], list[str]]:
     return [one_line(match[2]) for _, match in sentences], left_out
 
 
-def read_plain(text: str) -> tuple[str, list[str]]:
+def read_plain(text: str) -> tuple[list[str], list[str]]:
     """Return the only sentence of an answer without numbers, and the kinds of text removed from it.
 
     Raises UnusableError if the answer has several lines.
@@ -340,7 +330,7 @@ def read_plain(text: str) -> tuple[str, list[str]]:
         left_out.append("an introduction")
     if len(kept) > 1:
         raise UnusableError(f"has {len(kept)} lines, where a sentence was asked for")
-    return one_line(kept[0]) if kept else "", left_out
+    return [one_line(kept[0]) if kept else ""], left_out
 
 
 def without_thoughts(text: str, sources: Sequence[str]) -> str:
@@ -419,11 +409,8 @@ class Prompt:
         Raises UnusableError if the answer is not usable.
         """
         rest = without_thoughts(answer, piece.sentences)
-        if "{sentence}" in self.template:
-            sentence, left_out = read_plain(rest)
-            sentences = [sentence]
-        else:
-            sentences, left_out = read_numbered(rest, len(piece.sentences))
+        plain = "{sentence}" in self.template
+        sentences, left_out = read_plain(rest) if plain else read_numbered(rest, len(piece.sentences))
         return sentences, [*(["thoughts"] if rest != answer else []), *left_out]
 
     def _filled(self, piece: Piece) -> str:

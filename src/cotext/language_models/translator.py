@@ -20,7 +20,7 @@ from types import MappingProxyType
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from cotext.data.documents import Document, ParallelDocument
+from cotext.data.documents import Document, ParallelDocument, primary_language
 from cotext.data.formats import find_format, read_documents, write_translations
 from cotext.data.formats.streams import atomic_sinks
 from cotext.data.formats.wmt import in_order, read_wmt_lines
@@ -33,7 +33,6 @@ from cotext.language_models.config import (
     Piece,
     Prompt,
     UnusableError,
-    is_refusal,
     one_line,
     piece_of,
 )
@@ -59,6 +58,10 @@ MOVED: Final = "seems to have merged some sentences and divided others, by their
 
 _CONTENT: Final = re.compile(r"[^\W_]")  # a letter or a digit
 _SPACE: Final = re.compile(r"\s+")
+_REFUSAL: Final = re.compile(
+    r"(?i)(i['’]m|i am) (very )?sorry\b|sorry, (but )?i\b|(i['’]m|i am) (unable|not able)\b"
+    r"|i (cannot|can['’]t|won['’]t|will not)\b|as an ai\b|unfortunately, i\b"
+)
 
 
 def suspicion(source: str, translation: str, target_language: str = "") -> str:
@@ -69,7 +72,8 @@ def suspicion(source: str, translation: str, target_language: str = "") -> str:
         return LONG
     if is_echo([source], [translation]):
         return ECHO
-    return REFUSAL if is_refusal(translation, target_language) else ""
+    is_english = primary_language(target_language) == "en" or "english" in target_language.casefold()
+    return REFUSAL if not is_english and _REFUSAL.match(translation) else ""
 
 
 def is_echo(sources: Sequence[str], translations: Sequence[str]) -> bool:

@@ -30,8 +30,7 @@ class Protocol(Metric):
     """A metric of sacrebleu with its segments, and the settings that change the score.
 
     BLEU of tokenised text (`reads_words`) is not smoothed; other text is split by the tokenizer of its
-    language: 13a, zh, ja-mecab, ko-mecab, or char for other languages without spaces. `max_tokens`: size of a
-    pseudo-document, see `piece_sizes`.
+    language: 13a, zh, ja-mecab, ko-mecab, char. `max_tokens`: size of a pseudo-document, see `piece_sizes`.
     """
 
     kind: Literal["bleu", "chrf", "ter"] = "bleu"

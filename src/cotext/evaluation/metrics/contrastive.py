@@ -541,9 +541,7 @@ def outcome(example: ContrastiveExample, translation: Sequence[str]) -> str | No
 def require_forms(suite: ContrastiveSuite) -> None:
     """Raise CotextError if no example of a suite is decidable by words."""
     if all(outcome(example, example.candidates[example.correct]) is None for example in suite.examples):
-        raise CotextError(
-            f"contrastive suite {suite.name!r} has no example whose candidates differ in a word"
-        )
+        raise CotextError(f"suite {suite.name!r} has no example whose candidates differ in a word")
 
 
 def generative_accuracy(

@@ -198,10 +198,7 @@ Terms = Sequence[tuple[str, Sequence[str]]]  # a source term and its translation
 
 
 def measure_terms(terms: Terms, texts: Texts) -> dict[str, list[Measurement]]:
-    """Measure term success and, if a term occurs in several sentences, its consistency, in per cent.
-
-    Raises CotextError if no term can be counted.
-    """
+    """Measure term success and consistency, in per cent, if a term counts; raise CotextError if none does."""
     lower = [(term.lower(), [target.lower() for target in targets]) for term, targets in terms]
     measured = {}
     for name, documents in texts.systems.items():
