@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite, write_suite
 from cotext.data.documents import ParallelDocument
 from cotext.data.formats import write_parallel
 from tests.command_line import World, documents_file, listing, must_refuse, succeed
@@ -110,9 +109,8 @@ def test_bad_input(world: World, tmp_path: Path) -> None:
     pair = [ParallelDocument(name, ("the cat",), ("die katze",)) for name in "ab"]
     write_parallel(alone, None, pair, "jsonl")
     write_parallel(short, None, documents[:2], "jsonl")
-    same_words = ContrastiveExample("0", "p", None, ("the",), (("die",), ("Die",)), 0)
     alike = tmp_path / "alike.json"
-    write_suite(alike, ContrastiveSuite("s", "en", "de", (same_words,)))
+    alike.write_text('[{"src": "the", "dst": ["die", "Die"], "true_ind": 0}]')
     run, context = world.run, ("context", world.run, source, "--out")
     files = ("--source", source, "--target", target)
     attention = ("attention", run, source, "--target")

@@ -311,10 +311,9 @@ def test_a_reference_has_a_line_for_each_of_the_source(tmp_path: Path) -> None:
     assert not audited(output, source=source, reference=output).findings
     short.write_text("\n".join(TARGET[:-1]), encoding="utf-8")
     must_raise("is not aligned with", audited, output, source=source, reference=short)
-    for name, ids in (("s.jsonl", "ab"), ("o.jsonl", "ba")):
-        lines = [json.dumps({"id": id, "sentences": ["Ja."]}) for id in ids]
-        (tmp_path / name).write_text("\n".join(lines), encoding="utf-8")
     source, other = tmp_path / "s.jsonl", tmp_path / "o.jsonl"
+    for path, ids in ((source, "ab"), (other, "ba")):
+        path.write_text("".join(f'{{"id": "{id}", "sentences": ["Ja."]}}\n' for id in ids))
     must_raise("in another order", audited, other, source=source)
     must_raise("in another order", audited, source, source=source, reference=other)
 

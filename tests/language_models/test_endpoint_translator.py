@@ -160,9 +160,7 @@ def test_a_repeat_says_what_was_wrong_and_what_is_left_out_is_told(tmp_path: Pat
     assert "as it has 4 numbered lines, where 5 were asked for." in fake.requests[1].question
 
 
-def test_a_sentence_that_cannot_be_right_is_asked_for_alone(
-    tmp_path: Path, fake: Fake, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_wrong_sentence_is_asked_alone(tmp_path: Path, fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
     right = fake._text
 
     def running_wild(request: Request, fault: str | None) -> str:
@@ -275,17 +273,12 @@ def refusing(monkeypatch: pytest.MonkeyPatch, longest: int, code: str, said: str
     monkeypatch.setattr(Client, "_send", limited)
 
 
-@pytest.mark.parametrize(
-    ("code", "said"),
-    [("context_length_exceeded", ""), ("", "This model's maximum context length is 8 tokens.")],
-)
-def test_a_request_that_is_too_long_is_halved(
-    tmp_path: Path, fake: Fake, monkeypatch: pytest.MonkeyPatch, code: str, said: str
-) -> None:
-    refusing(monkeypatch, 3, code, said)
-    [found] = translated(tmp_path, fake)
-    assert found.document.sentences == TARGET
-    assert found.repairs == (Repair(1, 5, "was refused, as the request is too long", HALVED),)
+def test_a_long_request_is_halved(tmp_path: Path, fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
+    for code, said in (("context_length_exceeded", ""), ("", "The maximum context length is 8 tokens.")):
+        refusing(monkeypatch, 3, code, said)
+        [found] = translated(tmp_path, fake)
+        assert found.document.sentences == TARGET
+        assert found.repairs == (Repair(1, 5, "was refused, as the request is too long", HALVED),)
 
 
 def test_a_refused_request_ends_the_job(tmp_path: Path, fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -105,9 +105,6 @@ def test_any_answer_is_read_or_refused(answer: str, count: int) -> None:
 )
 def test_an_answer_without_numbers(answer: str, sentence: str, left_out: list[str]) -> None:
     assert read_plain(answer) == ([sentence], left_out)
-
-
-def test_an_answer_without_numbers_that_is_none() -> None:
     with pytest.raises(UnusableError, match="has 2 lines"):
         read_plain("Eins.\nUnd eins.")
 
@@ -116,8 +113,8 @@ def test_thoughts_before_an_answer_also_without_their_first_tag() -> None:
     for opening, source in (("<think>", "A </think>."), ("<think>", "One."), ("", "One.")):
         answer = f"{opening}[1] One?\n[1] Uno?</think>[1] Eins."
         assert without_thoughts(answer, [source]) == "[1] Eins."
-        with pytest.raises(UnusableError, match="thoughts without an end"):
-            without_thoughts("<think>[1] One?", ["One."])
+    with pytest.raises(UnusableError, match="thoughts without an end"):
+        without_thoughts("<think>[1] One?", ["One."])
     assert without_thoughts("[1] Ein </think>.", ["A </think>."]) == "[1] Ein </think>."
 
 
