@@ -228,7 +228,7 @@ def test_the_largest_answer_is_found_again(tmp_path: Path, monkeypatch: pytest.M
     answers, request = Answers(tmp_path / "a"), Request("http://a/v1", {})
     answers.keep(request, content)
     found = answers.find(request)
-    assert found is not None
+    assert found
     assert found[0] == content
     # The first answer of two processes stays.
     assert answers.keep(request, {"a": 2})[0] == content
@@ -249,7 +249,8 @@ def test_times_that_servers_name() -> None:
     assert retry_after("-1", 0) == 0
     # 2026-11-23 00:00:30 and 20 seconds before it.
     assert retry_after("Mon, 23 Nov 2026 00:00:30 GMT", 1795392010) == 20
-    assert [retry_after(text, 0) for text in ("", "soon", "nan", "inf")] == [None] * 4
+    for text in ("", "soon", "nan", "inf", f"Mon, 23 Nov 2026 00:00:30 +{10**12}"):
+        assert retry_after(text, 0) is None
     assert [backoff(attempt) for attempt in (0, 1, 2, 100)] == [1, 2, 4, 60]
 
 
