@@ -120,8 +120,7 @@ TOO_LONG: Final = (
     "too long",
     "too many tokens",
 )
-# Reasons for the end of an answer, by several APIs.
-TOO_LONG_ANSWER: Final = ("length", "max_tokens", "model_length")
+TOO_LONG_ANSWER: Final = ("length", "max_tokens", "model_length")  # reasons for an end, by several APIs
 UNFINISHED: Final = ("abort", "error", "insufficient_system_resource")
 FILTERED: Final = ("content_filter", "content_policy", "data_inspection_failed")
 
