@@ -133,6 +133,7 @@ def test_thoughts_before_an_answer_also_without_their_first_tag() -> None:
         ("猫はここで静かに眠っている。", "猫はここで静かに眠っている。", ECHO),
         ("東京", "東京", ""),
         ("The cat sleeps.", "I'm sorry, but I can't help with that.", REFUSAL),
+        ("Sorry, not today.", "Sorry, i dag går det ikke.", ""),  # "in" in Danish and Norwegian
     ],
 )
 def test_a_translation_that_cannot_be_right(source: str, translation: str, found: str) -> None:

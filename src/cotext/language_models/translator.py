@@ -59,8 +59,8 @@ MOVED: Final = "seems to have merged some sentences and divided others, by their
 _CONTENT: Final = re.compile(r"[^\W_]")  # a letter or a digit
 _SPACE: Final = re.compile(r"\s+")
 _REFUSAL: Final = re.compile(
-    r"(?i)(i['’]m|i am) (very )?sorry\b|sorry, (but )?i\b|(i['’]m|i am) (unable|not able)\b"
-    r"|i (cannot|can['’]t|won['’]t|will not)\b|as an ai\b|unfortunately, i\b"
+    r"(?i)(i['’]m|i am) (very )?sorry\b|sorry, (but )?i(['’]m| am| can| cannot| won['’]t| will)\b|as an ai\b"
+    r"|(i['’]m|i am) (unable|not able)\b|i (cannot|can['’]t|won['’]t|will not)\b|unfortunately, i\b"
 )
 
 
