@@ -3,6 +3,7 @@
 import json
 import os
 import shlex
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -20,15 +21,16 @@ DOCS = Path(__file__).parents[2] / "docs"
 COMMANDS = {
     "translate": "translate WORLD/run WORLD/train.en --out OUT --set beam=2",
     "score": "score WORLD/run --source WORLD/train.en --target WORLD/train.de --out OUT",
-    "contrastive": "contrastive WORLD/run WORLD/suite.json WORLD/suite.json --controls --out OUT",
+    "contrastive": "contrastive WORLD/run WORLD/suite.json WORLD/copy.json --controls --out OUT",
     "generative": "contrastive WORLD/run WORLD/suite.json --generate --out OUT --set beam=1",
     "cxmi": "cxmi WORLD/run --source WORLD/test.en --target WORLD/test.de --out OUT",
 }
 
 
 @pytest.fixture(autouse=True)
-def small_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+def small_groups(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Suites and documents of the world are few: those that share batches are fewer."""
+    shutil.copy(world.folder / "suite.json", world.folder / "copy.json")
     monkeypatch.setattr(contrastive, "SUITE_CHUNK", 4)
     monkeypatch.setattr(context_use, "DOCUMENTS_AT_ONCE", 2)
 
@@ -147,7 +149,7 @@ def test_what_is_no_shard_is_refused(world: World, tmp_path: Path) -> None:
 def test_what_shards_have_read_must_still_be_there(world: World, tmp_path: Path, name: str) -> None:
     out, copy = tmp_path / "out", tmp_path / "copy"
     copy.mkdir()
-    for file in ("train.en", "test.en", "test.de", "suite.json"):
+    for file in ("train.en", "test.en", "test.de", "suite.json", "copy.json"):
         (copy / file).write_bytes((world.folder / file).read_bytes())
     arguments = [word.replace("WORLD/run", str(world.run)) for word in COMMANDS[name].split()]
     arguments = [word.replace("WORLD", str(copy)).replace("OUT", str(out)) for word in arguments]

@@ -109,6 +109,8 @@ def test_bad_input(world: World, tmp_path: Path) -> None:
     pair = [ParallelDocument(name, ("the cat",), ("die katze",)) for name in "ab"]
     write_parallel(alone, None, pair, "jsonl")
     write_parallel(short, None, documents[:2], "jsonl")
+    alike = tmp_path / "alike.json"
+    alike.write_text('[{"src": "the", "dst": ["die", "Die"], "true_ind": 0}]')
     run, context = world.run, ("context", world.run, source, "--out")
     files = ("--source", source, "--target", target)
     attention = ("attention", run, source, "--target")
@@ -134,6 +136,8 @@ def test_bad_input(world: World, tmp_path: Path) -> None:
         ("there is only one", "cxmi", run, "--source", single),
         ("no sentence of", "cxmi", run, "--source", alone),
         ("add --generate", "contrastive", run, world.folder / "suite.json", "--set", "beam=1"),
+        ("is given twice", "contrastive", run, *[world.folder / "suite.json"] * 2),
+        ("differ in a word", "contrastive", run, world.folder / "suite.json", alike, "--generate"),
         ("short.jsonl", "profile", "--hypothesis", target, "--reference", short),
     ):
         must_refuse(words, *arguments)

@@ -311,6 +311,11 @@ def test_a_reference_has_a_line_for_each_of_the_source(tmp_path: Path) -> None:
     assert not audited(output, source=source, reference=output).findings
     short.write_text("\n".join(TARGET[:-1]), encoding="utf-8")
     must_raise("is not aligned with", audited, output, source=source, reference=short)
+    source, other = tmp_path / "s.jsonl", tmp_path / "o.jsonl"
+    for path, ids in ((source, "ab"), (other, "ba")):
+        path.write_text("".join(f'{{"id": "{id}", "sentences": ["Ja."]}}\n' for id in ids))
+    must_raise("in another order", audited, other, source=source)
+    must_raise("in another order", audited, source, source=source, reference=other)
 
 
 XLIFF = """<xliff version="1.2" xmlns="urn:oasis:names:tc:xliff:document:1.2"><file source-language="en"

@@ -113,8 +113,8 @@ def test_pieces_by_hand() -> None:
     assert piece_sizes(reference, 13, None, PROTOCOLS["d-bleu-512-tok"]) == [[4, 1]]
     assert piece_sizes(reference, 13) == [[3, 2]]
     # Chinese is counted as it is scored, by characters.
-    assert piece_sizes(single("灯很新。", "它很亮。", "好"), 8, "zh") == [[2, 1]]
-    assert piece_sizes(single("灯很新。", "它很亮。", "好"), 8) == [[3]]
+    for language in ("zh", "yue"):
+        assert piece_sizes(single("灯很新。", "它很亮。", "好"), 8, language) == [[2, 1]]
 
 
 def test_counts_of_segments_make_the_score() -> None:
@@ -140,6 +140,9 @@ def test_chinese_is_scored_by_characters(language: str) -> None:
     # One substituted character of eight.
     assert one(hypothesis, reference, "ter", language).value == pytest.approx(12.5)
     must_raise("without spaces.*--target-language", one, hypothesis, reference, "s-bleu")
+    for text, code in (("今天天氣很好", "yue"), ("สวัสดีครับ", "th")):
+        assert "tok:char" in one(single(text), single(text), "s-bleu", code).signature
+        must_raise("without spaces.*TER: only these", one, single(text), single(text), "ter", code)
 
 
 def test_other_languages_use_13a_and_empty_hypotheses_score_zero() -> None:

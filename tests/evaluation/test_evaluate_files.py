@@ -93,6 +93,14 @@ def test_names_of_systems_and_the_same_by_another_path(tmp_path: Path) -> None:
         must_raise(r"is given twice \(also as .*/x\)", name_systems, [tmp_path / "x", other])
 
 
+def test_decomposed_accents_are_named(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("für\n", encoding="utf-8")
+    (tmp_path / "b").write_text("fu\u0308r\n", encoding="utf-8")
+    for one, other in ("ab", "ba", "aa"):
+        said = succeed("evaluate", "--hypothesis", tmp_path / one, "--reference", tmp_path / other).err
+        assert ("b: 1 sentences have decomposed" in said) == (one != other)
+
+
 def test_ids_that_some_files_carry(tmp_path: Path) -> None:
     documents = [Document("one", ("a b c d", "e")), Document("two", ("f g h i",))]
     other = [Document("one", ("a b c d", "e")), Document("three", ("f g h i",))]
@@ -116,7 +124,7 @@ def test_ids_that_some_files_carry(tmp_path: Path) -> None:
         ("--hypothesis {0}/good.de --reference {0}/reference.de --paired", "give at least two"),
         (
             "{two} --paired --baseline best.de",
-            "no system 'best.de' to compare with; systems are good.de, poor.de",
+            "no system 'best.de' to compare with; systems are good.de",
         ),
         ("{two} --baseline good.de", "--baseline needs --paired"),
         ("{two} --hypothesis {0}/good.de", "good.de: is given twice"),

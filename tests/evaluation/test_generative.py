@@ -45,6 +45,7 @@ REGISTER = ("Du arbeitest.", "Sie arbeiten.")
         (("Sie kam.", "sie  kam."), "Sie kam.", None),
         (("Er kam.", "Er kam.", "Sie kam."), "Er kam.", None),
         (("他来了", "她来了"), "她来", "wrong"),
+        (("für ihn", "vor ihm"), "fu\u0308r", "right"),  # an accent may be a separate character
     ],
 )
 def test_outcomes(candidates: tuple[str, ...], written: str, expected: str | None) -> None:

@@ -81,14 +81,6 @@ def test_lists_are_weighed_by_their_scores_unless_told_otherwise(tmp_path: Path)
     assert "|systems:1|candidates:2|translations:1.50|" in report.signature
 
 
-def test_lists_are_lists_whatever_the_format_of_outputs(tmp_path: Path) -> None:
-    """Named as text, each translation of a list would be a sentence."""
-    lists = listed(tmp_path / "l.jsonl", (((A, -0.1), (C, -3.0)), ((B, -0.1),)))
-    [document], report = choose_translations(MbrRequest(files=[lists], out=OUT, format="text"), UNSEEN)
-    assert document.sentences == (A, B)
-    assert report.translations == 1.5
-
-
 def test_lists_and_outputs_together_keep_the_ids(tmp_path: Path) -> None:
     lists = listed(tmp_path / "l.jsonl", (((A, -0.1), (C, -9.0)),), (((B, -0.1),),))
     plain = output(tmp_path, "plain", (B,), (B,))
@@ -99,6 +91,13 @@ def test_lists_and_outputs_together_keep_the_ids(tmp_path: Path) -> None:
     other = output(tmp_path, "other", (B,), (B,), format="jsonl")  # d0, d1
     for files in ([lists, other], [plain, lists, other]):  # also after a first file without ids
         refuse(r"document number 1 is 'd0' in .*other.* but 'd1' in", *files)
+    # Named as text, each translation of a list would be a sentence.
+    _, report = choose_translations(MbrRequest(files=[lists], out=OUT, format="text"), UNSEEN)
+    assert (report.sentences, report.translations) == (2, 1.5)
+    # Numbers may be ids.
+    lists.write_text(lists.read_text().replace('"d1"', '"1"').replace('"d2"', '"2"'))
+    other.write_text(other.read_text().replace('"d0"', '"2"').replace('"d1"', '"1"'))
+    refuse("document number 1 is '1' in .*l.jsonl but '2' in", lists, other)
 
 
 def refuse(message: str, *files: Path) -> None:

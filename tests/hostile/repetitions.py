@@ -28,7 +28,7 @@ from cotext.files.table import file_formats, named_format, recognise
 from cotext.files.tags import project
 from cotext.files.text import wrapped
 from cotext.files.translate_blocks import without_added_stop
-from cotext.language_models.config import UnusableError, read_numbered, read_plain
+from cotext.language_models.config import UnusableError, read_numbered, read_plain, without_thoughts
 from cotext.language_models.translator import is_echo, moved, suspicion
 from cotext.runtime import CotextError
 from cotext.serving.record import RequestError, without_paths
@@ -303,8 +303,8 @@ def _texts() -> dict[str, Callable[[str], object]]:
     for language in ("en", "fr", "zh", "fi"):
         found[f"detokeniser {language}"] = partial(_detokenised, language)
     found["answers, numbered"] = lambda text: read_numbered(f"{text}\n[1] {text}\n{text}", 1)
-    found["answers, plain"] = lambda text: read_plain(text, "de")
-    found["answers, with thoughts"] = lambda text: read_plain(f"<think>{text}", "de")
+    found["answers, plain"] = read_plain
+    found["answers, with thoughts"] = lambda text: without_thoughts(f"<think>{text}", [text])
     found["checks of sentences"] = lambda text: (
         suspicion(text, "a"),
         suspicion("a", text),

@@ -171,9 +171,8 @@ def test_lines_of_wmt_hand_on_instructions(tmp_path: Path, fake: Fake) -> None:
     assert len(fake.requests) == 2
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
+def test_what_is_refused_before_anything_is_sent(tmp_path: Path, fake: Fake, source: Path) -> None:
+    for arguments, message in (
         (("--glossary", "terms.tsv"), "do not support --glossary"),
         (("--scores", "scores.tsv"), "do not support --scores"),
         (("--shard", "1/2"), "do not support --shard"),
@@ -181,19 +180,13 @@ def test_lines_of_wmt_hand_on_instructions(tmp_path: Path, fake: Fake) -> None:
         (("--set", "beam=4"), "unknown key 'beam'"),
         (("--set", "mode=window"), "mode = 'window'"),
         (("--format", "markdown"), "language models behind an API translate only corpora"),
-    ],
-)
-def test_what_is_refused_before_anything_is_sent(
-    tmp_path: Path, fake: Fake, source: Path, arguments: tuple[str, str], message: str
-) -> None:
-    translated(tmp_path, fake, *arguments, refused=message)
+    ):
+        translated(tmp_path, fake, *arguments, refused=message)
     assert not fake.requests
     assert sorted(path.name for path in tmp_path.iterdir()) == ["model.yaml", "test.en"]
 
 
-def test_a_key_that_is_missing_or_wrong(
-    tmp_path: Path, fake: Fake, source: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_wrong_or_no_key(tmp_path: Path, fake: Fake, source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fake.key = KEY
     monkeypatch.setenv(VARIABLE, "sk-another-0123456789")
     translated(tmp_path, fake, refused=f"is the key in {VARIABLE} right?")

@@ -7,6 +7,7 @@ import pytest
 
 from cotext.data.documents import Document
 from cotext.language_models.client import Client, RefusedRequestError
+from cotext.language_models.config import UnusableError
 from cotext.language_models.translator import (
     AGAIN,
     HALVED,
@@ -18,6 +19,7 @@ from cotext.language_models.translator import (
     EndpointTranslation,
     EndpointTranslator,
     Repair,
+    text_of,
 )
 from tests.language_models.described import WORDS, described
 from tests.language_models.fake import TEXTS, TYPES, Fake, Request
@@ -143,6 +145,10 @@ def test_an_answer_that_is_cut_off_is_halved_at_once(tmp_path: Path, fake: Fake)
     assert found.document.sentences == TARGET
     assert found.repairs == (Repair(1, 5, "was cut off at the limit of its length", HALVED),)
     assert [len(lines_of(request)) for request in fake.requests] == [5, 3, 2]
+    choice = {"message": {"content": "Die"}}
+    for reason, problem in (("MAX_TOKENS", "cut off"), ("model_length", "cut off"), ("error", "not fin")):
+        with pytest.raises(UnusableError, match=f"was {problem}"):
+            text_of({"choices": [choice | {"finish_reason": reason}]})
 
 
 def test_a_repeat_says_what_was_wrong_and_what_is_left_out_is_told(tmp_path: Path, fake: Fake) -> None:
@@ -154,9 +160,7 @@ def test_a_repeat_says_what_was_wrong_and_what_is_left_out_is_told(tmp_path: Pat
     assert "as it has 4 numbered lines, where 5 were asked for." in fake.requests[1].question
 
 
-def test_a_sentence_that_cannot_be_right_is_asked_for_alone(
-    tmp_path: Path, fake: Fake, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_wrong_sentence_is_asked_alone(tmp_path: Path, fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
     right = fake._text
 
     def running_wild(request: Request, fault: str | None) -> str:
@@ -269,17 +273,12 @@ def refusing(monkeypatch: pytest.MonkeyPatch, longest: int, code: str, said: str
     monkeypatch.setattr(Client, "_send", limited)
 
 
-@pytest.mark.parametrize(
-    ("code", "said"),
-    [("context_length_exceeded", ""), ("", "This model's maximum context length is 8 tokens.")],
-)
-def test_a_request_that_is_too_long_is_halved(
-    tmp_path: Path, fake: Fake, monkeypatch: pytest.MonkeyPatch, code: str, said: str
-) -> None:
-    refusing(monkeypatch, 3, code, said)
-    [found] = translated(tmp_path, fake)
-    assert found.document.sentences == TARGET
-    assert found.repairs == (Repair(1, 5, "was refused, as the request is too long", HALVED),)
+def test_a_long_request_is_halved(tmp_path: Path, fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
+    for code, said in (("context_length_exceeded", ""), ("", "The maximum context length is 8 tokens.")):
+        refusing(monkeypatch, 3, code, said)
+        [found] = translated(tmp_path, fake)
+        assert found.document.sentences == TARGET
+        assert found.repairs == (Repair(1, 5, "was refused, as the request is too long", HALVED),)
 
 
 def test_a_refused_request_ends_the_job(tmp_path: Path, fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:

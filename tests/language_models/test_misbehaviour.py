@@ -92,9 +92,7 @@ def test_the_pace_is_no_attempt(tmp_path: Path, fake: Fake) -> None:
     assert time.monotonic() - began >= 2 * 0.6
 
 
-def test_what_a_server_says_cannot_change_the_screen(
-    tmp_path: Path, fake: Fake, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_server_controls_no_screen(tmp_path: Path, fake: Fake, capsys: pytest.CaptureFixture[str]) -> None:
     body = b'{"error": {"message": "\\u202ebusy [red]"}}'
     fake.misbehave("given", times=1, status=503, body=body)
     with Client(described(tmp_path, fake.url)) as client:
@@ -113,9 +111,7 @@ def _command(arguments: list[str | Path]) -> None:
 @pytest.mark.parametrize(
     "fault", [("timeout", {"seconds": 60}), ("429", {"retry_after": 60})], ids=lambda fault: fault[0]
 )
-def test_an_interrupt_ends_the_command_at_once(
-    tmp_path: Path, fake: Fake, fault: tuple[str, dict[str, Any]]
-) -> None:
+def test_an_interrupt_ends_it_at_once(tmp_path: Path, fake: Fake, fault: tuple[str, dict[str, Any]]) -> None:
     source, out = tmp_path / "a.txt", tmp_path / "out.txt"
     source.write_text("\n\n".join(WORDS) + "\n")
     endpoint = described(tmp_path, fake.url)

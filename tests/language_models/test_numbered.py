@@ -13,8 +13,9 @@ from cotext.language_models.config import (
     numbered,
     read_numbered,
     read_plain,
+    without_thoughts,
 )
-from cotext.language_models.translator import ECHO, EMPTY, LONG, is_echo, moved, suspicion
+from cotext.language_models.translator import ECHO, EMPTY, LONG, REFUSAL, is_echo, moved, suspicion
 from tests.loops import loop_over
 
 GOOD = "[1] Eins.\n[2] Zwei."
@@ -29,7 +30,6 @@ GOOD = "[1] Eins.\n[2] Zwei."
         (f"```text\n{GOOD}\n```\n", ["a fence"]),
         (f"Here is the translation:\n\n{GOOD}", ["an introduction"]),
         (f"{GOOD}\n\nNote: [2] may be “Deux”.", ["a remark"]),
-        (f"<think>\n[1] One?\n[2] Two?\n</think>\n{GOOD}", ["thoughts"]),
         (f"Sure!\n```\n{GOOD}\n```\nDone.", ["an introduction", "a fence", "a remark"]),
     ],
 )
@@ -99,22 +99,23 @@ def test_any_answer_is_read_or_refused(answer: str, count: int) -> None:
         (" Eins. \n", "Eins.", []),
         ("```\nEins.\n```", "Eins.", ["a fence"]),
         ("Here is the translation:\n\nEins.", "Eins.", ["an introduction"]),
-        ("<think>One.</think>Eins.", "Eins.", ["thoughts"]),
         ("", "", []),
         ("Sorry, das geht nicht.", "Sorry, das geht nicht.", []),
     ],
 )
 def test_an_answer_without_numbers(answer: str, sentence: str, left_out: list[str]) -> None:
-    assert read_plain(answer, "de") == (sentence, left_out)
-
-
-def test_an_answer_without_numbers_that_is_none() -> None:
+    assert read_plain(answer) == ([sentence], left_out)
     with pytest.raises(UnusableError, match="has 2 lines"):
-        read_plain("Eins.\nUnd eins.", "de")
-    refusal = "I'm sorry, but I can't help with that."
-    with pytest.raises(UnusableError, match="is a refusal"):
-        read_plain(refusal, "de")
-    assert read_plain(refusal, "en") == (refusal, [])  # a person may have said so
+        read_plain("Eins.\nUnd eins.")
+
+
+def test_thoughts_before_an_answer_also_without_their_first_tag() -> None:
+    for opening, source in (("<think>", "A </think>."), ("<think>", "One."), ("", "One.")):
+        answer = f"{opening}[1] One?\n[1] Uno?</think>[1] Eins."
+        assert without_thoughts(answer, [source]) == "[1] Eins."
+    with pytest.raises(UnusableError, match="thoughts without an end"):
+        without_thoughts("<think>[1] One?", ["One."])
+    assert without_thoughts("[1] Ein </think>.", ["A </think>."]) == "[1] Ein </think>."
 
 
 @loop_over(
@@ -131,10 +132,14 @@ def test_an_answer_without_numbers_that_is_none() -> None:
         ("John Smith, Jr.", "John Smith, Jr.", ""),
         ("猫はここで静かに眠っている。", "猫はここで静かに眠っている。", ECHO),
         ("東京", "東京", ""),
+        ("The cat sleeps.", "I'm sorry, but I can't help with that.", REFUSAL),
+        ("Sorry, not today.", "Sorry, i dag går det ikke.", ""),  # "in" in Danish and Norwegian
     ],
 )
 def test_a_translation_that_cannot_be_right(source: str, translation: str, found: str) -> None:
-    assert suspicion(source, translation) == found
+    assert suspicion(source, translation, "de") == found
+    for language in ("en-GB", "English"):  # a person may have said so
+        assert suspicion(source, translation, language) == found.replace(REFUSAL, "")
 
 
 def test_short_sentences_together_are_an_echo() -> None:

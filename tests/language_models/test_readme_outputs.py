@@ -10,9 +10,7 @@ from tests.language_models.described import described
 from tests.language_models.fake import Fake
 
 
-def test_the_commands_work_as_they_stand(
-    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_commands_are_right(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     commands = commands_of("Evaluate the output of any system")
     assert [words[1] for words in commands] == [
         *("audit", "evaluate", "leaderboard", "translate", "mbr", "translate", "contrastive")

@@ -231,6 +231,8 @@ FOR_RUNS = ("device", "checkpoint", "shard", "tie", "score", "controls", "contex
 def contrastive(request: ContrastiveRequest, json: Json = False) -> None:
     """Score contrastive suites: how often a system prefers the correct translation to wrong ones."""
     from cotext.data.contrastive_suites import read_suite
+    from cotext.evaluation.metrics.aligned_files import require_different
+    from cotext.evaluation.metrics.contrastive import require_forms
     from cotext.evaluation.studies.contrastive.contrastive import SuitesJob, context_window_of
     from cotext.language_models.config import is_endpoint
     from cotext.translation.open import open_run, open_scorer
@@ -239,7 +241,10 @@ def contrastive(request: ContrastiveRequest, json: Json = False) -> None:
     by_endpoint = is_endpoint(request.run)
     if not by_endpoint and not request.generate:
         request.require_scoring()
+    require_different(request.suites)
     loaded = [(path, read_suite(path)) for path in request.suites]
+    for _, suite in loaded if by_endpoint or request.generate else ():
+        require_forms(suite)  # before any work
     if by_endpoint:
         _by_endpoint(request, loaded, json)
         return

@@ -88,7 +88,7 @@ def retry_after(value: str, now: float) -> float | None:
     except ValueError:
         try:
             seconds = parsedate_to_datetime(value).timestamp() - now
-        except ValueError:
+        except (ValueError, OverflowError):
             return None
     return max(seconds, 0.0) if seconds < float("inf") else None
 

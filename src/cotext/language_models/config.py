@@ -253,12 +253,10 @@ def _contradictions(endpoint: Endpoint) -> Iterator[str]:
 # Some models write "[1]: text".
 _LINE: Final = re.compile(r"[ \t]*\[([0-9]{1,6})\](?:[:.](?=[ \t]|$))?(.*)")
 _FENCE: Final = re.compile(r"[ \t]*(```|~~~)[\w-]*[ \t]*")
-_THOUGHTS: Final = re.compile(r"\s*<think(?:ing)?>.*?</think(?:ing)?>", re.DOTALL)
+# Some APIs remove the opening tag, which their prompt ends with.
+_THOUGHTS: Final = re.compile(r"(\s*<think(?:ing)?>)?.*?</think(?:ing)?>", re.DOTALL)
+_THOUGHT_TAG: Final = re.compile("</?think(?:ing)?>")
 _BREAKS: Final = re.compile(r"[\x00-\x1f\x7f\x85\u2028\u2029]+")
-_REFUSAL: Final = re.compile(
-    r"(?i)(i['’]m|i am) (very )?sorry\b|sorry, (but )?i\b|(i['’]m|i am) (unable|not able)\b"
-    r"|i (cannot|can['’]t|won['’]t|will not)\b|as an ai\b|unfortunately, i\b"
-)
 
 
 class UnusableError(Exception):
@@ -287,7 +285,7 @@ def read_numbered(text: str, count: int) -> tuple[list[str], list[str]]:
 
     Raises UnusableError if the answer does not have `count` numbered sentences.
     """
-    text, left_out = _without_thoughts(text)
+    left_out = list[str]()
     lines = text.replace("\r\n", "\n").split("\n")
     sentences = [(place, match) for place, line in enumerate(lines) if (match := _LINE.fullmatch(line))]
     numbers = [int(match[1]) for _, match in sentences]
@@ -317,13 +315,12 @@ def read_numbered(text: str, count: int) -> tuple[list[str], list[str]]:
     return [one_line(match[2]) for _, match in sentences], left_out
 
 
-def read_plain(text: str, target_language: str) -> tuple[str, list[str]]:
+def read_plain(text: str) -> tuple[list[str], list[str]]:
     """Return the only sentence of an answer without numbers, and the kinds of text removed from it.
 
-    `target_language`: code; if it is "en", refusals cannot be detected. Raises UnusableError if the answer
-    has several lines, or is a refusal.
+    Raises UnusableError if the answer has several lines.
     """
-    text, left_out = _without_thoughts(text)
+    left_out = list[str]()
     lines = [line for line in text.replace("\r\n", "\n").split("\n") if line.strip()]
     kept = [line for line in lines if not _FENCE.fullmatch(line)]
     if len(kept) < len(lines):
@@ -333,16 +330,17 @@ def read_plain(text: str, target_language: str) -> tuple[str, list[str]]:
         left_out.append("an introduction")
     if len(kept) > 1:
         raise UnusableError(f"has {len(kept)} lines, where a sentence was asked for")
-    sentence = one_line(kept[0]) if kept else ""
-    if target_language != "en" and _REFUSAL.match(sentence):
-        raise UnusableError("is a refusal")
-    return sentence, left_out
+    return [one_line(kept[0]) if kept else ""], left_out
 
 
-def _without_thoughts(text: str) -> tuple[str, list[str]]:
-    """Remove the reasoning before an answer; return the rest, and the kinds of text removed."""
-    rest = _THOUGHTS.sub("", text, count=1) if _THOUGHTS.match(text) else text
-    return rest, ["thoughts"] if rest != text else []
+def without_thoughts(text: str, sources: Sequence[str]) -> str:
+    """Remove the reasoning before an answer to `sources`; raise UnusableError if it does not end."""
+    has_tags = any(map(_THOUGHT_TAG.search, sources))
+    match = _THOUGHTS.match(text)
+    rest = text[match.end() :] if match and (match[1] or not has_tags) else text
+    if not has_tags and _THOUGHT_TAG.search(rest):
+        raise UnusableError("has thoughts without an end")
+    return rest
 
 
 _CONTEXT: Final = "\nSentences before them, each followed by its translation, for context alone:\n"
@@ -410,10 +408,10 @@ class Prompt:
 
         Raises UnusableError if the answer is not usable.
         """
-        if "{sentence}" not in self.template:
-            return read_numbered(answer, len(piece.sentences))
-        sentence, left_out = read_plain(answer, self.endpoint.languages.target)
-        return [sentence], left_out
+        rest = without_thoughts(answer, piece.sentences)
+        plain = "{sentence}" in self.template
+        sentences, left_out = read_plain(rest) if plain else read_numbered(rest, len(piece.sentences))
+        return sentences, [*(["thoughts"] if rest != answer else []), *left_out]
 
     def _filled(self, piece: Piece) -> str:
         source, target = self.endpoint.language_names

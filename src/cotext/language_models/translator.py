@@ -20,7 +20,7 @@ from types import MappingProxyType
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from cotext.data.documents import Document, ParallelDocument
+from cotext.data.documents import Document, ParallelDocument, primary_language
 from cotext.data.formats import find_format, read_documents, write_translations
 from cotext.data.formats.streams import atomic_sinks
 from cotext.data.formats.wmt import in_order, read_wmt_lines
@@ -52,20 +52,28 @@ MOST_ALIGNED: Final = 600  # sentences; time and memory are quadratic
 
 EMPTY: Final = "is empty"
 LONG: Final = "is far longer than its source"
+REFUSAL: Final = "is a refusal"
 ECHO: Final = "is the source"  # may be right, such as a title or a quotation
 MOVED: Final = "seems to have merged some sentences and divided others, by their lengths"
 
 _CONTENT: Final = re.compile(r"[^\W_]")  # a letter or a digit
 _SPACE: Final = re.compile(r"\s+")
+_REFUSAL: Final = re.compile(
+    r"(?i)(i['’]m|i am) (very )?sorry\b|sorry, (but )?i(['’]m| am| can| cannot| won['’]t| will)\b|as an ai\b"
+    r"|(i['’]m|i am) (unable|not able)\b|i (cannot|can['’]t|won['’]t|will not)\b|unfortunately, i\b"
+)
 
 
-def suspicion(source: str, translation: str) -> str:
+def suspicion(source: str, translation: str, target_language: str = "") -> str:
     """Return the problem of a translation, one of the constants above; an empty string if there is none."""
     if not translation or (_CONTENT.search(source) and not _CONTENT.search(translation)):
         return EMPTY
     if len(translation) > LONGEST_TIMES * len(source) + LONGEST_MORE:
         return LONG
-    return ECHO if is_echo([source], [translation]) else ""
+    if is_echo([source], [translation]):
+        return ECHO
+    is_english = primary_language(target_language) == "en" or "english" in target_language.casefold()
+    return REFUSAL if not is_english and _REFUSAL.match(translation) else ""
 
 
 def is_echo(sources: Sequence[str], translations: Sequence[str]) -> bool:
@@ -112,6 +120,8 @@ TOO_LONG: Final = (
     "too long",
     "too many tokens",
 )
+TOO_LONG_ANSWER: Final = ("length", "max_tokens", "model_length")  # reasons for an end, by several APIs
+UNFINISHED: Final = ("abort", "error", "insufficient_system_resource")
 FILTERED: Final = ("content_filter", "content_policy", "data_inspection_failed")
 
 
@@ -312,7 +322,8 @@ class _ChainTranslation:
         if len(sentences) > 1 and is_echo([source[index] for index in sentences], translations):
             raise UnusableError(ECHO)
         pairs = zip(sentences, translations, strict=True)
-        wrong = {index: problem for index, text in pairs if (problem := suspicion(source[index], text))}
+        language = self._translator.endpoint.target_language
+        wrong = {i: problem for i, text in pairs if (problem := suspicion(source[i], text, language))}
         if len(sentences) == 1 and insisted:
             for index in [index for index, problem in wrong.items() if problem == ECHO]:
                 self._work.note([index], wrong.pop(index), KEPT)
@@ -334,11 +345,13 @@ def text_of(answer: Mapping[str, Any]) -> str:
     message = choice.get("message") if isinstance(choice, dict) else None
     if not isinstance(choice, dict) or not isinstance(message, dict):
         raise UnusableError("has no message of the form that chat completions have")
-    reason = choice.get("finish_reason")
-    if reason == "length":
+    reason = str(choice.get("finish_reason")).casefold()
+    if reason in TOO_LONG_ANSWER:
         raise UnusableError("was cut off at the limit of its length", smaller=True)
+    if reason in UNFINISHED:
+        raise UnusableError(f"was not finished ({reason})")
     if reason == "content_filter" or message.get("refusal"):
-        raise UnusableError("is a refusal", smaller=True)
+        raise UnusableError(REFUSAL, smaller=True)
     content = message.get("content")
     if not isinstance(content, str):
         raise UnusableError(f"has a message whose content is {shown(type(content).__name__)} and no text")

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from unicodedata import is_normalized
 
 from cotext.data.documents import Document
 from cotext.data.formats import Format, find_format, format_in, read_documents
@@ -9,6 +10,7 @@ from cotext.data.formats.streams import Side
 from cotext.data.formats.wmt import in_order
 from cotext.evaluation.metrics.interface import check_correspondence
 from cotext.runtime import CotextError
+from cotext.runtime.progress import say
 
 
 def name_systems(paths: Sequence[Path]) -> dict[str, Path]:
@@ -42,11 +44,18 @@ def read_aligned(
 
     References are searched first for ids, then the source, so that errors name the hypothesis that differs.
     Of WMT files, documents in `target_language` are read, in the order of the first file. Without
-    `same_sentences`, hypotheses may have different numbers of sentences. Raises CotextError if documents do
-    not correspond.
+    `same_sentences`, hypotheses may have different numbers of sentences. Files in Unicode NFD, unlike others,
+    are named in a message. Raises CotextError if documents do not correspond.
     """
     paths = [*hypotheses.values(), *references]
     read = [(path, *_read_side(path, format, "target", target_language)) for path in paths]
+    decomposed = [sum(not is_normalized("NFC", s) for d in each for s in d.sentences) for _, each, _ in read]
+    for path, count in zip(paths, decomposed, strict=True):
+        if count and 0 in decomposed:
+            say(
+                f"{path}: {count:,} sentences have decomposed characters (accents apart from their letters, "
+                "Unicode NFD), unlike other files; metrics count them as wrong; convert the file to NFC"
+            )
     original = source and (source, *_read_side(source, format, "source", target_language))
     count = len(hypotheses)
     every = [*read[count:], *([original] if original else []), *read[:count]]

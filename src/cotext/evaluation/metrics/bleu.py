@@ -30,7 +30,7 @@ class Protocol(Metric):
     """A metric of sacrebleu with its segments, and the settings that change the score.
 
     BLEU of tokenised text (`reads_words`) is not smoothed; other text is split by the tokenizer of its
-    language: 13a, zh, ja-mecab or ko-mecab. `max_tokens`: size of a pseudo-document, see `piece_sizes`.
+    language: 13a, zh, ja-mecab, ko-mecab, char. `max_tokens`: size of a pseudo-document, see `piece_sizes`.
     """
 
     kind: Literal["bleu", "chrf", "ter"] = "bleu"
@@ -102,14 +102,15 @@ def build_metric(
     language = primary_language(target_language or "")
     if protocol.kind == "chrf":
         return CHRF(lowercase=protocol.lowercase, references=references)
-    if not language and not protocol.reads_words and _is_without_spaces(references or ()):
+    asian = language in ("zh", "ja")
+    unspaced = not asian and not protocol.reads_words and _is_without_spaces(references or ())
+    if unspaced and (not language or protocol.kind == "ter"):
         raise CotextError(
             f"protocol {protocol.name!r}: the references are written without spaces, so words would be whole "
-            "sentences; give --target-language, such as zh or ja"
+            "sentences; give --target-language, such as zh or ja (TER: only these)"
         )
     if protocol.kind == "ter":
         # Without spaces between words, an edit would replace a whole sentence; sacrebleu splits characters.
-        asian = language in ("zh", "ja")
         return TER(
             case_sensitive=not protocol.lowercase,
             normalized=asian,
@@ -119,7 +120,7 @@ def build_metric(
     try:
         return BLEU(
             lowercase=protocol.lowercase,
-            tokenize="none" if protocol.reads_words else None,
+            tokenize="none" if protocol.reads_words else "char" if unspaced else None,
             smooth_method="none" if protocol.reads_words else "exp",
             trg_lang="" if protocol.reads_words else language,
             force=protocol.reads_words,  # no warning about tokenised text
@@ -142,7 +143,8 @@ def piece_sizes(
     A piece has at most `max_tokens` tokens of the reference, counted by the tokenizer of `protocol`. A longer
     sentence is a separate piece. Hypotheses are divided at the same sentences.
     """
-    metric = build_metric(protocol or PROTOCOLS["d-bleu-512"], target_language)
+    lines = [[sentence for document in references for sentence in document.sentences]]
+    metric = build_metric(protocol or PROTOCOLS["d-bleu-512"], target_language, lines)
     assert isinstance(metric, BLEU)
     sizes = []
     for document in references:

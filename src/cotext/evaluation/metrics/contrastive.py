@@ -76,7 +76,7 @@ Choice = tuple[frozenset[Form], Form]  # the forms to choose from, and the right
 
 def words_of(sentence: str) -> Counter[str]:
     """Count words (case-folded), other visible characters, and single Chinese and Japanese characters."""
-    return Counter(_WORD.findall(sentence.casefold()))
+    return Counter(_WORD.findall(unicodedata.normalize("NFC", sentence.casefold())))
 
 
 def forms_of(example: ContrastiveExample) -> list[Form]:
@@ -538,19 +538,22 @@ def outcome(example: ContrastiveExample, translation: Sequence[str]) -> str | No
     return "wrong" if has_wrong else "neither"
 
 
+def require_forms(suite: ContrastiveSuite) -> None:
+    """Raise CotextError if no example of a suite is decidable by words."""
+    if all(outcome(example, example.candidates[example.correct]) is None for example in suite.examples):
+        raise CotextError(f"suite {suite.name!r} has no example whose candidates differ in a word")
+
+
 def generative_accuracy(
     suite: ContrastiveSuite, translations: Sequence[Document], recipe: Mapping[str, str] | None = None
 ) -> GenerativeReport:
     """Compute the outcomes of the translations of a suite; `recipe` is added to the signature.
 
-    Raises CotextError if no example is decidable, or a signature cannot contain an entry of `recipe`.
+    Raises the error of `require_forms`; CotextError if a signature cannot contain an entry of `recipe`.
     """
+    require_forms(suite)
     outcomes = [outcome(e, t.sentences) for e, t in zip(suite.examples, translations, strict=True)]
     decided = [(e, o) for e, o in zip(suite.examples, outcomes, strict=True) if o is not None]
-    if not decided:
-        raise CotextError(
-            f"contrastive suite {suite.name!r} has no example whose candidates differ in a word"
-        )
     parts = {"suite": suite.name, "n": str(len(decided)), "reading": "generative", "case": "folded"}
     figures = grouped(decided, lambda group: Forms(*(Counter(group)[name] for name in OUTCOMES)))
     return GenerativeReport(signed(parts, recipe), *figures, outcomes.count(None), tuple(outcomes))

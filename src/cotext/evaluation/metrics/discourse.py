@@ -198,7 +198,7 @@ Terms = Sequence[tuple[str, Sequence[str]]]  # a source term and its translation
 
 
 def measure_terms(terms: Terms, texts: Texts) -> dict[str, list[Measurement]]:
-    """Measure term success and consistency, in per cent; raise CotextError if no term can be counted."""
+    """Measure term success and consistency, in per cent, if a term counts; raise CotextError if none does."""
     lower = [(term.lower(), [target.lower() for target in targets]) for term, targets in terms]
     measured = {}
     for name, documents in texts.systems.items():
@@ -216,6 +216,7 @@ def measure_terms(terms: Terms, texts: Texts) -> dict[str, list[Measurement]]:
                 {what: float(counts[:, column].sum()), "of": float(counts[:, column + 1].sum())},
             )
             for what, column in (("success", 0), ("consistency", 2))
+            if counts[:, column + 1].sum()
         ]
     return measured
 

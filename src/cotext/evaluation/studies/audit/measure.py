@@ -334,17 +334,25 @@ _SAMPLE: Final = 100  # sentences from which the language of a text is identifie
 
 
 def audit(request: AuditRequest) -> Audit:
-    """Audit all outputs; raise CotextError for unreadable files, and for a reference of other lines."""
+    """Audit all outputs; raise CotextError for unreadable files, and for other orders or lines."""
     given = request.target_language or ""
     origin, read = request.source or request.output[0], partial(read_sentences, format=request.format)
     source = read(origin, "source", "")
     codes = _language(request.source_language, origin, source), ""
-    reference = read(request.reference, "target", given) if request.reference else []
+
+    def read_target(path: Path) -> Sequence[Document]:
+        text = read(path, "target", given)
+        own, ids = ([document.id for document in each] for each in (text, source))
+        if own != ids and sorted(own) == sorted(ids):
+            raise CotextError(f"{path}: has the documents of {origin} in another order; order them")
+        return text
+
+    reference = read_target(request.reference) if request.reference else []
     if request.reference and list(map(len, reference)) != list(map(len, source)):
         raise CotextError(f"{request.reference}: is not aligned with {origin}, line by line")
     systems, notes = [], []
     for name, path in name_systems(request.output).items():
-        output = read(path, "target", given)
+        output = read_target(path)
         codes = codes[0], _language(request.target_language, path, output)
         if len(output) != len(source):
             counts = f"{len(output):,} documents, but the source has {len(source):,}"

@@ -63,7 +63,8 @@ def choose_translations(request: MbrRequest, progress: Meter) -> tuple[list[Docu
     named = systems[like]
     for path, system in zip(paths, systems, strict=True):
         names = f"{path}", f"{paths[like]}"
-        check_correspondence(system.documents, named.documents, same_ids=system.carries_ids, names=names)
+        same_ids = system.carries_ids or {d.id for d in system.documents} == {d.id for d in named.documents}
+        check_correspondence(system.documents, named.documents, same_ids=same_ids, names=names)
     sources = None if source is None else list(read_documents(source, request.format))
     if source is not None and sources is not None:
         kind = find_format(request.format or detect_format(source))
