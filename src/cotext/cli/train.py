@@ -6,6 +6,7 @@ from dataclasses import asdict, replace
 from functools import partial
 from json import dumps
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -220,7 +221,7 @@ def align(request: AlignmentRequest, json: Json = False) -> None:
         typer.echo(as_json({"format": "cotext-align", "version": 1, "out": str(request.out), **figures}))
         return
     typer.echo(corpus.render())
-    typer.echo(f"{request.out}: ready for `cotext prepare --source {request.out} ...`")
+    typer.echo(f"{request.out}: ready for `cotext prepare --source {quote(str(request.out))} ...`")
 
 
 def _probabilities(run: Path | None) -> "Probabilities | None":
@@ -293,7 +294,7 @@ def tell_prepared(out: Path, report: "Report", json: bool) -> None:
         typer.echo(as_json({"format": "cotext-prepare", "version": 1, "out": str(out), **asdict(report)}))
         return
     typer.echo(report.render())
-    typer.echo(f"{out}: ready for `cotext train RECIPE --data {out} --out RUN`")
+    typer.echo(f"{out}: ready for `cotext train RECIPE --data {quote(str(out))} --out RUN`")
 
 
 def distill(request: DistillRequest, json: Json = False) -> None:
@@ -335,7 +336,7 @@ def tell_distilled(out: Path, outcome: "Outcome", resumed: str, json: bool) -> N
         if noted.count:
             typer.echo(f"  {counted(noted.count, 'sentence')} {what}; document:sentence {_examples(noted)}")
     typer.echo(outcome.signature)
-    typer.echo(f"{out}: ready for `cotext train RECIPE --data {out} --out RUN`")
+    typer.echo(f"{out}: ready for `cotext train RECIPE --data {quote(str(out))} --out RUN`")
 
 
 def _examples(noted: "Noted") -> str:
