@@ -24,6 +24,7 @@ from cotext.runtime.files import (
     holding,
     lock_path,
     require_free,
+    require_new,
     working_in,
     writing,
 )
@@ -245,6 +246,10 @@ def test_what_killed_processes_have_left_of_an_output_is_cleared_away(tmp_path: 
         assert lock_path(tmp_path / "out").exists()
     left = {key for key, name in names.items() if (tmp_path / name).exists()}
     assert left == {"living", "elsewhere", "another's", "user's"}
+    (tmp_path / "out").touch()  # complete, but killed before its lock was released
+    record(lock_path(tmp_path / "out"), pid=dead_process())
+    must_raise("exists; choose another --out", require_new, tmp_path / "out")
+    assert not lock_path(tmp_path / "out").exists()
 
 
 def test_machines_and_starts_tell_processes_apart() -> None:

@@ -100,9 +100,12 @@ def test_a_finished_run_prolonged(data: Path, untroubled: Path, tmp_path: Path) 
     assert journal(run)[-1]["kind"] == "final"
     for name in (".00000007", ".00000004.old"):  # of a process that was killed
         (run / "checkpoints" / name).mkdir()
+    tokenizer = (run / "tokenizer" / "tokenizer.json").read_bytes()
+    (run / "tokenizer" / "tokenizer.json").write_text("damaged")
     second = train_here(run_config(log_every=1), data, run)
     assert (second.update, second.finished) == (12, True)
     assert not list(run.rglob(".*"))
+    assert (run / "tokenizer" / "tokenizer.json").read_bytes() == tokenizer
     train_here(run_config(log_every=1), data, tmp_path / "other")
     assert_same_run(run, tmp_path / "other")
     assert_same_file(run / "model.safetensors", untroubled / "model.safetensors")

@@ -196,6 +196,8 @@ def discard(folder: Path) -> bool:
 def require_new(out: Path) -> None:
     """Raise CotextError if the output folder already exists and is not empty."""
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        with suppress(CotextError, OSError):  # of a process that was killed when all was done
+            require_free(lock_path(out), str(out))
         raise CotextError(f"{out}: exists; choose another --out")
 
 

@@ -202,8 +202,7 @@ def open_run(run: Path, config: Config, tokenizer: Tokenizer) -> None:
         require_own(run, config)
         # The configuration is written first, because its presence identifies the folder as a run.
         write_config(run, config)
-        if not (run / "checkpoints").exists():
-            tokenizer.save(run / "tokenizer")
+        tokenizer.save(run / "tokenizer")  # also if training resumes: the files may be damaged
     except OSError as error:
         raise CotextError(f"{run}: cannot be written: {error.strerror or error}") from None
 

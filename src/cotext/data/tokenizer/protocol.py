@@ -154,12 +154,17 @@ class Tokenizer(ABC):
         return {}
 
     def save(self, folder: Path) -> None:
-        """Write tokenizer.json and the model files into the folder, which is created if necessary."""
+        """Write tokenizer.json and the model files into the folder, which is created if necessary.
+
+        Files that have the same content already are not touched.
+        """
         folder.mkdir(parents=True, exist_ok=True)
         description = json.dumps(self.description(), indent=2, ensure_ascii=False)
         for name, content in (*self._files.items(), ("tokenizer.json", description.encode())):
-            with replacing(folder / name) as temporary:
-                temporary.write_bytes(content)
+            path = folder / name
+            if not path.is_file() or path.read_bytes() != content:
+                with replacing(path) as temporary:
+                    temporary.write_bytes(content)
 
 
 # --- Tokenizers of the library sentencepiece: unigram model and byte pair encoding.
