@@ -13,7 +13,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain, pairwise
+from itertools import accumulate, chain, pairwise
 from typing import Final
 
 from cotext.data.splitting import UNSPACED_CHARACTER
@@ -222,12 +222,15 @@ def _flow(parts: Sequence[Part], syntax: Syntax) -> Flow:
             pieces += [_space(before, part.text[:1]), Point(key := key + 1)]
         first = key + 1  # key of the first item
         partners = {first + a: first + b for a, b in mates(part.items).items()}
-        for key, item in enumerate(part.items, first):
+        # The next text after each item.
+        texts = accumulate(
+            reversed(part.items), lambda text, item: item.text if item.kind == "text" else text, initial=""
+        )
+        for key, (item, following) in enumerate(zip(part.items, [*texts][-2::-1], strict=True), first):
             if item.kind == "text":
                 pieces.append(text := syntax.read(item.text))
                 before = text[-1:] or before
             elif item.name == "br":
-                following = next((i.text for i in part.items[key - first :] if i.kind == "text"), "")
                 pieces.append(space := _space(before, following[:1]))
                 before = space or before
             else:
