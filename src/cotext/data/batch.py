@@ -117,6 +117,7 @@ class ExtraRows:
 class RowCache:
     """What a model has computed for a row that is searched sentence by sentence; None: nothing yet.
 
+    Its states must not depend on other rows, or on which sentences are current (`DecodingPlan` checks this).
     `states` [S, D]: of the encoder. `read`: decoder inputs at the beginning of the row.
     """
 

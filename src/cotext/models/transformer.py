@@ -74,10 +74,6 @@ class Transformer(TranslationModel):
         of_several = (parts.source_document, parts.target_document, parts.context_encoder)
         self.spares_parameters = any(part is not None for part in of_several)
         self.output_bias = parts.output_bias
-        # Then the states of a row depend only on this row.
-        self._keeps_rows = not (
-            self.sees_other_rows or self.context_encoder or self._source_packed.current_only
-        )
         self._cached_sentences = parts.cached_sentences
         self._caches = number_attentions(stacks.decoder)
         self._crosses = cross_attentions(stacks.decoder)
@@ -157,7 +153,7 @@ class Transformer(TranslationModel):
                 embed = replace(embed, shift=shift)
         context_side = self._read_context(layouts, embed)
         layout = layouts.source.bound(self._shared("source"), context=context_side)
-        if source.caches is not None and self._keeps_rows:
+        if source.caches is not None:
             x = layout.pack(self._kept_states(source, source.caches))
         elif self.batch_context is None or layouts.context is None:
             x, layout = self._through_encoder(embed.source(rows), layout)
@@ -223,7 +219,7 @@ class Transformer(TranslationModel):
         return side.filled([a.project(states, layout) for a in self._context_attentions])
 
     def decode(self, tokens: Tensor, sentence: Tensor, state: DecoderState) -> Tensor:
-        if state.caches and state.used == 0 and state.rows.caches is not None and self._keeps_rows:
+        if state.caches and state.used == 0 and state.rows.caches is not None:
             return self._continued(tokens, sentence, state, state.rows.caches)
         return self._next(tokens, sentence, state)
 
