@@ -117,11 +117,12 @@ class ExtraRows:
 class RowCache:
     """What a model has computed for a row that is searched sentence by sentence; None: nothing yet.
 
-    Its states must not depend on other rows, or on which sentences are current (`DecodingPlan` checks this).
-    `states` [S, D]: of the encoder. `read`: decoder inputs at the beginning of the row.
+    It must not depend on other rows, or on which sentences are current (`DecodingPlan` checks this).
+    `memory`: keys and values of the source, two [S, H, K] for every cross-attention. `read`: decoder inputs
+    at the beginning of the row.
     """
 
-    states: Tensor | None = None
+    memory: Sequence[Tensor] | None = None
     read: ReadInputs | None = None
 
 

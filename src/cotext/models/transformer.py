@@ -27,7 +27,7 @@ from cotext.layers.blocks import Stacks, cross_attentions, number_attentions, se
 from cotext.layers.embedding import SentenceEmbedding, Side
 from cotext.layers.layout import AnyLayout, Layout, Layouts, Shared, Step
 from cotext.layers.positions import mean_sentence_length
-from cotext.layers.state import ContextSide, DecoderState, SourceSide
+from cotext.layers.state import ContextSide, DecoderState, KeysValues, SourceSide
 from cotext.models.interface import DocumentLayer, TranslationModel
 from cotext.models.slots import BatchContext, ContextEncoder, RowEmbedder, context_attentions
 
@@ -154,16 +154,18 @@ class Transformer(TranslationModel):
         context_side = self._read_context(layouts, embed)
         layout = layouts.source.bound(self._shared("source"), context=context_side)
         if source.caches is not None:
-            x = layout.pack(self._kept_states(source, source.caches))
-        elif self.batch_context is None or layouts.context is None:
-            x, layout = self._through_encoder(embed.source(rows), layout)
+            memory = self._kept_memory(source, source.caches)
         else:
-            mixed = self.batch_context.read(source, embed, layouts.context.found)
-            context = self.batch_context.target(source, embed, layouts.context.found)
-            x, layout = self._through_encoder(mixed, layout)
-        x, layout = layout.of_current(x)
+            if self.batch_context is None or layouts.context is None:
+                embedded = embed.source(rows)
+            else:
+                embedded = self.batch_context.read(source, embed, layouts.context.found)
+                context = self.batch_context.target(source, embed, layouts.context.found)
+            x, layout = self._through_encoder(embedded, layout)
+            x, layout = layout.of_current(x)
+            memory = [cross.project(x, layout) for cross in self._crosses]
         return DecoderState(
-            layouts.side.filled([cross.project(x, layout) for cross in self._crosses]),
+            layouts.side.filled(memory),
             attentions=self._caches,
             rows=source,
             layouts=layouts,
@@ -186,18 +188,21 @@ class Transformer(TranslationModel):
             x = self.source_document(x, layout)
         return x, layout
 
-    def _kept_states(self, source: Source, rows: Sequence[RowCache]) -> Tensor:
-        """Return encoder states [B, S, D]; compute and keep only those of rows that are not known yet."""
-        new = [n for n, row in enumerate(rows) if row.states is None]
+    def _kept_memory(self, source: Source, rows: Sequence[RowCache]) -> list[KeysValues]:
+        """Return the source of each cross-attention; compute and keep only that of rows not known yet."""
+        new = [n for n, row in enumerate(rows) if row.memory is None]
         if new:
             unknown = source.select(torch.tensor(new, device=source.tokens.device))
             layouts = self.layouts(unknown)
             embedded = self._embedder(layouts).source(unknown)
             x, layout = self._through_encoder(embedded, layouts.source.bound(self._shared("source")))
-            lengths = (unknown.sentence >= 0).sum(dim=1).tolist()
-            for n, states, length in zip(new, layout.unpack(x), lengths, strict=True):
-                rows[n].states = states[:length].clone()  # the states of other rows can be freed
-        return pad_sequence([row.states for row in rows if row.states is not None], batch_first=True)
+            parts = [part for cross in self._crosses for part in cross.project(x, layout)]
+            for b, length in enumerate((unknown.sentence >= 0).sum(dim=1).tolist()):
+                # Copies, so that the memory of other rows can be freed.
+                rows[new[b]].memory = [part[b, :, :length].transpose(0, 1).clone() for part in parts]
+        of_rows = zip(*(row.memory for row in rows if row.memory is not None), strict=True)
+        padded = [pad_sequence([*part], batch_first=True).transpose(1, 2) for part in of_rows]
+        return list(zip(padded[::2], padded[1::2], strict=True))
 
     def _without_source(self, source: Source, layouts: Layouts) -> DecoderState:
         """Return the state of a language model, which has no cross-attention."""
