@@ -8,6 +8,7 @@ import pytest
 
 from cotext.config.recipe import load_config
 from cotext.data.tokenizer import FairseqTokenizer, ImportedTokenizer, MarianTokenizer, load_tokenizer
+from cotext.translation.open import open_run
 from tests.command_line import TINY, World, must_refuse, prepare_arguments, succeed, train_arguments
 from tests.pretrained_folders import NLLB_LANGUAGES, TAGS, marian_files, pieces, spm, vocabulary
 from tests.tiny_runs import write_run
@@ -61,7 +62,7 @@ def test_the_language_is_kept_beside_the_text(data: Path, taken: dict[str, Path]
     assert here.target_prefix == (here.languages["deu_Latn"],) != there.target_prefix
     report = json.loads((data / "report.json").read_text())
     assert report["tokenizer"]["languages"] == "eng_Latn-deu_Latn"
-    assert report["languages"] == {"source": "en", "target": "deu"}
+    assert report["languages"] == {"source": "en", "target": "de"}
     # Neither the text nor what is counted of it holds a symbol.
     head = succeed("head", data, "--split", "dev", "--json").out
     assert "Latn" not in head
@@ -99,6 +100,7 @@ def test_from_training_to_scoring(world: World, taken: dict[str, Path], data: Pa
         asked = ("--target-language", name) if name else ()
         shown = succeed("translate", run, source, "--out", out, *asked, "--scores", f"{out}.tsv").out
         assert f"languages:eng_Latn-{name or 'deu_Latn'}|" in shown
+        assert str(open_run(run, "cpu", {"target_language": name}).languages) == f"en-{name[:2] or 'de'}"
         written[name] = (tmp_path / f"out{name}.tsv").read_text().splitlines()
         assert len(out.read_text().splitlines()) == len(source.read_text().splitlines())
     assert written[""] == written["deu_Latn"] != written["zho_Hant"]
