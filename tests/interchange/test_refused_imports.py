@@ -118,6 +118,7 @@ REFUSED: list[tuple[Change, str]] = [
     (cut("model.safetensors", 3000), r"model\.safetensors: damaged or truncated"),
     (cut("source.spm", 100), r"source\.spm: not a sentencepiece model"),
     # weights
+    (tensors(stored("lm_head.weight", 68, 16)), r"lm_head\.weight differs from model\.shared\.weight"),
     (tensors(not_a_number), r"fc1\.bias contains values that are not finite numbers"),
     (tensors(stored(f"{LAYER}.fc1.bias", 5)), r"fc1\.bias is \[5\], which does not fit \[24\]"),
     (

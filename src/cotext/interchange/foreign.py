@@ -314,6 +314,11 @@ def read_model(foreign: ForeignModel) -> Model:
     with torch.no_grad():
         model = build_model(foreign.config, *sizes)
         _require_fit(foreign, model)
+        shapes, name = tensors.shapes, foreign.parts["embedding.weight"].names[0]
+        for copy in sorted(foreign.ignored & shapes.keys()):
+            same = shapes[copy] == shapes[name] and _finite(copy, tensors).equal(_finite(name, tensors))
+            if not same and "positions" not in copy:
+                raise CotextError(f"{tensors.where}: {copy} differs from {name}; it must be a copy")
         for name, parameter in model.named_parameters():
             if name != "output_bias":
                 _fill(parameter, foreign.parts[name], tensors)
