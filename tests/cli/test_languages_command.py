@@ -73,6 +73,7 @@ def test_the_language_is_kept_beside_the_text(data: Path, taken: dict[str, Path]
 
 def test_languages_that_are_not_there(world: World, taken: dict[str, Path], tmp_path: Path) -> None:
     for name, asked, message in (
+        ("run", (), "--target-language, is en-zh, and the corpus is en-de"),
         ("run", ("--target-language", "fra_Latn"), "not among the languages of the tokenizer; there are: d"),
         ("run", ("--source-language", "en"), "--source-language 'en'"),
         ("tags", (), "no target language is chosen; give --source-language and --target-language one of: d"),
