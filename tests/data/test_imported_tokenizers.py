@@ -328,14 +328,12 @@ def test_rows_symbols_and_size_must_fit_the_vocabulary(monkeypatch: pytest.Monke
     assert longer.encode_batch(HARD) == marian(files).encode_batch(HARD)
     model = spm("both", "bpe")
     for languages in ({}, [], {"deu_Latn": 5}, {"deu_Latn": -1}, {"deu_Latn": 10**9}, {"<unk>": 300}):
-        message = "no language symbols|conflicts with"
-        must_raise(message, FairseqTokenizer.from_files, model, languages=languages)
+        must_raise("language symbols|conflicts with", FairseqTokenizer.from_files, model, languages=languages)
     message = "its first pieces are not <unk>, <s> and </s>"
     must_raise(message, FairseqTokenizer.from_files, _headless(), languages=["deu_Latn"])
     must_raise("not a sentencepiece model", FairseqTokenizer.from_files, model[:-9], languages=["deu_Latn"])
     monkeypatch.setattr("cotext.data.tokenizer.imported.MAX_OBJECT_BYTES", len(VOCABULARY) - 1)
-    message = r"vocab\.json: has more than .* bytes, the maximum"
-    must_raise(message, marian, {**marian_files(), "vocab.json": VOCABULARY})
+    must_raise(r"vocab\.json: has more than", marian, {**marian_files(), "vocab.json": VOCABULARY})
 
 
 def _headless() -> bytes:
