@@ -32,11 +32,12 @@ def taken(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     files = marian_files(TAGS)
     tags = MarianTokenizer.from_files(files["source.spm"], files["target.spm"], files["vocab.json"])
     tags.save(folder / "tags" / "tokenizer")
+    tags.with_languages("", "fra").save(folder / "french" / "tokenizer")
     files = marian_files()
     one = MarianTokenizer.from_files(files["source.spm"], files["target.spm"], files["vocab.json"])
     one.save(folder / "one" / "tokenizer")
     FairseqTokenizer.from_files(model, languages=rows).save(folder / "none chosen" / "tokenizer")
-    return {"run": run, **{name: folder / name for name in ("tags", "one", "none chosen")}}
+    return {"run": run, **{name: folder / name for name in ("tags", "french", "one", "none chosen")}}
 
 
 def prepare(world: World, out: Path, taken: Path, *more: str) -> list[str | Path]:
@@ -73,7 +74,7 @@ def test_the_language_is_kept_beside_the_text(data: Path, taken: dict[str, Path]
 
 def test_languages_that_are_not_there(world: World, taken: dict[str, Path], tmp_path: Path) -> None:
     for name, asked, message in (
-        ("run", (), "--target-language, is en-zh, and the corpus is en-de"),
+        ("french", (), "--target-language, is en-fr, and the corpus is en-de"),
         ("run", ("--target-language", "fra_Latn"), "not among the languages of the tokenizer; there are: d"),
         ("run", ("--source-language", "en"), "--source-language 'en'"),
         ("tags", (), "no target language is chosen; give --source-language and --target-language one of: d"),

@@ -258,7 +258,8 @@ def taken_tokenizer(folder: Path, symbols: LanguageChoice, pair: Languages) -> T
             tokenizer = tokenizer.with_languages(**{"source": "", "target": "", side: matches[0]})
     options = "--source-language and --target-language"
     require_languages(tokenizer, options)
-    stored = Languages(*map(primary_language, (tokenizer.chosen.source, tokenizer.chosen.target)))
+    chosen = tokenizer.chosen.source or pair.source, tokenizer.chosen.target or pair.target
+    stored = Languages(*map(primary_language, chosen))
     check_pair(pair, stored, f"{folder}, without {options},", "the corpus is")
     return tokenizer
 
