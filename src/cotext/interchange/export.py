@@ -338,7 +338,9 @@ def _data(facts: CardFacts) -> str:
         rows.append((split, ", ".join(counts) or NOT_RECORDED))
     rows.append(("prepared as", _cell(facts.data.get("folder") or NOT_RECORDED)))
     checksums = facts.data.get("checksums", {})
-    rows += [(f"SHA-256 of {_cell(name)}", _code(digest)) for name, digest in sorted(checksums.items())]
+    for name, digest in sorted(checksums.items()):
+        is_choice = name == "choice of languages"
+        rows.append((name if is_choice else f"SHA-256 of {_cell(name)}", _code(digest)))
     return f"{_table(('', ''), rows)}\n\n{SOURCES_UNKNOWN}"
 
 
