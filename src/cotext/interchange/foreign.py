@@ -111,9 +111,9 @@ def open_safetensors(paths: Sequence[Path]) -> Tensors:
 
 def open_pickle(path: Path) -> Tensors:
     """Open the tensors in a file of `torch.save`; raise CotextError for any other objects."""
-    # Only the zip format can be mapped into memory.
-    modern = zipfile.is_zipfile(require_file(path))
     try:
+        # Only the zip format can be mapped into memory.
+        modern = zipfile.is_zipfile(require_file(path))
         content = torch.load(path, map_location="cpu", weights_only=True, mmap=modern)
     except _PICKLE_ERRORS as error:
         reason = shown(str(error).partition("\n")[0])
