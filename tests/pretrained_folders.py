@@ -76,7 +76,7 @@ def marian_files(
 def m2m100_files() -> dict[str, bytes]:
     """The files of an M2M-100 model's tokenizer, by name."""
     model = spm("both", "bpe")
-    names = ["<s>", "<pad>", "</s>", "<unk>", *sorted(pieces(model))]
+    names = ["<pad>", "<s>", "</s>", "<unk>", *sorted(pieces(model))]  # trained elsewhere: `<pad>` first
     config: dict[str, Any] = {"language_codes": "m2m100", "src_lang": "en", "tgt_lang": "de"}
     config["model_max_length"] = UNKNOWN_LENGTH
     return {

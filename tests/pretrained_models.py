@@ -93,10 +93,10 @@ def m2m100_model(folder: Path, nllb: bool = False, activation: str = "relu") -> 
         count = first + len(NLLB_LANGUAGES)
     torch.manual_seed(0)
     model = M2M100ForConditionalGeneration(
-        M2M100Config(**SIZES, vocab_size=count + 1, activation_function=activation)
+        M2M100Config(**SIZES, vocab_size=count + 1, activation_function=activation, pad_token_id=int(nllb))
     )
     _stirred(model, 2)
-    _ending(model, 4.0)
+    _ending(model, 4.5)
     written(folder, files)
     model.save_pretrained(folder)
     return folder

@@ -328,14 +328,12 @@ def test_rows_symbols_and_size_must_fit_the_vocabulary(monkeypatch: pytest.Monke
     assert longer.encode_batch(HARD) == marian(files).encode_batch(HARD)
     model = spm("both", "bpe")
     for languages in ({}, [], {"deu_Latn": 5}, {"deu_Latn": -1}, {"deu_Latn": 10**9}, {"<unk>": 300}):
-        message = "no language symbols|conflicts with"
-        must_raise(message, FairseqTokenizer.from_files, model, languages=languages)
+        must_raise("language symbols|conflicts with", FairseqTokenizer.from_files, model, languages=languages)
     message = "its first pieces are not <unk>, <s> and </s>"
     must_raise(message, FairseqTokenizer.from_files, _headless(), languages=["deu_Latn"])
     must_raise("not a sentencepiece model", FairseqTokenizer.from_files, model[:-9], languages=["deu_Latn"])
     monkeypatch.setattr("cotext.data.tokenizer.imported.MAX_OBJECT_BYTES", len(VOCABULARY) - 1)
-    message = r"vocab\.json: has more than .* bytes, the maximum"
-    must_raise(message, marian, {**marian_files(), "vocab.json": VOCABULARY})
+    must_raise(r"vocab\.json: has more than", marian, {**marian_files(), "vocab.json": VOCABULARY})
 
 
 def _headless() -> bytes:
@@ -351,12 +349,12 @@ def _headless() -> bytes:
 
 def test_symbols_of_languages_are_found_in_the_files_beside() -> None:
     numbered = b'{"added_tokens": [{"id": 9, "content": "deu_Latn"}, {"id": 1, "content": "<pad>"}]}'
-    by_row = b'{"added_tokens_decoder": {"7": {"content": "__de__"}, "8": {"content": "__ast__"}}}'
+    by_row = b'{"added_tokens_decoder": {"7": {"content": "__de__"}, "8": {"content": "__ast__"}, "%s": 1}}'
     symbols = b'{"additional_special_tokens": ["ar_AR", {"content": "de_DE"}, "<extra>"]}'
     listed = {"special_tokens_map.json": symbols}
     for files, expected in (
         ({"tokenizer.json": numbered}, {"deu_Latn": 9}),
-        ({"tokenizer_config.json": by_row, **listed}, {"__de__": 7, "__ast__": 8}),
+        ({"tokenizer_config.json": by_row % (b"9" * 5000), **listed}, {"__de__": 7, "__ast__": 8}),
         (listed, ["ar_AR", "de_DE"]),
         ({}, []),
     ):

@@ -33,7 +33,7 @@ def test_codes_names_and_pairs() -> None:
     assert NAMES.keys() == CODES
     assert len(set(NAMES.values())) == len(NAMES)
     assert (name_of("de"), name_of("nds")) == ("German", "nds")
-    written = {"DE": "de", "de-AT": "de", "zh_CN": "zh", "deu": "deu"}
+    written = {"DE": "de", "de-AT": "de", "zh_CN": "zh", "deu": "de", "nds": "nds"}
     assert {text: language_code(text, "--x") for text in written} == written
     must_raise("--x German: pass a language code", language_code, "German", "--x")
     assert languages_of_names(Path("train.en"), Path("train.de")) == EN_DE
@@ -44,7 +44,7 @@ def test_codes_names_and_pairs() -> None:
     # The same by other codes, perhaps; half a pair; nothing.
     for other in (EN_DE, Languages("eng", "deu"), Languages("fr", ""), Languages()):
         assert not EN_DE.contradicts(other)
-    assert Languages.parse(str(EN_DE)) == EN_DE
+    assert Languages.parse(str(EN_DE)) == Languages.parse("eng-deu") == EN_DE
     assert Languages.parse("") == Languages()
     named = {"train.en": "en", "train.de.xz": "de", "talks.en-de.en.txt.gz": "en", "Train.DE": "de"}
     for name, code in {**named, "train.jsonl": "", "en": "", "train.txt": ""}.items():

@@ -175,12 +175,14 @@ def test_another_model_is_imported_and_tested_by_the_way(hub: LocalHub, tmp_path
 
 
 @pytest.mark.parametrize("name", ["model.safetensors", "config.yaml"])
-def test_what_is_damaged_on_its_way_is_fetched_again(world: World, hub: LocalHub, name: str) -> None:
+def test_what_is_damaged_is_fetched_again(world: World, hub: LocalHub, name: str, tmp_path: Path) -> None:
     hub.folders["owner/name"], hub.damaged = world.run, {name}
     must_refuse(f"{name}: damaged during download", "info", "owner/name")
     assert not [name for name in known_models() if "/" in name]  # a package may be installed
-    hub.damaged = set()
+    hub.folders["owner/name"], hub.damaged = copytree(world.run, tmp_path / "later"), set()
+    (tmp_path / "later" / "data.json").unlink()  # as of a later revision
     succeed("info", "owner/name")
+    assert not (resolve_run("owner/name") / "data.json").exists()
 
 
 def test_what_the_hub_has_not(hub: LocalHub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -67,9 +67,9 @@ class Languages:
 
     @classmethod
     def parse(cls, pair: str) -> "Languages":
-        """Parse a pair such as "en-de"; an empty text is the unknown pair."""
+        """Parse a pair such as "en-de" or "eng-deu"; an empty text is the unknown pair."""
         source, _, target = pair.partition("-")
-        return cls(source, target)
+        return cls(primary_language(source), primary_language(target))
 
     def __str__(self) -> str:
         """The pair as text, such as "en-de"; empty unless both languages are known."""
@@ -87,8 +87,8 @@ class Languages:
 
 
 def language_code(text: str, option: str) -> str:
-    """Return the language of a code such as `DE`, `de-AT` or `de_AT`; raises CotextError for other text."""
-    code = re.split("[-_]", text.strip().lower(), maxsplit=1)[0]
+    """Return the `primary_language` of a code such as `DE`, `de_AT` or `deu`, or raise CotextError."""
+    code = primary_language(text)
     if not re.fullmatch("[a-z]{2,3}", code):
         raise CotextError(f"{option} {text}: pass a language code such as en, de or zh")
     return code

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from cotext.data.contrastive_suites import write_suite
 from cotext.data.controlled import VERSION, contrastive_suites, held_out_documents, training_documents
-from cotext.data.documents import Languages, ParallelDocument, check_sides
+from cotext.data.documents import Languages, ParallelDocument, check_pair, check_sides, primary_language
 from cotext.data.formats import detect_format, languages_of_files, read_parallel, write_parallel
 from cotext.data.formats.line_formats import find_side_file
 from cotext.data.formats.streams import check_readable
@@ -245,8 +245,8 @@ def taken_tokenizer(folder: Path, symbols: LanguageChoice, pair: Languages) -> T
     For a multilingual tokenizer, the choice is `symbols`, else the choice stored in the folder, else the
     languages with the codes of the corpus (`pair`).
 
-    Raises CotextError if the tokenizer has no language symbols, or a language is unknown; also the errors of
-    `load_tokenizer`.
+    Raises CotextError if the tokenizer has no language symbols, or a language is unknown, or the stored ones
+    are not those of the corpus; also the errors of `load_tokenizer`.
     """
     tokenizer = load_tokenizer(folder / "tokenizer")
     if not isinstance(tokenizer, ImportedTokenizer) or not tokenizer.languages:
@@ -256,7 +256,11 @@ def taken_tokenizer(folder: Path, symbols: LanguageChoice, pair: Languages) -> T
         code = pair.source if side == "source" else pair.target
         if len(matches := tokenizer.names_alike(code)) == 1:
             tokenizer = tokenizer.with_languages(**{"source": "", "target": "", side: matches[0]})
-    require_languages(tokenizer, "--source-language and --target-language")
+    options = "--source-language and --target-language"
+    require_languages(tokenizer, options)
+    chosen = tokenizer.chosen.source or pair.source, tokenizer.chosen.target or pair.target
+    stored = Languages(*map(primary_language, chosen))
+    check_pair(pair, stored, f"{folder}, without {options},", "the corpus is")
     return tokenizer
 
 

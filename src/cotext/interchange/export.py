@@ -36,6 +36,7 @@ from cotext.models.run_folder import (
     model_file,
     noted_data,
     noted_import,
+    read_sealed,
     write_config,
     write_description,
 )
@@ -89,6 +90,8 @@ def export_hub(
         recipe=recipe or loaded.config.paper,
         data=published_data(run),
         imported=imported,
+        # The path in the configuration may be relative to another folder.
+        start=read_sealed(run / "init.json").get("run") or loaded.config.train.init,
         licence=licence,
         figures=tuple(dict.fromkeys(figures)),
     )
@@ -172,13 +175,14 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class CardFacts:
-    """The facts about a published run; unknown facts are empty. `imported`: content of its import.json."""
+    """Facts about a published run, empty if unknown. `imported`: import.json; `start`: where it began."""
 
     name: str
     loaded: LoadedModel
     recipe: str
     data: Mapping[str, Any]
     imported: Mapping[str, Any]
+    start: str
     licence: str
     figures: Sequence[Figure]
 
@@ -311,9 +315,9 @@ def _system(facts: CardFacts) -> Iterator[tuple[str, str]]:
 def _start(facts: CardFacts) -> str:
     if facts.imported:
         return f"{_origin(facts.imported)}, not trained here"
-    if not facts.loaded.config.train.init:
+    if not facts.start:
         return "fresh weights"
-    start = Path(facts.loaded.config.train.init)
+    start = Path(facts.start)
     if not (imported := noted_import(start)):
         return _cell(start.name)
     licence = _cell(imported.get("licence") or NOT_RECORDED)
@@ -334,7 +338,9 @@ def _data(facts: CardFacts) -> str:
         rows.append((split, ", ".join(counts) or NOT_RECORDED))
     rows.append(("prepared as", _cell(facts.data.get("folder") or NOT_RECORDED)))
     checksums = facts.data.get("checksums", {})
-    rows += [(f"SHA-256 of {_cell(name)}", _code(digest)) for name, digest in sorted(checksums.items())]
+    for name, digest in sorted(checksums.items()):
+        is_choice = name == "choice of languages"
+        rows.append((name if is_choice else f"SHA-256 of {_cell(name)}", _code(digest)))
     return f"{_table(('', ''), rows)}\n\n{SOURCES_UNKNOWN}"
 
 

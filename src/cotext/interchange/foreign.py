@@ -33,6 +33,7 @@ from cotext.runtime import CotextError, parse_json, read_bytes, read_json, shown
 MOST_TIMES = 16  # most memory / file size
 ALWAYS_ALLOWED = 1 << 26  # bytes
 SHARDS = 1000
+FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 # Errors of loading a damaged or hostile pickle of tensors.
 _PICKLE_ERRORS = (
     *(RuntimeError, UnpicklingError, ValueError, EOFError, KeyError, IndexError, TypeError),
@@ -110,9 +111,9 @@ def open_safetensors(paths: Sequence[Path]) -> Tensors:
 
 def open_pickle(path: Path) -> Tensors:
     """Open the tensors in a file of `torch.save`; raise CotextError for any other objects."""
-    # Only the zip format can be mapped into memory.
-    modern = zipfile.is_zipfile(require_file(path))
     try:
+        # Only the zip format can be mapped into memory.
+        modern = zipfile.is_zipfile(require_file(path))
         content = torch.load(path, map_location="cpu", weights_only=True, mmap=modern)
     except _PICKLE_ERRORS as error:
         reason = shown(str(error).partition("\n")[0])
@@ -120,11 +121,16 @@ def open_pickle(path: Path) -> Tensors:
             f"{path}: damaged or truncated, or contains objects other than tensors: {reason}"
         ) from None
     is_valid = isinstance(content, Mapping) and all(
-        isinstance(name, str) and isinstance(tensor, Tensor) for name, tensor in content.items()
+        isinstance(name, str) and isinstance(tensor, Tensor) and _is_dense(tensor)
+        for name, tensor in content.items()
     )
     if not is_valid:
-        raise CotextError(f"{path}: does not contain named tensors")
+        raise CotextError(f"{path}: does not contain only named tensors with all their numbers")
     return Tensors((path,), {name: tuple(t.shape) for name, t in content.items()}, content.__getitem__)
+
+
+def _is_dense(tensor: Tensor) -> bool:
+    return tensor.is_cpu and tensor.layout == torch.strided and not tensor.is_nested
 
 
 # --- Settings, parameters and vocabularies.
@@ -274,13 +280,13 @@ class VocabularyRows:
     ) -> "VocabularyRows":
         """Return the rows of subwords and symbols; the decoder starts with row `start`."""
         # The other rows are the end of a sentence and, in most vocabularies, padding.
-        near = 0 < count - len(pieces) <= 2 and NO_ROW <= start < count
+        near = 0 < count - len(pieces) <= 2
         others = set(range(count)) - set(pieces) if near else set()
-        if end not in others or len(pieces) + len(others) != count:
+        if end not in others or start not in {NO_ROW, *others} or len(pieces) + len(others) != count:
             raise CotextError(
                 f"{where}: sentences end with the symbol of row {shown(end)} of {count:,} and begin with "
                 f"that of row {shown(start)}, but the vocabulary has them elsewhere: these files "
-                "belong to different models"
+                "belong to different models, or the decoder starts with a language, which is not supported"
             )
         pad = next(iter(others - {end}), NO_ROW)
         own = tokenizer.pieces
@@ -308,6 +314,11 @@ def read_model(foreign: ForeignModel) -> Model:
     with torch.no_grad():
         model = build_model(foreign.config, *sizes)
         _require_fit(foreign, model)
+        shapes, name = tensors.shapes, foreign.parts["embedding.weight"].names[0]
+        for copy in sorted(foreign.ignored & shapes.keys()):
+            same = shapes[copy] == shapes[name] and _finite(copy, tensors).equal(_finite(name, tensors))
+            if not same and "positions" not in copy:
+                raise CotextError(f"{tensors.where}: {copy} differs from {name}; it must be a copy")
         for name, parameter in model.named_parameters():
             if name != "output_bias":
                 _fill(parameter, foreign.parts[name], tensors)
@@ -361,6 +372,8 @@ def _fill(parameter: Tensor, part: Part, tensors: Tensors) -> None:
 
 def _finite(name: str, tensors: Tensors) -> Tensor:
     tensor = tensors.read(name)
-    if not tensor.is_floating_point() or not bool(tensor.isfinite().all()):
-        raise CotextError(f"{tensors.where}: {name} contains values that are not finite numbers")
+    if tensor.dtype not in FLOATS or not bool(tensor.isfinite().all()):
+        raise CotextError(
+            f"{tensors.where}: {name} contains values that are not finite numbers, or are in {tensor.dtype}"
+        )
     return tensor if tensor.dim() == 2 and 1 not in tensor.shape else tensor.squeeze()

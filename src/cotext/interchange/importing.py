@@ -215,14 +215,13 @@ def open_marian(folder: Path, languages: LanguageChoice) -> ForeignModel:
     if separate:
         source = VocabularyRows.of(tokenizer, tokenizer.source_rows, rows, NO_ROW, end, settings.where)
     parts, copies = matrix_parts(tensors.shapes, target, source)
-    model = sizes(settings)
-    parts |= layer_parts(model["encoder_layers"], model["decoder_layers"], final_norm=False)
     config = make_config(
-        {**model, "wavelengths": "half", "separate_embeddings": separate},
+        {**sizes(settings), "wavelengths": "half", "separate_embeddings": separate},
         decoding(folder, settings),
         language_pair(languages, files.get("tokenizer_config.json")),
         settings.where,
     )
+    parts |= layer_parts(config.model.encoder_layers, config.model.decoder_layers, final_norm=False)
     return ForeignModel(
         "MarianMTModel",
         config,
@@ -279,14 +278,16 @@ def open_fairseq(folder: Path, languages: LanguageChoice, learned: bool) -> Fore
     end, start = settings.whole("eos_token_id", 2), start_symbol(folder, settings)
     target = VocabularyRows.of(tokenizer, tokenizer.rows, count, start, end, settings.where)
     matrix, copies = matrix_parts(tensors.shapes, target)
-    model = {**sizes(settings), "pre_norm": True, "first_position": FIRST_POSITION}
+    # M2M-100 counts positions from its padding, mBART from 2.
+    first = FIRST_POSITION if learned else settings.whole("pad_token_id", 1) + 1
+    model = {**sizes(settings), "pre_norm": True, "first_position": first}
     if learned:
         rows = settings.whole("max_position_embeddings", 1024) + FIRST_POSITION
         model |= {"position_encoding": "learned", "learned_positions": rows, "embedding_norm": True}
     else:
         copies |= frozenset((*TABLES, "model.encoder.embed_positions.weights"))
-    layers = layer_parts(model["encoder_layers"], model["decoder_layers"], final_norm=True)
     config = make_config(model, decoding(folder, settings), language_pair(languages), settings.where)
+    layers = layer_parts(config.model.encoder_layers, config.model.decoder_layers, final_norm=True)
     return ForeignModel(
         kind,
         config,

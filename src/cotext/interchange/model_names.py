@@ -211,6 +211,11 @@ def fetch(name: str, folder: Path) -> None:
         )
         for file in files:
             _require_same(download / file.rfilename, file)
+        # An interrupted download of an earlier revision may have left files that this one does not have.
+        known = {download / file.rfilename for file in files}
+        for path in download.rglob("*"):
+            if path.is_file() and path not in known and ".cache" not in path.relative_to(download).parts:
+                path.unlink()
         _keep(name, download, temporary, licence)
         write_checksums(temporary)
     remove(download)

@@ -22,7 +22,7 @@ from accelerate import Accelerator, DistributedDataParallelKwargs
 
 from cotext.config.recipe import Config, TrainConfig
 from cotext.data.batch import Batch, SpecialSymbols
-from cotext.data.documents import Document, Languages, ParallelDocument, primary_language
+from cotext.data.documents import Document, Languages, ParallelDocument
 from cotext.data.formats import read_parallel
 from cotext.data.store import TokenStore
 from cotext.data.tokenizer import Tokenizer
@@ -252,7 +252,7 @@ def development_bleu(
     fast = config.model_copy(update={"decode": config.decode.model_copy(update=greedy)})
     references = [sentence for d in documents for sentence in d.target]
     total = sum(map(len, documents))
-    target = primary_language(Languages.parse(config.languages).target)
+    target = Languages.parse(config.languages).target
     bleu = sacrebleu.BLEU(force=True, tokenize=WITHOUT_SPACES.get(target, "13a"))
 
     def score(model: Model) -> float:

@@ -15,7 +15,7 @@ import torch
 
 from cotext.config.recipe import Config, DecodeConfig, parse_config
 from cotext.data.build import special_symbols
-from cotext.data.documents import Languages, same_language
+from cotext.data.documents import Languages, primary_language, same_language
 from cotext.data.shortlist import SHORTLIST, Shortlist, identity_of, named
 from cotext.data.tokenizer import Tokenizer
 from cotext.models.checkpoint import LoadedModel, in_precision, load_run
@@ -129,7 +129,10 @@ class OpenedRun:
 
     @property
     def languages(self) -> Languages:
-        return self.loaded.languages
+        """The languages of the decoding settings, else those of the run."""
+        decode, own = self.config.decode, self.loaded.languages
+        chosen = decode.source_language or own.source, decode.target_language or own.target
+        return Languages(*map(primary_language, chosen))
 
     @property
     def signature(self) -> str:

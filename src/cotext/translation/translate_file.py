@@ -263,8 +263,8 @@ def pieces_of(view: ViewConfig) -> str:
 
 def _language_warning(source: Path, format: str, opened: OpenedRun) -> str:
     """Return a warning if the languages of a file and of the run differ; otherwise an empty string."""
-    read, own, decode = find_format(format).languages, opened.languages, opened.config.decode
-    if read is None or decode.source_language or decode.target_language:
+    read, own = find_format(format).languages, opened.languages
+    if read is None:
         return ""
     stated = read(source)
     pairs = zip(stated, (own.source, own.target), strict=True)

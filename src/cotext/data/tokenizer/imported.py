@@ -497,7 +497,8 @@ def _numbered(read: Mapping[str, Any]) -> list[tuple[str, int]]:
         rows += [(_content(symbol), symbol.get("id")) for symbol in listed if isinstance(symbol, dict)]
     by_row = read.get(CONFIG, {}).get("added_tokens_decoder")
     if isinstance(by_row, dict):
-        rows += [(_content(symbol), int(row)) for row, symbol in by_row.items() if row.isdecimal()]
+        numbered = ((row, symbol) for row, symbol in by_row.items() if row.isdecimal() and len(row) < 10)
+        rows += [(_content(symbol), int(row)) for row, symbol in numbered]
     rows += list(read.get("added_tokens.json", {}).items())
     return [(name, row) for name, row in rows if isinstance(name, str) and type(row) is int]
 

@@ -207,7 +207,7 @@ def _measure(path: Path, title: str, settings: MeasurementSettings) -> MeasuredR
         path=path,
         title=title,
         recipe=recipe_of(loaded.config),
-        languages=loaded.languages,
+        languages=opened.languages,
         window=window,
         parameters=loaded.parameters,
         updates=max([*loaded.updates, *(int(entry["update"]) for entry in metrics)], default=0),
