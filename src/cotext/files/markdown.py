@@ -33,6 +33,7 @@ _LABEL = r"\[(?:\\.|[^\[\]\\])*\]"
 _REFERENCE = re.compile(rf"\](?:{_LABEL})?")
 _HTML_NAME = re.compile(r"<(/?)([A-Za-z][\w-]*)")
 _SPECIAL = re.compile(r"[\\`*_\[\]<>&~|!^]")
+_ESCAPED = re.compile(rf"{_SPECIAL.pattern}|\$")
 _MARKUP = re.compile(rf"{_SPECIAL.pattern}|[\n\"]")
 _SPECIAL_INSIDE = re.compile(r"[\\`*_\[\]<&~|!^\"'()]")
 _BLOCK_START = re.compile(
@@ -227,7 +228,7 @@ def spelled(paragraph: Paragraph, block: Block, further: Sequence[str], how: int
         if isinstance(piece, str):
             if how:
                 parts.append(
-                    _SPECIAL.sub(lambda match: paragraph.spelled.get(match[0], f"\\{match[0]}"), piece)
+                    _ESCAPED.sub(lambda match: paragraph.spelled.get(match[0], f"\\{match[0]}"), piece)
                 )
             else:
                 parts.append("".join(paragraph.spelled.get(character, character) for character in piece))
@@ -293,6 +294,12 @@ _END = r"(?:\r?\n|\r(?!\n))"
 _FRONT_MATTER = re.compile(rf"(---|\+\+\+)[ \t]*{_END}(?:[^\r\n]*{_END})*?\1[ \t]*(?:{_END}|\Z)")
 _BOX = re.compile(r"\[[ xX]\](?=[ \t])")
 _FOOTNOTE_TEXT = re.compile(rf"{FOOTNOTE.pattern}:[ \t]*(?=\S)")
+# Lines of extensions of Markdown: alerts, containers, admonitions, tables of contents, calls of templates.
+_EXTENSION = re.compile(
+    r"(?:\[!\w+\].*|:{3}.*|(?:!!!|\?\?\?)\+?[ \t]+[a-z-]+(?:[ \t]+\".*\")?|\[{1,2}_?(?i:toc)_?\]{1,2}"
+    r"|\{[{%](?:(?![%}]\}).)*[%}]\}{1,2})"
+)
+_MATH = re.compile(r"\$(?![\s$])[^$\n]*(?<!\s)\$(?!\w)")
 _CLOSING_MARKS = re.compile(r"(?:^|(?<![ \t])[ \t]++)#++[ \t]*$|(?<![ \t])[ \t]++$")
 _LAST_MARKS = re.compile(r"(?:^|(?<=[ \t]))#+$")
 _RETURNS = re.compile(r"\r\n?")
@@ -303,7 +310,12 @@ _MEANT_BREAK = re.compile(r"((?:(?<! ) {2,}+|\\)\n)")
 _MAY_GO: Final = {"hardbreak"}  # may be lost at the start or end of a paragraph
 _FOOTNOTE_ENDS = re.compile(r"[\]\s]")
 _UNCLOSED: Final = -1  # key (others are positions) of a range without footnotes in the parser's cache
-_KEPT: Final = {"fence": "blocks of code", "code_block": "blocks of code", "html_block": "blocks of HTML"}
+_KEPT: Final = {
+    "fence": "blocks of code",
+    "code_block": "blocks of code",
+    "html_block": "blocks of HTML",
+    "extension": "lines of extensions or formulas",
+}
 
 
 @dataclass(slots=True)
@@ -504,6 +516,8 @@ def _parser() -> Any:
     parser.enable(["table", "strikethrough"]).disable(["text_join"])
     parser.block.ruler.before("reference", "footnote", _footnote_text, {"alt": ["paragraph", "reference"]})
     parser.inline.ruler.before("link", "footnote", _footnote_mark)
+    parser.block.ruler.before("reference", "extension", _extension, {"alt": ["paragraph", "reference"]})
+    parser.inline.ruler.before("link", "math", _math)
     return parser
 
 
@@ -516,6 +530,35 @@ def _footnote_text(state: Any, line: int, last: int, silent: bool) -> bool:
     if not silent:
         state.bMarks[line] += match.end() - start
     return bool(silent)
+
+
+def _extension(state: Any, line: int, last: int, silent: bool) -> bool:
+    """Block rule: a line of an extension, or a formula between lines that are `$$`."""
+    lines = (
+        state.src[state.bMarks[n] + state.tShift[n] : state.eMarks[n]].rstrip() for n in range(line, last)
+    )
+    first = next(lines)
+    stop = line + 1
+    if first == "$$":
+        stop = next((n for n, text in enumerate(lines, line + 2) if text.endswith("$$")), 0)
+    elif not _EXTENSION.fullmatch(first):
+        return False
+    if stop and not silent:
+        token = state.push("extension", "", 0)
+        token.content, token.map, state.line = first, [line, stop], stop
+    return bool(stop)
+
+
+def _math(state: Any, silent: bool) -> bool:
+    """Inline rule: a formula between `$` is code."""
+    match = _MATH.match(state.src, state.pos, state.posMax)
+    if match is None:
+        return False
+    if not silent:
+        token = state.push("code_inline", "code", 0)
+        token.markup, token.content = "$", match[0][1:-1]
+    state.pos = match.end()
+    return True
 
 
 def _footnote_mark(state: Any, silent: bool) -> bool:
