@@ -18,7 +18,7 @@ CONTAINER = (
     '<rootfile full-path="OEBPS/book.opf"/></rootfiles></container>'
 )
 PACKAGE = """<package xmlns="http://www.idpf.org/2007/opf" xmlns:dc="http://purl.org/dc/elements/1.1/">
-<metadata><dc:title>The book</dc:title><dc:creator>A. Writer</dc:creator></metadata>
+<metadata><dc:title>The &lt;b&gt;book&lt;/b&gt;</dc:title><dc:creator>A. Writer</dc:creator></metadata>
 <manifest><item id="two" href="text/two%202.xhtml" media-type="application/xhtml+xml"/>
 <item id="one" href="text/one.xhtml" media-type="application/xhtml+xml"/>
 <item id="nav" href="nav.xhtml" media-type="application/xhtml+xml" properties="nav"/>

@@ -119,11 +119,16 @@ class WordDialect(Dialect):
             name = local_name(child)
             if name == "t" and child.text:
                 kept = child.get(_SPACE) == "preserve"
-                text = child.text if kept else child.text.strip(" \t\r\n")
+                text = (child.text if kept else child.text.strip(" \t\r\n")).replace("\n", " ")
                 if text:
                     yield Atom("text", "", text, (), properties, look)
             elif name == "noBreakHyphen":
                 yield Atom("text", "", _NON_BREAKING_HYPHEN, (), properties, look)
+            elif name == "ruby" and (base := child.find(self._prefix + "rubyBase")) is not None:
+                key = f"ruby {id(child)}"
+                yield Atom("open", key, "", (child,), properties, key, in_run=True, holder=base)
+                yield from self.atoms(base)
+                yield Atom("close", key, holder=base)
             elif name not in _DROPPED and name not in ("rPr", "t"):
                 yield Atom("point", name, "", (child,), properties, look, in_run=True)
 

@@ -16,7 +16,8 @@ from itertools import islice, pairwise
 from typing import TYPE_CHECKING, Final, Protocol
 from urllib.parse import unquote
 
-from cotext.files.blocks import Block, Contents, OpenedFile, Piece, shown_text
+from cotext.files.blocks import Block, Contents, OpenedFile, Piece
+from cotext.files.strings import Markers, has_words, items_of, pieces_of
 from cotext.runtime import CotextError, shown
 from cotext.runtime.xml import local_name, parse, serialised, taken
 
@@ -197,16 +198,24 @@ class TreeSlot(Protocol):
     def write(self, pieces: Sequence[Piece]) -> None: ...
 
 
+_LINE_BREAKS: Final = re.compile(r"\s*\n\s*")
+
+
 class PlainSlot:
-    """Text of an element without children (such as a title), or of an attribute (such as a description)."""
+    """Text of an element without children (such as a title), or of an attribute (such as a description).
+
+    A description may be HTML. A line break in an attribute was a reference, and so is meant.
+    """
 
     def __init__(self, element: "etree._Element", attribute: str | None = None) -> None:
         self._element, self._attribute = element, attribute
-        text = element.get(attribute) if attribute else None if len(element) else element.text
-        self.pieces: tuple[Piece, ...] = (text,) if text and text.strip() else ()
+        text = (element.get(attribute) if attribute else None if len(element) else element.text) or ""
+        items = items_of(text, Markers(_LINE_BREAKS if attribute else None))
+        pieces, self._elements = pieces_of(items, [text[item.start : item.stop] for item in items])
+        self.pieces = pieces if has_words(pieces) else ()
 
     def write(self, pieces: Sequence[Piece]) -> None:
-        text = taken(shown_text(pieces))
+        text = taken("".join(p if isinstance(p, str) else self._elements[p] for p in pieces))
         if self._attribute is None:
             self._element.text = text
         else:
