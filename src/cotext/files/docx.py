@@ -184,9 +184,7 @@ def _open(content: bytes, name: str) -> PartsFile:
     relations = package.relations(package.main)
 
     def readers(*kinds: str) -> list[PartReader]:
-        parts = [
-            (kind, part) for kind in kinds for _, kind_of_part, part in relations if kind_of_part == kind
-        ]
+        parts = ((kind, part) for kind in kinds for _, found, part in relations if found == kind)
         return [package.reader(part, partial(_slots, label=kind)) for kind, part in parts]
 
     documents = [

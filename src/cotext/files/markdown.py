@@ -32,9 +32,8 @@ _TARGET = re.compile(rf"\]\(\s*+(?:<(?:\\.|[^<>\n\\])*>|{_INSIDE})(\s+(?P<title>
 _LABEL = r"\[(?:\\.|[^\[\]\\])*\]"
 _REFERENCE = re.compile(rf"\](?:{_LABEL})?")
 _HTML_NAME = re.compile(r"<(/?)([A-Za-z][\w-]*)")
-_SPECIAL = re.compile(r"[\\`*_\[\]<>&~|!^]")
-_ESCAPED = re.compile(rf"{_SPECIAL.pattern}|\$")
-_MARKUP = re.compile(rf"{_SPECIAL.pattern}|[\n\"]")
+_SPECIAL = re.compile(r"[\\`*_\[\]<>&~|!^$]")
+_MARKUP = re.compile(r"[\\`*_\[\]<>&~|!^\n\"]")
 _SPECIAL_INSIDE = re.compile(r"[\\`*_\[\]<&~|!^\"'()]")
 _BLOCK_START = re.compile(
     r"[-+*](?=\s|$)|[#>|:]|=+\s*$|`{3,}[^`]*$|~{3,}|(?:-[\s-]*|(?:\*\s*){3,}|(?:_\s*){3,})$"
@@ -228,7 +227,7 @@ def spelled(paragraph: Paragraph, block: Block, further: Sequence[str], how: int
         if isinstance(piece, str):
             if how:
                 parts.append(
-                    _ESCAPED.sub(lambda match: paragraph.spelled.get(match[0], f"\\{match[0]}"), piece)
+                    _SPECIAL.sub(lambda match: paragraph.spelled.get(match[0], f"\\{match[0]}"), piece)
                 )
             else:
                 parts.append("".join(paragraph.spelled.get(character, character) for character in piece))
@@ -297,7 +296,8 @@ _FOOTNOTE_TEXT = re.compile(rf"{FOOTNOTE.pattern}:[ \t]*(?=\S)")
 # Lines of extensions of Markdown: alerts, containers, admonitions, tables of contents, calls of templates.
 _EXTENSION = re.compile(
     r"(?:\[!\w+\].*|:{3}.*|(?:!!!|\?\?\?)\+?[ \t]+[a-z-]+(?:[ \t]+\".*\")?|\[{1,2}_?(?i:toc)_?\]{1,2}"
-    r"|\{[{%](?:(?![%}]\}).)*[%}]\}{1,2})"
+    r"|\{[{%](?:(?![%}]\}).)*[%}]\}{1,2}|\$\$[ \t]*\n(?:.*\n)*?.*\$\$)[ \t]*$",
+    re.MULTILINE,
 )
 _MATH = re.compile(r"\$(?![\s$])[^$\n]*(?<!\s)\$(?!\w)")
 _CLOSING_MARKS = re.compile(r"(?:^|(?<![ \t])[ \t]++)#++[ \t]*$|(?<![ \t])[ \t]++$")
@@ -310,9 +310,7 @@ _MEANT_BREAK = re.compile(r"((?:(?<! ) {2,}+|\\)\n)")
 _MAY_GO: Final = {"hardbreak"}  # may be lost at the start or end of a paragraph
 _FOOTNOTE_ENDS = re.compile(r"[\]\s]")
 _UNCLOSED: Final = -1  # key (others are positions) of a range without footnotes in the parser's cache
-_KEPT: Final = {
-    "fence": "blocks of code",
-    "code_block": "blocks of code",
+_KEPT: Final = dict.fromkeys(("fence", "code_block"), "blocks of code") | {
     "html_block": "blocks of HTML",
     "extension": "lines of extensions or formulas",
 }
@@ -533,32 +531,24 @@ def _footnote_text(state: Any, line: int, last: int, silent: bool) -> bool:
 
 
 def _extension(state: Any, line: int, last: int, silent: bool) -> bool:
-    """Block rule: a line of an extension, or a formula between lines that are `$$`."""
-    lines = (
-        state.src[state.bMarks[n] + state.tShift[n] : state.eMarks[n]].rstrip() for n in range(line, last)
-    )
-    first = next(lines)
-    stop = line + 1
-    if first == "$$":
-        stop = next((n for n, text in enumerate(lines, line + 2) if text.endswith("$$")), 0)
-    elif not _EXTENSION.fullmatch(first):
-        return False
-    if stop and not silent:
+    """Block rule: a line of an extension, or a formula after a line that is `$$`."""
+    start = state.bMarks[line] + state.tShift[line]
+    match = _EXTENSION.match(state.src, start, state.eMarks[last - 1])
+    if match and not silent:
         token = state.push("extension", "", 0)
-        token.content, token.map, state.line = first, [line, stop], stop
-    return bool(stop)
+        state.line = line + 1 + match[0].count("\n")
+        token.content, token.map = match[0], [line, state.line]
+    return match is not None
 
 
 def _math(state: Any, silent: bool) -> bool:
     """Inline rule: a formula between `$` is code."""
     match = _MATH.match(state.src, state.pos, state.posMax)
-    if match is None:
-        return False
-    if not silent:
+    if match and not silent:
         token = state.push("code_inline", "code", 0)
         token.markup, token.content = "$", match[0][1:-1]
-    state.pos = match.end()
-    return True
+    state.pos = match.end() if match else state.pos
+    return match is not None
 
 
 def _footnote_mark(state: Any, silent: bool) -> bool:

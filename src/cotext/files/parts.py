@@ -198,19 +198,14 @@ class TreeSlot(Protocol):
     def write(self, pieces: Sequence[Piece]) -> None: ...
 
 
-_LINE_BREAKS: Final = re.compile(r"\s*\n\s*")
-
-
 class PlainSlot:
-    """Text of an element without children (such as a title), or of an attribute (such as a description).
-
-    A description may be HTML. A line break in an attribute was a reference, and so is meant.
-    """
+    """Text of an element without children (such as a title), or of an attribute (such as a description)."""
 
     def __init__(self, element: "etree._Element", attribute: str | None = None) -> None:
         self._element, self._attribute = element, attribute
         text = (element.get(attribute) if attribute else None if len(element) else element.text) or ""
-        items = items_of(text, Markers(_LINE_BREAKS if attribute else None))
+        # The text may be HTML. A line break in an attribute was a reference, and so is meant.
+        items = items_of(text, Markers(re.compile(r"\s*\n\s*") if attribute else None))
         pieces, self._elements = pieces_of(items, [text[item.start : item.stop] for item in items])
         self.pieces = pieces if has_words(pieces) else ()
 

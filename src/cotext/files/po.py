@@ -349,10 +349,9 @@ class _Catalogue:
             literal = self._literal(text, entry.texts["msgid"].lines)
             if number in entry.forms:
                 old = entry.forms[number]
-                if old.text and is_kept:
-                    continue
                 keyword = self._text[old.start : self._text.index('"', old.start)]
-                yield old.start, old.stop, keyword + literal
+                if not (is_kept and old.text):
+                    yield old.start, old.stop, keyword + literal
             else:
                 last = entry.forms[len(entry.forms) - 1].stop
                 yield last, last, f"{self._break}msgstr[{number}] {literal}"

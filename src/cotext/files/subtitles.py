@@ -413,7 +413,6 @@ def breaks(text: str, part: Part) -> list[int]:
 
 MOST_CHARACTERS: Final = 5000  # limit of a cue; longer cues are not translated
 _LINE: Final = re.compile(r"([^\r\n]*)(?:\r\n|\n|\r|\Z)")
-_NUMBER: Final = re.compile("[0-9]{1,9}")
 _SRT_CLOCK = r"(\d{1,3}):(\d{1,2}):(\d{1,2})[,.](\d{1,3})"
 _SRT_TIME: Final = re.compile(rf"[ \t]*{_SRT_CLOCK}[ \t]*-->[ \t]*{_SRT_CLOCK}")
 _VTT_TIME: Final = re.compile(
@@ -454,12 +453,10 @@ def _srt_cues(lines: list[re.Match[str]]) -> Iterator[Cue]:
         is_last = count == len(times)
         text = lines[number + 1 : None if is_last else times[count][0]]
         filled = [place for place, line in enumerate(text) if line[1].strip()]
-        # The number of the next cue: after a blank line, or one more than the number of this cue.
-        following = text[filled[-1]][1].strip() if filled and not is_last else ""
-        own = lines[number - 1][1].strip() if number else ""
-        if following.isdigit():
-            is_next = _NUMBER.fullmatch(own) and following == str(int(own) + 1)
-            filled = filled if filled[-1] - 1 in filled[-2:] and not is_next else filled[:-1]
+        # The number of the next cue, after a blank line or not.
+        last = text[filled[-1]][1].strip() if filled and not is_last else ""
+        if last == str(count + 1) or (last.isdigit() and filled[-1] - 1 not in filled[-2:]):
+            filled.pop()
         if filled:
             yield Cue(count, *_times_of(match), text[0].start(1), text[filled[-1]].end(1))
 
