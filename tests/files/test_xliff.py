@@ -61,7 +61,7 @@ SECOND = """<?xml version="1.0"?>
       dataRef="d2"/></source></segment>
     <ignorable><source> </source></ignorable>
     <segment state="final"><source>Final</source><target>Endlich</target></segment>
-    <segment id="s3" state="initial"><source>Then <sc id="4"/>half<ec startRef="4"/> and <sc id="5"
+    <segment id="s3" state="initial" subState="x:y"><source>Then <sc id="4"/>half<ec startRef="4"/> and <sc id="5"
        isolated="yes"/>alone
        <mrk id="m" translate="no">AG</mrk><cp hex="001F"/></source><target>Then</target></segment>
   </unit></group>
