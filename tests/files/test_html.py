@@ -29,7 +29,7 @@ PAGE = """<!DOCTYPE html>
 <h1>Title&nbsp;one</h1>
 <p> She <b>sold   <i>it</i></b>, <a href="a?b=1&c=2" title='Go&#10;"on"'>here</a>.<br>
 Next <img src=x alt="A picture"> one <span class="icon"></span>ends &lt;here&gt;.
-<p>Unclosed <b>bold, <em>both</b> one</em>
+<p><% if a > b %><?php $a->b ?>Unclosed <b>bold, <em>both</b> one</em>
 <ul><li>One<li translate="no">Two<li>Three <code>f(x)</code> is <i class="x notranslate">Cotext</i>.</ul>
 <pre>  as   it is </pre>
 <table><tr><td>Cell<td>12</table>

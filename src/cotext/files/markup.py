@@ -41,6 +41,7 @@ from cotext.runtime.xml import taken
 _TOKEN: Final = re.compile(
     r"""<!--(?:-?>|.*?(?:--!?>|\Z))
     |<(?P<end>/?)(?P<name>[A-Za-z][^\s/>]*+)(?P<inner>(?:[^>"'=]++|=\s*+(?:"[^"]*+"|'[^']*+')?+|["'])*+)(?:>|\Z)
+    |<\?(?:php\b|=).*?(?:\?>|\Z)|<%(?:(?!<%|%>).)*+%>  # code of templates
     |<(?:[!?]|/(?![A-Za-z]))[^>]*+(?:>|\Z)""",
     re.VERBOSE | re.DOTALL,
 )
