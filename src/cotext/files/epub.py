@@ -68,7 +68,7 @@ class _Book(Archive):
 
 
 def _labels(root: "etree._Element") -> Iterator[tuple[str, TreeSlot]]:
-    for count, element in enumerate(root.iter("{*}text"), 1):
+    for count, element in enumerate((*root.iterfind("{*}docTitle/*"), *root.iterfind(".//{*}navLabel/*")), 1):
         yield f"table of contents, entry {count}", PlainSlot(element)
 
 
