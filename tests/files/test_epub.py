@@ -27,8 +27,8 @@ PACKAGE = """<package xmlns="http://www.idpf.org/2007/opf" xmlns:dc="http://purl
 <spine toc="ncx"><itemref idref="one"/><itemref idref="two"/></spine></package>"""
 NAV = '<html><body><nav><ol><li><a href="text/one.xhtml">First</a></li></ol></nav></body></html>'
 NCX = """<?xml version="1.0"?><!DOCTYPE ncx PUBLIC "-//NISO//DTD ncx 2005-1//EN" "http://x/ncx-2005-1.dtd">
-<ncx xmlns="http://www.daisy.org/z3986/2005/ncx/"><docAuthor>
-<text>A. Writer</text></docAuthor><navMap><navPoint><navLabel><text>First</text></navLabel><content src="text/one.xhtml"/></navPoint></navMap></ncx>"""
+<ncx xmlns="http://www.daisy.org/z3986/2005/ncx/"><docAuthor><text>A. W.</text></docAuthor><navMap>
+<navPoint><navLabel><text>First</text></navLabel><content src="text/one.xhtml"/></navPoint></navMap></ncx>"""
 
 
 def page(body: str) -> str:
