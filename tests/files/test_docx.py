@@ -115,6 +115,7 @@ DELETED = "<w:r><w:delText>x</w:delText></w:r>"
         # No text moves into or out of a field that ends in another paragraph.
         (run("Contents ") + FIELD.format("TOC", "").rsplit("<w:r>", 1)[0] + run("One"), "Contents /One"),
         (run("on ") + CONTROL.format("<w:date/>", run("1 May")), "on <1 May>"),
+        (run("to") + "</w:p>" + CONTROL.format("<w:comboBox/>", f"<w:p>{run('X')}</w:p>") + "<w:p>", "to"),
         (CONTROL.format("", run("in")) + run(" a control"), "[in] a control"),
         # Changes, equations, pictures.
         (run("a ") + f"<w:ins>{run('new')}</w:ins><w:del>{DELETED}</w:del>", "a [new]"),

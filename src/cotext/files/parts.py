@@ -348,9 +348,9 @@ class Package(Archive):
             (r"diagrams/data[^/]*\.xml", "SmartArt diagrams"),
             (r"embeddings/.+", "embedded documents"),
             (r"afchunk.*", "inserted altChunk documents"),
+            (r"comments/.+", "comments"),
         ):
-            count = sum(bool(re.fullmatch(folder + pattern, name)) for name in self.names)
-            if count:
+            if count := sum(bool(re.fullmatch(folder + pattern, name)) for name in self.names):
                 yield f"{what} ({count}): their text is not translated"
         if any(name.lower().endswith("vbaproject.bin") for name in self.names):
             yield "macros are kept unchanged and not run"
