@@ -18,7 +18,7 @@ CONTAINER = (
     '<rootfile full-path="OEBPS/book.opf"/></rootfiles></container>'
 )
 PACKAGE = """<package xmlns="http://www.idpf.org/2007/opf" xmlns:dc="http://purl.org/dc/elements/1.1/">
-<metadata><dc:title>The &lt;b&gt;book&lt;/b&gt;</dc:title><dc:creator>A. Writer</dc:creator></metadata>
+<metadata><dc:title>The book</dc:title><dc:creator>A. Writer</dc:creator></metadata>
 <manifest><item id="two" href="text/two%202.xhtml" media-type="application/xhtml+xml"/>
 <item id="one" href="text/one.xhtml" media-type="application/xhtml+xml"/>
 <item id="nav" href="nav.xhtml" media-type="application/xhtml+xml" properties="nav"/>
@@ -59,14 +59,15 @@ def elements(part: bytes) -> list[str]:
 
 
 def test_a_book_is_read_in_the_order_of_its_spine() -> None:
-    content = book()
+    tale = "</dc:title><dc:description>&lt;p&gt;A &lt;b&gt;tale&lt;/b&gt;&lt;/p&gt;</dc:description>"
+    content = book(**{"OEBPS/book.opf": PACKAGE.replace("</dc:title>", tale)})
     assert recognise(content[: 1 << 10], "x") is FORMAT
     file = same_again(FORMAT, content)
     page = "Once\xa0upon a\xa0time,there one."
     assert [[text.replace("  ", " ") for text in document] for document in texts(file)] == [
         ["First", "First", page, "Second", "Second", page],
         ["First", "First"],
-        ["The book"],
+        ["The book", "A tale"],
     ]
 
 

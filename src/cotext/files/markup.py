@@ -271,7 +271,6 @@ _MAY_BE_KEPT: Final = re.compile("translate", re.IGNORECASE)
 _HALVES: Final = re.compile("[\ud800-\udfff]+")  # bytes that are invalid in the encoding of the page
 # The pattern is tried only at the start of a run of spaces, so the time is linear.
 _LINE_BREAK_OR_HALVES: Final = re.compile(rf"(?<![ \t])[ \t]*+[\r\n]\s*|{_HALVES.pattern}")
-_VALUE_BREAK: Final = re.compile(r"(\s*\n\s*)")  # was a reference, because other white space is collapsed
 _MARK: Final = re.compile(r"\{\d+\}")
 MAX_READ: Final = 80  # maximum characters of an ignored element that the model reads
 
@@ -431,7 +430,7 @@ class Markup:
             text = collapsed(value).strip()
             if attribute in read and text and not _HALVES.search(text):
                 mark = self._page[start] if self._page[start] in "\"'" else '"'
-                parts = enumerate(filter(None, _VALUE_BREAK.split(text)))
+                parts = enumerate(filter(None, re.split(r"(\s*\n\s*)", text)))  # these were references
                 pieces = tuple(Copied(n, part) if part.isspace() else part for n, part in parts)
                 self._values.append((pieces, Place(start, stop, mark)))
         if not self._items:

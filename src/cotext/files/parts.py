@@ -16,7 +16,7 @@ from itertools import islice, pairwise
 from typing import TYPE_CHECKING, Final, Protocol
 from urllib.parse import unquote
 
-from cotext.files.blocks import Block, Contents, OpenedFile, Piece
+from cotext.files.blocks import Block, Contents, Item, OpenedFile, Piece
 from cotext.files.strings import Markers, has_words, items_of, pieces_of
 from cotext.runtime import CotextError, shown
 from cotext.runtime.xml import local_name, parse, serialised, taken
@@ -204,8 +204,10 @@ class PlainSlot:
     def __init__(self, element: "etree._Element", attribute: str | None = None) -> None:
         self._element, self._attribute = element, attribute
         text = (element.get(attribute) if attribute else None if len(element) else element.text) or ""
-        # The text may be HTML. A line break in an attribute was a reference, and so is meant.
-        items = items_of(text, Markers(re.compile(r"\s*\n\s*") if attribute else None))
+        # Descriptions may be HTML. A line break in an attribute was a reference, and so is meant.
+        markers = Markers(re.compile(r"\s*\n\s*") if attribute else None)
+        is_plain = not attribute and local_name(element) != "description"
+        items = [Item("text", "", 0, len(text), text)] if is_plain else items_of(text, markers)
         pieces, self._elements = pieces_of(items, [text[item.start : item.stop] for item in items])
         self.pieces = pieces if has_words(pieces) else ()
 

@@ -154,7 +154,6 @@ _VERSIONS: Final = {"1.0": "1", "1.1": "1", "1.2": "1", "2.0": "2", "2.1": "2", 
 _UNFINISHED: Final = ("needs-", "new", "initial")  # how such states begin
 _UNTRANSLATED: Final = ("new", "needs-translation", "initial")
 _FINAL: Final = ("final", "signed-off")
-_SUB_STATE: Final = re.compile(r"\ssubState\s*=\s*(?:\"[^\"]*\"|'[^']*')")  # of the old state
 
 
 def _open(content: bytes, name: str, job: Job = ANY) -> SplicedFile:
@@ -286,7 +285,7 @@ class _Reader:
         yield start, stop, "".join([before, tag, *inner, f"</{name}>"])
         if self._second and holder.attributes.get("state") != "translated":
             tag = with_attribute(self._text[holder.start : holder.inner], "state", "translated")
-            yield holder.start, holder.inner, _SUB_STATE.sub("", tag)
+            yield holder.start, holder.inner, re.sub(r"\ssubState\s*=\s*(\"[^\"]*\"|'[^']*')", "", tag)
 
     def _place(self, element: Element) -> str:
         named = element.attributes.get("id")
