@@ -430,7 +430,7 @@ class Markup:
             text = collapsed(value).strip()
             if attribute in read and text and not _HALVES.search(text):
                 mark = self._page[start] if self._page[start] in "\"'" else '"'
-                parts = enumerate(filter(None, re.split(r"(\s*\n\s*)", text)))  # these were references
+                parts = enumerate(filter(None, re.split(r"(\n\s*)", text)))  # these were references
                 pieces = tuple(Copied(n, part) if part.isspace() else part for n, part in parts)
                 self._values.append((pieces, Place(start, stop, mark)))
         if not self._items:

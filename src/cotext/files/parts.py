@@ -205,7 +205,7 @@ class PlainSlot:
         self._element, self._attribute = element, attribute
         text = (element.get(attribute) if attribute else None if len(element) else element.text) or ""
         # Descriptions may be HTML. A line break in an attribute was a reference, and so is meant.
-        markers = Markers(re.compile(r"\s*\n\s*") if attribute else None)
+        markers = Markers(re.compile(r"\n\s*") if attribute else None)
         is_plain = not attribute and local_name(element) != "description"
         items = [Item("text", "", 0, len(text), text)] if is_plain else items_of(text, markers)
         pieces, self._elements = pieces_of(items, [text[item.start : item.stop] for item in items])
