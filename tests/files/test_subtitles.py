@@ -164,7 +164,7 @@ def test_what_ends_a_sentence_or_speaks_apart_is_not_joined() -> None:
         ("I met", "Peter yesterday.", True),
         ("I met", "- Peter.", False),
         ("I met", "♪ la la ♪", False),
-        *(("I met", "PETER: Yes.", False), ("I met", ">> Yes.", False), ("Note", "Well: yes.", True)),
+        *(("I met", "PETER: Yes.", False), ("I met", ">> Yes.", False), ("HE", "SAID: YES.", True)),
         ("I met", "(laughs)", False),
         ("他走了", "因为下雨。", True),
     ):

@@ -47,7 +47,7 @@ _SURE_PAUSE: Final = 1000  # up to this pause, a sentence may continue with a ca
 
 _TAG_NAME = re.compile(r"<(/*)([a-zA-Z]+)")
 _DASH = re.compile(r"\s*[-‐‑–—]+\s*(?=\S)")
-_LABEL = re.compile(r"\s*(?:(>>)|[^\W\d_][^:\n]{0,30}:)")  # of a speaker, if it is in capitals
+_LABEL = re.compile(r"\s*(?:(>>)|[^\W\d_][^:\n]{0,30}:)")  # of a speaker, if only it is in capitals
 _NOTES = "♪♫♩♬"
 _OUTER = f"{_NOTES} \t\u00a0\u3000"
 _SOUND = re.compile(r"\s*(?:\[[^\[\]]*\]|\([^()]*\)|（[^（）]*）|【[^【】]*】)\s*")
@@ -146,7 +146,7 @@ def _kind(line: Sequence[Item], dialogue: bool) -> str:
     """Return the kind of part that a line begins (turn, speaker, sound, song); "" if it begins none."""
     text = _visible(line)
     label = _LABEL.match(text)
-    if (dialogue and _DASH.match(text)) or (label and (label[1] or label[0].isupper())):
+    if (dialogue and _DASH.match(text)) or (label and (label[1] or label[0].isupper() > text.isupper())):
         return "turn"
     if line and line[0].kind == "open" and line[0].name == "v":
         return "speaker"
