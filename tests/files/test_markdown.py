@@ -55,6 +55,7 @@ html
 
 :::tip Tip
 {% if x %}
+import T from 't'
 $$
 x = y
 $$
@@ -76,7 +77,8 @@ def test_every_construct_comes_back_with_other_text() -> None:
     for kept in (
         *("title: kept", "](http://x.y ", "(p.png ", "&amp;", "`code  x`", "<b>", "http://auto.x", "[r]"),
         *('[r]: http://r "Ref title"', "(<a b> ", "`e`", "```\ncode\n```", "    more code", "[^1]: "),
-        *("<div>\nhtml\n</div>", "$a *b$", "> [!NOTE]\n> Q", ":::tip Tip\n{% if x %}\n$$\nx = y\n$$"),
+        *("<div>\nhtml\n</div>", "$a *b$", "> [!NOTE]\n> Q", ":::tip Tip\n{% if x %}\n"),
+        "import T from 't'\n$$\nx = y\n$$",
     ):
         assert kept in upper
     for said in ('"TITLE"', "![ALT]", "'T'", '"TO GO"', "CONTINUED LAZY", ": NOTE TEXT", "]: NOTE\n"):
@@ -84,7 +86,7 @@ def test_every_construct_comes_back_with_other_text() -> None:
     found = [message.partition(": ")[2] for message in file.contents.messages]
     assert found == [
         "front matter of 3 lines is not translated",
-        "lines of extensions or formulas are kept unchanged (4)",
+        "lines of extensions or formulas are kept unchanged (5)",
         "paragraphs whose markup cannot be parsed are kept unchanged (1)",
         "blocks of code are kept unchanged (2)",
         "blocks of HTML are kept unchanged (1)",

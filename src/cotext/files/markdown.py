@@ -293,10 +293,10 @@ _END = r"(?:\r?\n|\r(?!\n))"
 _FRONT_MATTER = re.compile(rf"(---|\+\+\+)[ \t]*{_END}(?:[^\r\n]*{_END})*?\1[ \t]*(?:{_END}|\Z)")
 _BOX = re.compile(r"\[[ xX]\](?=[ \t])")
 _FOOTNOTE_TEXT = re.compile(rf"{FOOTNOTE.pattern}:[ \t]*(?=\S)")
-# Lines of extensions of Markdown: alerts, containers, admonitions, tables of contents, calls of templates.
+# Lines of extensions of Markdown: alerts, containers, admonitions, tables of contents, templates, imports.
 _EXTENSION = re.compile(
     r"(?:\[!\w+\].*|:{3}.*|(?:!!!|\?\?\?)\+?[ \t]+[a-z-]+(?:[ \t]+\".*\")?|\[{1,2}_?(?i:toc)_?\]{1,2}"
-    r"|\{[{%](?:(?![%}]\}).)*[%}]\}{1,2}|\$\$[ \t]*\n(?:.*\n)*?.*\$\$)[ \t]*$",
+    r"|\{[{%](?:(?![%}]\}).)*[%}]\}{1,2}|import .* from .*[\"'];?|\$\$[ \t]*\n(?:.*\n)*?.*\$\$)[ \t]*$",
     re.MULTILINE,
 )
 _MATH = re.compile(r"\$(?![\s$])[^$\n]*(?<!\s)\$(?!\w)")
