@@ -97,10 +97,8 @@ def tokens(page: str, xml: bool, html: bool = True) -> Iterator[Token]:
     while match := _TOKEN.search(page, at):
         start, stop = match.span()
         other = ""
-        if xml and page.startswith("<![CDATA[", start):
-            section = _SECTION.match(page, start)
-            stop = section.end() if section else stop
-            other = "cdata"
+        if xml and (section := _SECTION.match(page, start)):
+            stop, other = section.end(), "cdata"
         if start > at:
             yield Token("text", "", at, start)
         at = stop
@@ -353,7 +351,9 @@ class Markup:
             if token.kind == "text":
                 self._text(token.start, token.stop, self._rules.lines)
             elif token.kind == "other":
-                self._add("point", token)
+                code = self._page[token.start : token.stop]
+                kind = "copied" if code.startswith(("<%=", "<%-", "<?=", "<?php echo")) else "point"
+                self._items.append(Item(kind, token.name, token.start, token.stop, code))
             elif token.kind == "raw":  # of title and textarea; the others are not translated
                 self._text(token.start, token.stop, token.name == "textarea")
                 self._flush(spaced=token.name == "textarea")
