@@ -176,8 +176,8 @@ def _field_name(instruction: str | None) -> str:
 
 
 _COMPATIBILITY: Final = "{http://schemas.openxmlformats.org/markup-compatibility/2006}"
-# Everything in controls around paragraphs and cells whose text is selected.
-_CHOSEN: Final = "//*[*/*[local-name()='dropDownList' or local-name()='comboBox' or local-name()='date']]//*"
+# Controls whose text is selected; here, those around paragraphs and cells.
+_CHOSEN: Final = "//*[*/*[local-name()='dropDownList' or local-name()='comboBox' or local-name()='date']]"
 _CHANGES: Final = ("ins", "del", "moveFrom", "moveTo")
 
 
@@ -209,7 +209,7 @@ def _slots(root: "etree._Element", label: str) -> Iterator[tuple[str, TreeSlot]]
     paragraph_tag = namespace + "p"
     twins = _twins(root, paragraph_tag)
     others = {other for paragraphs in twins.values() for other in paragraphs}
-    others.update(root.xpath(_CHOSEN))
+    others.update(*(control.iter(paragraph_tag) for control in root.xpath(_CHOSEN)))
     count = 0
     for element in root.iter(paragraph_tag, "{*}docPr"):
         if element.tag != paragraph_tag:
