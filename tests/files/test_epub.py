@@ -27,8 +27,8 @@ PACKAGE = """<package xmlns="http://www.idpf.org/2007/opf" xmlns:dc="http://purl
 <spine toc="ncx"><itemref idref="one"/><itemref idref="two"/></spine></package>"""
 NAV = '<html><body><nav><ol><li><a href="text/one.xhtml">First</a></li></ol></nav></body></html>'
 NCX = """<?xml version="1.0"?><!DOCTYPE ncx PUBLIC "-//NISO//DTD ncx 2005-1//EN" "http://x/ncx-2005-1.dtd">
-<ncx xmlns="http://www.daisy.org/z3986/2005/ncx/"><navMap><navPoint><navLabel><text>First</text></navLabel>
-<content src="text/one.xhtml"/></navPoint></navMap></ncx>"""
+<ncx xmlns="http://www.daisy.org/z3986/2005/ncx/"><docAuthor><text>A. W.</text></docAuthor><navMap>
+<navPoint><navLabel><text>First</text></navLabel><content src="text/one.xhtml"/></navPoint></navMap></ncx>"""
 
 
 def page(body: str) -> str:
@@ -59,14 +59,15 @@ def elements(part: bytes) -> list[str]:
 
 
 def test_a_book_is_read_in_the_order_of_its_spine() -> None:
-    content = book()
+    tale = "</dc:title><dc:description>&lt;p&gt;A &lt;b&gt;tale&lt;/b&gt;&lt;/p&gt;</dc:description>"
+    content = book(**{"OEBPS/book.opf": PACKAGE.replace("</dc:title>", tale)})
     assert recognise(content[: 1 << 10], "x") is FORMAT
     file = same_again(FORMAT, content)
     page = "Once\xa0upon a\xa0time,there one."
     assert [[text.replace("  ", " ") for text in document] for document in texts(file)] == [
         ["First", "First", page, "Second", "Second", page],
         ["First", "First"],
-        ["The book"],
+        ["The book", "A tale"],
     ]
 
 

@@ -27,9 +27,9 @@ PAGE = """<!DOCTYPE html>
 <style>p > b { color: red }</style><script>if (a < b) { document.write("<p>no</p>") }</script></head>
 <body class='x>y'><!-- a > comment -->
 <h1>Title&nbsp;one</h1>
-<p> She <b>sold   <i>it</i></b>, <a href="a?b=1&c=2" title='Go "on"'>here</a>.<br>
+<p> She <b>sold   <i>it</i></b>, <a href="a?b=1&c=2" title='Go&#10;"on"'>here</a>.<br>
 Next <img src=x alt="A picture"> one <span class="icon"></span>ends &lt;here&gt;.
-<p>Unclosed <b>bold, <em>both</b> one</em>
+<p><% if a > b %><?php $a->b ?>Un<%= c %> closed <b>bold, <em>both</b> one</em>
 <ul><li>One<li translate="no">Two<li>Three <code>f(x)</code> is <i class="x notranslate">Cotext</i>.</ul>
 <pre>  as   it is </pre>
 <table><tr><td>Cell<td>12</table>
@@ -45,8 +45,8 @@ def test_a_page_is_read_in_blocks() -> None:
     assert texts(file) == [
         [
             *("A page & more", "What it's about", "Title\xa0one", "She sold it, here.Next  one ends <here>."),
-            *('Go "on"', "A picture", "Unclosed bold, both one", "One", "Three f(x) is Cotext.", "Cell"),
-            *("12", "Name", "Send it", "two\n lines", "First line", "second line"),
+            *('Go\n"on"', "A picture", "Un<%= c %> closed bold, both one", "One", "Three f(x) is Cotext."),
+            *("Cell", "12", "Name", "Send it", "two\nlines", "First line", "second line"),
         ]
     ]
     [blocks] = file.contents.documents
@@ -55,6 +55,7 @@ def test_a_page_is_read_in_blocks() -> None:
     ]
     assert [piece.breaks for piece in blocks[3].pieces if isinstance(piece, Point)] == [True, False, False]
     assert blocks[8].pieces[1::2] == (Copied(1, "f(x)"), Copied(3, "Cotext"))
+    assert [blocks[n].pieces[1] for n in (4, 13)] == [Copied(1, "\n"), Copied(1, "\n")]
     assert [block.place for block in blocks[:3]] == ["line 2", "line 4", "line 7"]
     said = ["<li> is not translated (line 11)", "<pre> is not translated (line 12)"]
     assert file.contents.messages == said
@@ -76,9 +77,8 @@ def test_changed_text_leaves_the_rest() -> None:
     kept = re.findall(
         r"<!--.*-->|<style.*</head>|<li translate.*?Two|<code.*?>|notranslate.*Cotext|<pre.*", PAGE
     )
-    for part in (*kept, "<!DOCTYPE html>", "content=nobody", 'href="a?b=1&c=2"', "value=kept"):
-        assert part in written
-    for part in ("<b>SOLD <i>IT</i></b>", """title='GO "ON"'>HERE""", 'alt="A PICTURE"> ONE', '="SEND IT"'):
+    said = "<b>SOLD <i>IT</i></b>", """title='GO&#10;"ON"'>HERE""", 'alt="A PICTURE"> ONE', '="SEND IT"'
+    for part in (*kept, *said, "<!DOCTYPE html>", "content=nobody", 'href="a?b=1&c=2"', "value=kept"):
         assert part in written
 
 

@@ -50,7 +50,7 @@ msgstr "Alt %s"
 #, c-format
 msgid "%d file"
 msgid_plural "%d files"
-msgstr[0] ""
+msgstr[0] "%d Datei"
 msgstr[1] ""
 
 msgid "_Open"
@@ -82,7 +82,7 @@ def test_only_msgstr_changes() -> None:
     assert found["Already there"].msgstr == "Schon da"
     assert found["New %s"].msgstr == "Alt %s"
     assert found["New %s"].fuzzy
-    assert found["%d file"].msgstr_plural == {0: "%d FILE", 1: "%d FILES"}
+    assert found["%d file"].msgstr_plural == {0: "%d Datei", 1: "%d FILES"}
     assert found["_Open"].msgstr == "_OPEN"
     assert polib.pofile(written.decode()).obsolete_entries()[0].msgstr == "Weg"
     before = [line for line in CATALOGUE.splitlines() if not line.startswith(("msgstr", '"'))]

@@ -28,7 +28,6 @@ saw her.
 00:00:07,000 --> 00:00:08,000
 [DOOR SLAMS]
 {\\an8}<i>Who is there?</i>
-
 5
 00:00:09,000 --> 00:00:10,000
 ♪ La la la ♪
@@ -107,7 +106,7 @@ def test_tags_inside_are_elements_and_those_outside_stay() -> None:
     ]  # fmt: skip
     loud = shouted(opened(SRT).contents.documents)
     written = opened(SRT).written(loud).decode()
-    assert "{\\an8}<i>WHO IS THERE?</i>" in written
+    assert "{\\an8}<i>WHO IS THERE?</i>\n5\n" in written
     assert "IT WAS RAINING WHEN\n\n2\n00:00:02,100 --> 00:00:04,500 X1:40 Y1:50\nSHE LEFT.\n" in written
     assert "\nSHE LEFT.\n<i>NOBODY</i> SAW HER.\n" in written
     assert "- HELLO.\n- HI THERE." in written
@@ -150,20 +149,9 @@ def test_an_element_over_a_border_is_in_both_cues() -> None:
     [block] = file.contents.documents[0]
     i, b = (piece.key for piece in block.pieces if isinstance(piece, Open))
     [border] = [piece for piece in block.pieces if isinstance(piece, Point)]
-    pieces = (
-        "Wir ",
-        Open(i),
-        "kamen ",
-        Open(b),
-        "sehr ",
-        border,
-        "spät in",
-        Close(b),
-        Close(i),
-        " der Nacht.",
-    )
+    pieces = ("Wir ", Open(i), "kamen ", Open(b), "sehr ", border, "spät in", Close(b), Close(i), " der Not.")
     written = file.written([[Block(pieces, block.place)]]).decode()
-    for part in ("Wir <i>kamen <b>sehr</b></i>", "<i><b>spät in</b></i> der Nacht."):
+    for part in ("Wir <i>kamen <b>sehr</b></i>", "<i><b>spät in</b></i> der Not."):
         assert part in written.splitlines()
 
 
@@ -176,6 +164,7 @@ def test_what_ends_a_sentence_or_speaks_apart_is_not_joined() -> None:
         ("I met", "Peter yesterday.", True),
         ("I met", "- Peter.", False),
         ("I met", "♪ la la ♪", False),
+        *(("I met", "PETER: Yes.", False), ("I met", ">> Yes.", False), ("HE", "SAID: YES.", True)),
         ("I met", "(laughs)", False),
         ("他走了", "因为下雨。", True),
     ):

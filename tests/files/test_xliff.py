@@ -61,8 +61,8 @@ SECOND = """<?xml version="1.0"?>
       dataRef="d2"/></source></segment>
     <ignorable><source> </source></ignorable>
     <segment state="final"><source>Final</source><target>Endlich</target></segment>
-    <segment id="s3" state="initial"><source>Then <sc id="4"/>half<ec startRef="4"/> and <sc id="5"
-       isolated="yes"/>alone
+    <segment id="s3" state="initial" subState="x:y"><source>Then <sc id="4"/>half<ec startRef="4"/> and <sc
+       id="5" isolated="yes"/>alone
        <mrk id="m" translate="no">AG</mrk><cp hex="001F"/></source><target>Then</target></segment>
   </unit></group>
   <unit id="u2" translate="no"><segment><source>No</source></segment></unit>
@@ -104,7 +104,7 @@ def test_targets_of_1_2() -> None:
 
 
 def test_nothing_but_targets_changes() -> None:
-    for content, left in ((FIRST, ()), (SECOND, ("state",))):
+    for content, left in ((FIRST, ()), (SECOND, ("state", "subState"))):
         shapes = []
         for file in (content.encode(), upper(FORMAT.open(content.encode(), "file"))):
             root = etree.fromstring(file)

@@ -335,13 +335,14 @@ def test_any_text_may_have_such_a_name(name: str, tmp_path: Path) -> None:
         ("a.properties", "a.b=the dog\n"),
         ("a.strings", '"a" = "the dog";\n'),
         ("a.csv", "id,text\n1,the dog\n"),
+        ("a.tex", "\\section{The dog}\n"),
         ("a.tsv", "the dog\tder Hund\nthe cat\tdie Katze\n"),
     ],
 )
 def test_catalogues_of_strings_are_refused(name: str, content: str, tmp_path: Path) -> None:
     (tmp_path / name).write_text(content)
     with pytest.raises(
-        CotextError, match=r"not a supported format: it looks like (JSON|YAML|Java|Apple|CSV|a table)"
+        CotextError, match=r"not a supported format: it looks like (JSON|YAML|Java|Apple|CSV|LaTeX|a table)"
     ):
         format_of(tmp_path / name)
 

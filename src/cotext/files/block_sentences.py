@@ -337,7 +337,7 @@ def shown(pieces: Sequence[Piece], tokenizer: Tokenizer) -> dict[int, str]:
 
     This is its own text if the tokenizer reproduces it exactly, else a substitute that does not occur in the
     sentence. Equal texts have the same substitute. Unknown words have one, even if they can be written as
-    bytes.
+    bytes, and so has code in brackets with spaces, whose words the model would translate.
     """
     text = "".join(p if isinstance(p, str) else p.text if isinstance(p, Copied) else " " for p in pieces)
     substitutes: dict[str, str] = {}
@@ -345,7 +345,8 @@ def shown(pieces: Sequence[Piece], tokenizer: Tokenizer) -> dict[int, str]:
     for piece in pieces:
         if not isinstance(piece, Copied) or piece.text in substitutes:
             continue
-        if not is_unknown(piece.text, tokenizer) and gives_back(tokenizer, piece.text):
+        is_code = " " in piece.text and not {*"{}<"}.isdisjoint(piece.text)
+        if not is_code and not is_unknown(piece.text, tokenizer) and gives_back(tokenizer, piece.text):
             substitutes[piece.text] = piece.text
             continue
         new = (c for c in candidates if c not in text and not any(c in used for used in substitutes.values()))

@@ -119,11 +119,16 @@ class WordDialect(Dialect):
             name = local_name(child)
             if name == "t" and child.text:
                 kept = child.get(_SPACE) == "preserve"
-                text = child.text if kept else child.text.strip(" \t\r\n")
+                text = (child.text if kept else child.text.strip(" \t\r\n")).replace("\n", " ")
                 if text:
                     yield Atom("text", "", text, (), properties, look)
             elif name == "noBreakHyphen":
                 yield Atom("text", "", _NON_BREAKING_HYPHEN, (), properties, look)
+            elif name == "ruby" and (base := child.find(self._prefix + "rubyBase")) is not None:
+                key = f"ruby {id(child)}"
+                yield Atom("open", key, "", (child,), properties, key, in_run=True, holder=base)
+                yield from self.atoms(base)
+                yield Atom("close", key, holder=base)
             elif name not in _DROPPED and name not in ("rPr", "t"):
                 yield Atom("point", name, "", (child,), properties, look, in_run=True)
 
@@ -171,6 +176,8 @@ def _field_name(instruction: str | None) -> str:
 
 
 _COMPATIBILITY: Final = "{http://schemas.openxmlformats.org/markup-compatibility/2006}"
+# Controls whose text is selected; here, those around paragraphs and cells.
+_CHOSEN: Final = "//*[*/*[local-name()='dropDownList' or local-name()='comboBox' or local-name()='date']]"
 _CHANGES: Final = ("ins", "del", "moveFrom", "moveTo")
 
 
@@ -179,9 +186,7 @@ def _open(content: bytes, name: str) -> PartsFile:
     relations = package.relations(package.main)
 
     def readers(*kinds: str) -> list[PartReader]:
-        parts = [
-            (kind, part) for kind in kinds for _, kind_of_part, part in relations if kind_of_part == kind
-        ]
+        parts = ((kind, part) for kind in kinds for _, found, part in relations if found == kind)
         return [package.reader(part, partial(_slots, label=kind)) for kind, part in parts]
 
     documents = [
@@ -204,6 +209,7 @@ def _slots(root: "etree._Element", label: str) -> Iterator[tuple[str, TreeSlot]]
     paragraph_tag = namespace + "p"
     twins = _twins(root, paragraph_tag)
     others = {other for paragraphs in twins.values() for other in paragraphs}
+    others.update(*(control.iter(paragraph_tag) for control in root.xpath(_CHOSEN)))
     count = 0
     for element in root.iter(paragraph_tag, "{*}docPr"):
         if element.tag != paragraph_tag:

@@ -39,9 +39,7 @@ class _Book(Archive):
         spine = [items[key] for n in root.iterfind("{*}spine/{*}itemref") if (key := n.get("idref")) in items]
         pages = self._parts(item for item in spine if item.get("media-type") in _PAGES)
         contents = self._parts(each for each in items.values() if "nav" in each.get("properties", "").split())
-        outline = self._parts(
-            each for each in items.values() if each.get("media-type", "").endswith("ncx+xml")
-        )
+        outline = self._parts(i for i in items.values() if i.get("media-type", "").endswith("ncx+xml"))
         # Fonts may be encrypted, but not pages.
         for node in self.root(_ENCRYPTION).iter("{*}CipherReference") if _ENCRYPTION in self else ():
             if posixpath.normpath(unquote(node.get("URI") or "")) in (*pages, *contents, *outline):
@@ -70,7 +68,7 @@ class _Book(Archive):
 
 
 def _labels(root: "etree._Element") -> Iterator[tuple[str, TreeSlot]]:
-    for count, element in enumerate(root.iter("{*}text"), 1):
+    for count, element in enumerate((*root.iterfind("{*}docTitle/*"), *root.iterfind(".//{*}navLabel/*")), 1):
         yield f"table of contents, entry {count}", PlainSlot(element)
 
 

@@ -32,8 +32,8 @@ _TARGET = re.compile(rf"\]\(\s*+(?:<(?:\\.|[^<>\n\\])*>|{_INSIDE})(\s+(?P<title>
 _LABEL = r"\[(?:\\.|[^\[\]\\])*\]"
 _REFERENCE = re.compile(rf"\](?:{_LABEL})?")
 _HTML_NAME = re.compile(r"<(/?)([A-Za-z][\w-]*)")
-_SPECIAL = re.compile(r"[\\`*_\[\]<>&~|!^]")
-_MARKUP = re.compile(rf"{_SPECIAL.pattern}|[\n\"]")
+_SPECIAL = re.compile(r"[\\`*_\[\]<>&~|!^$]")
+_MARKUP = re.compile(r"[\\`*_\[\]<>&~|!^\n\"]")
 _SPECIAL_INSIDE = re.compile(r"[\\`*_\[\]<&~|!^\"'()]")
 _BLOCK_START = re.compile(
     r"[-+*](?=\s|$)|[#>|:]|=+\s*$|`{3,}[^`]*$|~{3,}|(?:-[\s-]*|(?:\*\s*){3,}|(?:_\s*){3,})$"
@@ -293,6 +293,13 @@ _END = r"(?:\r?\n|\r(?!\n))"
 _FRONT_MATTER = re.compile(rf"(---|\+\+\+)[ \t]*{_END}(?:[^\r\n]*{_END})*?\1[ \t]*(?:{_END}|\Z)")
 _BOX = re.compile(r"\[[ xX]\](?=[ \t])")
 _FOOTNOTE_TEXT = re.compile(rf"{FOOTNOTE.pattern}:[ \t]*(?=\S)")
+# Lines of extensions of Markdown: alerts, containers, admonitions, tables of contents, templates, imports.
+_EXTENSION = re.compile(
+    r"(?:\[!\w+\].*|:{3}.*|(?:!!!|\?\?\?)\+?[ \t]+[a-z-]+(?:[ \t]+\".*\")?|\[{1,2}_?(?i:toc)_?\]{1,2}"
+    r"|\{[{%](?:(?![%}]\}).)*[%}]\}{1,2}|import .* from .*[\"'];?|\$\$[ \t]*\n(?:.*\n)*?.*\$\$)[ \t]*$",
+    re.MULTILINE,
+)
+_MATH = re.compile(r"\$(?![\s$])[^$\n]*(?<!\s)\$(?!\w)")
 _CLOSING_MARKS = re.compile(r"(?:^|(?<![ \t])[ \t]++)#++[ \t]*$|(?<![ \t])[ \t]++$")
 _LAST_MARKS = re.compile(r"(?:^|(?<=[ \t]))#+$")
 _RETURNS = re.compile(r"\r\n?")
@@ -303,7 +310,10 @@ _MEANT_BREAK = re.compile(r"((?:(?<! ) {2,}+|\\)\n)")
 _MAY_GO: Final = {"hardbreak"}  # may be lost at the start or end of a paragraph
 _FOOTNOTE_ENDS = re.compile(r"[\]\s]")
 _UNCLOSED: Final = -1  # key (others are positions) of a range without footnotes in the parser's cache
-_KEPT: Final = {"fence": "blocks of code", "code_block": "blocks of code", "html_block": "blocks of HTML"}
+_KEPT: Final = dict.fromkeys(("fence", "code_block"), "blocks of code") | {
+    "html_block": "blocks of HTML",
+    "extension": "lines of extensions or formulas",
+}
 
 
 @dataclass(slots=True)
@@ -504,6 +514,8 @@ def _parser() -> Any:
     parser.enable(["table", "strikethrough"]).disable(["text_join"])
     parser.block.ruler.before("reference", "footnote", _footnote_text, {"alt": ["paragraph", "reference"]})
     parser.inline.ruler.before("link", "footnote", _footnote_mark)
+    parser.block.ruler.before("reference", "extension", _extension, {"alt": ["paragraph", "reference"]})
+    parser.inline.ruler.before("link", "math", _math)
     return parser
 
 
@@ -516,6 +528,27 @@ def _footnote_text(state: Any, line: int, last: int, silent: bool) -> bool:
     if not silent:
         state.bMarks[line] += match.end() - start
     return bool(silent)
+
+
+def _extension(state: Any, line: int, last: int, silent: bool) -> bool:
+    """Block rule: a line of an extension, or a formula after a line that is `$$`."""
+    start = state.bMarks[line] + state.tShift[line]
+    match = _EXTENSION.match(state.src, start, state.eMarks[last - 1])
+    if match and not silent:
+        token = state.push("extension", "", 0)
+        state.line = line + 1 + match[0].count("\n")
+        token.content, token.map = match[0], [line, state.line]
+    return match is not None
+
+
+def _math(state: Any, silent: bool) -> bool:
+    """Inline rule: a formula between `$` is code."""
+    match = _MATH.match(state.src, state.pos, state.posMax)
+    if match and not silent:
+        token = state.push("code_inline", "code", 0)
+        token.markup, token.content = "$", match[0][1:-1]
+    state.pos = match.end() if match else state.pos
+    return match is not None
 
 
 def _footnote_mark(state: Any, silent: bool) -> bool:

@@ -41,6 +41,7 @@ from cotext.runtime.xml import taken
 _TOKEN: Final = re.compile(
     r"""<!--(?:-?>|.*?(?:--!?>|\Z))
     |<(?P<end>/?)(?P<name>[A-Za-z][^\s/>]*+)(?P<inner>(?:[^>"'=]++|=\s*+(?:"[^"]*+"|'[^']*+')?+|["'])*+)(?:>|\Z)
+    |<\?(?:php\b|=).*?(?:\?>|\Z)|<%(?:(?!<%|%>).)*+%>  # code of templates
     |<(?:[!?]|/(?![A-Za-z]))[^>]*+(?:>|\Z)""",
     re.VERBOSE | re.DOTALL,
 )
@@ -96,10 +97,8 @@ def tokens(page: str, xml: bool, html: bool = True) -> Iterator[Token]:
     while match := _TOKEN.search(page, at):
         start, stop = match.span()
         other = ""
-        if xml and page.startswith("<![CDATA[", start):
-            section = _SECTION.match(page, start)
-            stop = section.end() if section else stop
-            other = "cdata"
+        if xml and (section := _SECTION.match(page, start)):
+            stop, other = section.end(), "cdata"
         if start > at:
             yield Token("text", "", at, start)
         at = stop
@@ -269,7 +268,7 @@ _MAY_BE_READ: Final = re.compile(
 _MAY_BE_KEPT: Final = re.compile("translate", re.IGNORECASE)
 _HALVES: Final = re.compile("[\ud800-\udfff]+")  # bytes that are invalid in the encoding of the page
 # The pattern is tried only at the start of a run of spaces, so the time is linear.
-_LINE_BREAK: Final = re.compile(r"(?<![ \t])[ \t]*+[\r\n]\s*")
+_LINE_BREAK_OR_HALVES: Final = re.compile(rf"(?<![ \t])[ \t]*+[\r\n]\s*|{_HALVES.pattern}")
 _MARK: Final = re.compile(r"\{\d+\}")
 MAX_READ: Final = 80  # maximum characters of an ignored element that the model reads
 
@@ -327,7 +326,7 @@ class Markup:
             for place, block in values[bisect_left(starts, start) : bisect_left(starts, stop)]:
                 mark = place.quoted
                 yield self._page[start : place.start]
-                yield mark + _spelled(block.text).replace(mark, _MARKS[mark]) + mark
+                yield mark + _spelled(block.text).replace(mark, _MARKS[mark]).replace("\n", "&#10;") + mark
                 start = place.stop
             yield self._page[start:stop]
 
@@ -350,11 +349,14 @@ class Markup:
             token = all_tokens[index]
             index += 1
             if token.kind == "text":
-                self._text(token.start, token.stop)
+                self._text(token.start, token.stop, self._rules.lines)
             elif token.kind == "other":
-                self._add("point", token)
+                code = self._page[token.start : token.stop]
+                kind = "copied" if code.startswith(("<%=", "<%-", "<?=", "<?php echo")) else "point"
+                self._items.append(Item(kind, token.name, token.start, token.stop, code))
             elif token.kind == "raw":  # of title and textarea; the others are not translated
-                self._raw(token)
+                self._text(token.start, token.stop, token.name == "textarea")
+                self._flush(spaced=token.name == "textarea")
             elif token.kind == "end" and token.name.lower() in self._rules.blocks:
                 self._flush()
             elif token.kind == "end":
@@ -405,24 +407,16 @@ class Markup:
     def _add(self, kind: str, token: Token) -> None:
         self._items.append(Item(kind, token.name, token.start, token.stop))
 
-    def _text(self, start: int, stop: int) -> None:
+    def _text(self, start: int, stop: int, lines: bool) -> None:
         end = start
-        splitter, kind, text = (_LINE_BREAK, "copied", "\n") if self._rules.lines else (_HALVES, "point", "")
-        for match in splitter.finditer(self._page, start, stop):
+        for match in (_LINE_BREAK_OR_HALVES if lines else _HALVES).finditer(self._page, start, stop):
             if match.start() > end:
                 self._items.append(Item("text", "", end, match.start(), self._page[end : match.start()]))
+            kind, text = ("copied", "\n") if match[0].isspace() else ("point", "")
             self._items.append(Item(kind, "", *match.span(), text))
             end = match.end()
         if stop > end:
             self._items.append(Item("text", "", end, stop, self._page[end:stop]))
-
-    def _raw(self, token: Token) -> None:
-        """Read the text of <title> or <textarea>; in <textarea>, white space is not collapsed."""
-        text = self._page[token.start : token.stop]
-        start, inner = token.stop - len(text.lstrip(SPACE)), text.strip(SPACE)
-        shown = unescaped(inner) if token.name == "textarea" else collapsed(inner)
-        if shown.strip() and not _HALVES.search(shown):
-            self._block((shown,), Place(start, start + len(inner)))
 
     def _attributes(self, token: Token, name: str) -> None:
         all_attributes = list(attributes(self._page, token))
@@ -436,13 +430,15 @@ class Markup:
             text = collapsed(value).strip()
             if attribute in read and text and not _HALVES.search(text):
                 mark = self._page[start] if self._page[start] in "\"'" else '"'
-                self._values.append(((text,), Place(start, stop, mark)))
+                parts = enumerate(filter(None, re.split(r"(\n\s*)", text)))  # these were references
+                pieces = tuple(Copied(n, part) if part.isspace() else part for n, part in parts)
+                self._values.append((pieces, Place(start, stop, mark)))
         if not self._items:
             self._flush()
 
-    def _flush(self) -> None:
+    def _flush(self, spaced: bool = False) -> None:
         """End the paragraph, and add the attributes in it."""
-        if self._items and (found := paragraph(self._items, self._rules.spaced)):
+        if self._items and (found := paragraph(self._items, spaced or self._rules.spaced)):
             self._block(*found)
         self._items = []
         for pieces, place in self._values:

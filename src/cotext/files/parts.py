@@ -16,7 +16,8 @@ from itertools import islice, pairwise
 from typing import TYPE_CHECKING, Final, Protocol
 from urllib.parse import unquote
 
-from cotext.files.blocks import Block, Contents, OpenedFile, Piece, shown_text
+from cotext.files.blocks import Block, Contents, Item, OpenedFile, Piece
+from cotext.files.strings import Markers, has_words, items_of, pieces_of
 from cotext.runtime import CotextError, shown
 from cotext.runtime.xml import local_name, parse, serialised, taken
 
@@ -202,11 +203,16 @@ class PlainSlot:
 
     def __init__(self, element: "etree._Element", attribute: str | None = None) -> None:
         self._element, self._attribute = element, attribute
-        text = element.get(attribute) if attribute else None if len(element) else element.text
-        self.pieces: tuple[Piece, ...] = (text,) if text and text.strip() else ()
+        text = (element.get(attribute) if attribute else None if len(element) else element.text) or ""
+        # Descriptions may be HTML. A line break in an attribute was a reference, and so is meant.
+        markers = Markers(re.compile(r"\n\s*") if attribute else None)
+        is_plain = not attribute and local_name(element) != "description"
+        items = [Item("text", "", 0, len(text), text)] if is_plain else items_of(text, markers)
+        pieces, self._elements = pieces_of(items, [text[item.start : item.stop] for item in items])
+        self.pieces = pieces if has_words(pieces) else ()
 
     def write(self, pieces: Sequence[Piece]) -> None:
-        text = taken(shown_text(pieces))
+        text = taken("".join(p if isinstance(p, str) else self._elements[p] for p in pieces))
         if self._attribute is None:
             self._element.text = text
         else:
@@ -344,9 +350,9 @@ class Package(Archive):
             (r"diagrams/data[^/]*\.xml", "SmartArt diagrams"),
             (r"embeddings/.+", "embedded documents"),
             (r"afchunk.*", "inserted altChunk documents"),
+            (r"comments/.+", "comments"),
         ):
-            count = sum(bool(re.fullmatch(folder + pattern, name)) for name in self.names)
-            if count:
+            if count := sum(bool(re.fullmatch(folder + pattern, name)) for name in self.names):
                 yield f"{what} ({count}): their text is not translated"
         if any(name.lower().endswith("vbaproject.bin") for name in self.names):
             yield "macros are kept unchanged and not run"

@@ -340,6 +340,7 @@ class _Catalogue:
             doubtful |= not reliable
             texts.append(string.written(given))
         forms = [texts[0]]
+        is_kept = self._job.entries != "all" and "fuzzy" not in entry.flagged()
         if len(strings) > 1:
             count = max(self._forms, len(entry.forms))
             forms = [texts[1]] if count == 1 else [texts[0], *[texts[1]] * (count - 1)]
@@ -349,7 +350,8 @@ class _Catalogue:
             if number in entry.forms:
                 old = entry.forms[number]
                 keyword = self._text[old.start : self._text.index('"', old.start)]
-                yield old.start, old.stop, keyword + literal
+                if not (is_kept and old.text):
+                    yield old.start, old.stop, keyword + literal
             else:
                 last = entry.forms[len(entry.forms) - 1].stop
                 yield last, last, f"{self._break}msgstr[{number}] {literal}"

@@ -85,10 +85,7 @@ def _open(content: bytes, name: str) -> PartsFile:
         readers.append(package.reader(slide, partial(drawn_slots, label=f"slide {number}")))
         notes = [part for _, kind, part in package.relations(slide) if kind == "notesSlide"]
         readers += [package.reader(part, partial(drawn_slots, label=f"notes {number}")) for part in notes]
-    messages = list(package.untranslated_content("ppt/"))
-    if any(part.startswith("ppt/comments/") for part in package.names):
-        messages.append("comments are not translated")
-    return PartsFile(package, [readers, package.properties()], messages)
+    return PartsFile(package, [readers, package.properties()], list(package.untranslated_content("ppt/")))
 
 
 FORMAT: Final = FileFormat(

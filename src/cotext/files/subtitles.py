@@ -47,6 +47,7 @@ _SURE_PAUSE: Final = 1000  # up to this pause, a sentence may continue with a ca
 
 _TAG_NAME = re.compile(r"<(/*)([a-zA-Z]+)")
 _DASH = re.compile(r"\s*[-‐‑–—]+\s*(?=\S)")
+_LABEL = re.compile(r"\s*(?:(>>)|[^\W\d_][^:\n]{0,30}:)")  # of a speaker, if only it is in capitals
 _NOTES = "♪♫♩♬"
 _OUTER = f"{_NOTES} \t\u00a0\u3000"
 _SOUND = re.compile(r"\s*(?:\[[^\[\]]*\]|\([^()]*\)|（[^（）]*）|【[^【】]*】)\s*")
@@ -144,7 +145,8 @@ def _visible(items: Sequence[Item]) -> str:
 def _kind(line: Sequence[Item], dialogue: bool) -> str:
     """Return the kind of part that a line begins (turn, speaker, sound, song); "" if it begins none."""
     text = _visible(line)
-    if dialogue and _DASH.match(text):
+    label = _LABEL.match(text)
+    if (dialogue and _DASH.match(text)) or (label and (label[1] or label[0].isupper() > text.isupper())):
         return "turn"
     if line and line[0].kind == "open" and line[0].name == "v":
         return "speaker"
@@ -451,9 +453,10 @@ def _srt_cues(lines: list[re.Match[str]]) -> Iterator[Cue]:
         is_last = count == len(times)
         text = lines[number + 1 : None if is_last else times[count][0]]
         filled = [place for place, line in enumerate(text) if line[1].strip()]
-        # The number of the next cue, after a blank line.
-        if filled and not is_last and text[filled[-1]][1].strip().isdigit():
-            filled = filled if filled[-1] - 1 in filled[-2:] else filled[:-1]
+        # The number of the next cue, after a blank line or not.
+        last = text[filled[-1]][1].strip() if filled and not is_last else ""
+        if last == str(count + 1) or (last.isdigit() and filled[-1] - 1 not in filled[-2:]):
+            filled.pop()
         if filled:
             yield Cue(count, *_times_of(match), text[0].start(1), text[filled[-1]].end(1))
 

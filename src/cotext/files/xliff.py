@@ -285,7 +285,7 @@ class _Reader:
         yield start, stop, "".join([before, tag, *inner, f"</{name}>"])
         if self._second and holder.attributes.get("state") != "translated":
             tag = with_attribute(self._text[holder.start : holder.inner], "state", "translated")
-            yield holder.start, holder.inner, tag
+            yield holder.start, holder.inner, re.sub(r"\ssubState\s*=\s*(\"[^\"]*\"|'[^']*')", "", tag)
 
     def _place(self, element: Element) -> str:
         named = element.attributes.get("id")

@@ -152,15 +152,13 @@ _OBJECT_BEGINNING = re.compile(r'\{\s*"')
 _KEY = re.compile(r'"(?:\w*id|source|target|sentences)"\s*:')  # of a corpus
 _CATALOGUE_BEGINNING = re.compile(r'[\[{]$|\{\s*"|\[\s*["\[{]')
 _OF_SENTENCES = re.compile("[ ，。！？]")  # not of ids
-CATALOGUES = {
-    ".json": "JSON",
-    ".arb": "JSON",
-    ".yaml": "YAML",
-    ".yml": "YAML",
-    ".properties": "Java properties",
-    ".strings": "Apple strings",
-    ".csv": "CSV",
-}
+# Their markup would be translated.
+CATALOGUES = (
+    dict.fromkeys((".json", ".arb", ".ipynb"), "JSON")
+    | dict.fromkeys((".yaml", ".yml"), "YAML")
+    | {".properties": "Java properties", ".strings": "Apple strings", ".csv": "CSV"}
+    | {".tex": "LaTeX", ".rst": "reStructuredText", ".adoc": "AsciiDoc"}
+)
 
 
 def detect_format(path: Path) -> str:
@@ -188,7 +186,7 @@ def detect_format(path: Path) -> str:
     if _is_object(first, complete or len(lines) > 1) and (kind != "JSON" or _KEY.search(first)):
         return "wmt" if wmt.begins_wmt(first) else "jsonl"
     if kind and (kind != "JSON" or _CATALOGUE_BEGINNING.match(first)):
-        refuse(path, f"{kind}, as a catalogue of strings or a table")
+        refuse(path, f"{kind}, as a catalogue of strings, a table or a manual")
     if _TALK_BEGINNING.match(text.lstrip()):
         refuse(path, "a training file of IWSLT (train.tags)")
     if first == line_formats.DOCUMENT_LINE:
