@@ -296,7 +296,8 @@ _FOOTNOTE_TEXT = re.compile(rf"{FOOTNOTE.pattern}:[ \t]*(?=\S)")
 # Lines of extensions of Markdown: alerts, containers, admonitions, tables of contents, templates, imports.
 _EXTENSION = re.compile(
     r"(?:\[!\w+\].*|:{3}.*|(?:!!!|\?\?\?)\+?[ \t]+[a-z-]+(?:[ \t]+\".*\")?|\[{1,2}_?(?i:toc)_?\]{1,2}"
-    r"|\{[{%](?:(?![%}]\}).)*[%}]\}{1,2}|import .* from .*[\"'];?|\$\$[ \t]*\n(?:.*\n)*?.*\$\$)[ \t]*$",
+    r"|\{[{%](?:(?![%}]\}).)*[%}]\}{1,2}|import [\w*{}, ]{1,200} from [\"'][^\"'\s]{1,200}[\"'];?"
+    r"|\$\$[ \t]*\n(?:.*\n)*?.*\$\$)[ \t]*$",
     re.MULTILINE,
 )
 _MATH = re.compile(r"\$(?![\s$])[^$\n]*(?<!\s)\$(?!\w)")
