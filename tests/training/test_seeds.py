@@ -101,13 +101,15 @@ def test_no_folder_is_left_of_what_cannot_be_trained(data: Path, tmp_path: Path)
     assert not list(tmp_path.iterdir())
 
 
-@loop_over("kind", ["settings", "notes", "a run", "a file", "damaged", "other seed", "others", "data"])
+@loop_over("kind", ["settings", "notes", "a run", "file", "damaged", "other seed", "others", "data", "init"])
 def test_what_is_wrong_with_a_later_seed_is_told_before_the_first_is_trained(
     data: Path, alone: dict[int, Path], tmp_path: Path, kind: str
 ) -> None:
     folder, expected = tmp_path / "runs", "choose another --out"
     asked = configs(*((1,) if kind in ("others", "data") else (1, 2)))
-    if kind == "a file":
+    if kind == "init":
+        asked[2], expected = run_config(seed=2, init=str(tmp_path / "none")), "none: no such run"
+    elif kind == "file":
         folder.write_text("")
     elif kind == "a run":
         shutil.copytree(alone[2], folder)
@@ -196,9 +198,8 @@ def test_a_dry_run_of_seeds_writes_nothing(world: World, tmp_path: Path) -> None
 def test_each_seed_starts_from_its_own(world: World, tmp_path: Path) -> None:
     given = ["--seeds", "1,2", "--init", tmp_path / "first"]
     succeed(*train_arguments(world.folder, tmp_path / "first"), "--seeds", "1,2")
-    outcome = cotext(*train_arguments(world.folder, tmp_path / "then"), *given[2:], "--seeds", "2,3")
-    assert outcome.code == 2
-    assert "first: contains no run with seed 3 to start from, only with 1,2" in outcome.err
+    message = "first: contains no run with seed 3 to start from, only with 1,2"
+    must_refuse(message, *train_arguments(world.folder, tmp_path / "then"), *given[2:], "--seeds", "2,3")
     assert not (tmp_path / "then").exists()
     outcome = cotext(*train_arguments(world.folder, tmp_path / "then"), *given[2:])
     assert "contains a run for each of the seeds 1,2" in outcome.err
