@@ -136,11 +136,14 @@ def compare_decisions(
 ) -> list[SuiteDifference]:
     """Compare systems on every suite that all decided, with `baseline` or, if None, all pairs.
 
-    Raises CotextError if there is no such suite, or examples or rules differ.
+    Pooled suites are compared if all systems pooled the same ones. Raises CotextError if there is no suite to
+    compare, or examples or rules differ.
     """
     pairs = compared_pairs(list(systems), baseline)
     first, *others = systems.values()
     shared = [suite for suite in first if all(suite in other for other in others)]
+    if ALL_SUITES in shared and len({frozenset(found[ALL_SUITES].right) for found in systems.values()}) > 1:
+        shared.remove(ALL_SUITES)
     if not shared:
         raise CotextError(
             f"no suite is decided by all systems; the first has {', '.join(first)}; decide the same suites "
