@@ -29,10 +29,10 @@ from cotext.evaluation.studies.compare.measured import (
 )
 from cotext.evaluation.studies.compare.recipe import MatchedRecipe
 from cotext.evaluation.studies.compare.report import as_dict, as_text, example, render_comparison
-from cotext.evaluation.studies.compare.verdict import uses_context, verdict
+from cotext.evaluation.studies.compare.verdict import context_words, uses_context, verdict
 from cotext.evaluation.studies.context.context_use import SentenceUse
 from cotext.evaluation.studies.contrastive.decisions import Decisions
-from cotext.evaluation.studies.contrastive.evidence import ContextWindow
+from cotext.evaluation.studies.contrastive.evidence import WHOLE_DOCUMENT, ContextWindow
 from cotext.models.checkpoint import load_weights, save_model
 from cotext.models.run_folder import describe_file
 from cotext.runtime.progress import Meter
@@ -439,6 +439,12 @@ def test_what_is_not_compared(world: World, runs: Runs, tmp_path: Path, options:
     given = whole.format(world=world.folder, out=tmp_path).split()
     must_refuse(message, "compare", *runs, *given, "--out", tmp_path / "page.html")
     assert not list(tmp_path.iterdir())
+
+
+def test_the_context_window_in_words() -> None:
+    for near, written, words in ((0, 3, "one sentence, 3"), (2, WHOLE_DOCUMENT, "2 before and 2 after, all")):
+        system = SimpleNamespace(first=SimpleNamespace(window=ContextWindow(near, near, written)))
+        assert context_words(system) == f"{words} before in the translation"
 
 
 def test_a_document_is_said_to_differ_where_it_does(tmp_path: Path) -> None:
