@@ -81,7 +81,8 @@ class MeasuredRun:
 
     `data`: digest of the checksums of the training data; empty if the run folder has none.
     `first_loss`: the development loss before the first update, and the loss on single sentences of the run
-    from which training started. `is_start`: no checkpoint was better than the initial model.
+    from which training started. `is_start`: no checkpoint was better than the initial model. `is_finished`:
+    false if training was interrupted or goes on.
     """
 
     path: Path
@@ -98,6 +99,7 @@ class MeasuredRun:
     use: CorpusCxmi | None = None
     first_loss: tuple[float, float] | None = None
     is_start: bool = False
+    is_finished: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,6 +215,7 @@ def _measure(path: Path, title: str, settings: MeasurementSettings) -> MeasuredR
         updates=max([*loaded.updates, *(int(entry["update"]) for entry in metrics)], default=0),
         first_loss=first_loss,
         is_start=bool(loaded.config.train.init) and loaded.updates == [0],
+        is_finished=not metrics or metrics[-1]["kind"] == "final",
         signature=opened.signature,
         data=_digest(json.dumps(record["checksums"], sort_keys=True)) if record else "",
         hypothesis=hypothesis,
