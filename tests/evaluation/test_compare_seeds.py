@@ -95,14 +95,14 @@ def test_a_planted_difference_is_found() -> None:
     assert "<b>" in page
 
 
-def reading(rules: Sequence[Rule]) -> MeasuredSystem:
+def reading(rules: Sequence[Rule], signs: Sequence[int] = (1, 1, 1)) -> MeasuredSystem:
     runs = [
         replace(
             PLAIN,
             decisions={UNBALANCED.name: decided(UNBALANCED, rule, seed=n)},
-            use=of_test_set([1.0 + n + m / 10 for m in range(8)], [0.0] * 8),
+            use=of_test_set([sign * (1.0 + n) + m / 10 for m in range(8)], [0.0] * 8),
         )
-        for n, rule in enumerate(rules)
+        for n, (rule, sign) in enumerate(zip(rules, signs, strict=True))
     ]
     return of_seeds("a", runs)
 
@@ -131,10 +131,10 @@ def test_a_seed_that_is_significantly_worse_does_not_count_as_evidence() -> None
         wrong = [form for form in ("er", "sie", "es") if form != right]
         return random.choice(wrong), -3.0 + random.gauss(0, 0.1)
 
-    found = compared([reading([reader, contrary, reader])], UNBALANCED)
-    (evidence,) = found.evidence[0]
-    assert evidence.conditions["chance"].own > evidence.conditions["chance"].other
-    assert not evidence.conditions["chance"].holds
+    found = compared([reading([reader, contrary, reader], (1, -1, 1))], UNBALANCED)
+    chance, true = found.evidence[0][0].conditions["chance"], found.gains[0][0]
+    assert (chance.own > chance.other, chance.holds) == (True, False)
+    assert (true.nats > 0, true.p, true.p_foreign) == (True, 1.0, 1.0)
 
 
 def scored(folder: Path, rates: dict[str, Sequence[float]]) -> RunComparison:

@@ -320,7 +320,7 @@ class ContextGain:
 
 
 def gains_of_seeds(uses: Sequence[CorpusCxmi | None], drawing: Resampling) -> tuple[ContextGain, ...]:
-    """Return the gains of a system: means over its seeds, with the largest p of any seed."""
+    """Return the gains of a system: means over its seeds, with p of the least certain."""
     available = [use for use in uses if use is not None]
     if len(available) < len(uses):
         return ()
@@ -329,9 +329,18 @@ def gains_of_seeds(uses: Sequence[CorpusCxmi | None], drawing: Resampling) -> tu
     means = {kind: np.mean([use.documents[kind] for use in available], axis=0) for kind in kinds}
     gains = []
     for gain, *seeds in zip(context_gains(CorpusCxmi("", means), drawing), *of_seeds, strict=True):
-        foreign = [seed.p_foreign for seed in seeds if seed.p_foreign is not None]
-        gains.append(replace(gain, p=max(seed.p for seed in seeds), p_foreign=max(foreign, default=None)))
+        gain = replace(gain, p=_least_sure([(seed.nats, seed.p) for seed in seeds]))
+        if gain.p_foreign is not None:
+            pairs = [(each[0].nats - each[-1].nats, each[0].p_foreign or 1.0) for each in of_seeds]
+            gain = replace(gain, p_foreign=_least_sure(pairs))
+        gains.append(gain)
     return tuple(gains)
+
+
+def _least_sure(seeds: Sequence[tuple[float, float]]) -> float:
+    """Return the largest p of the seeds, given their differences; 1 if these have different signs."""
+    differences, p_values = zip(*seeds, strict=True)
+    return max(p_values) if max(differences) < 0 or min(differences) > 0 else 1.0
 
 
 def context_gains(use: CorpusCxmi, drawing: Resampling) -> tuple[ContextGain, ...]:
