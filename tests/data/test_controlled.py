@@ -251,9 +251,7 @@ def test_the_distance_is_the_way_to_the_only_clue(suites):
             groups[example.id.rpartition("-")[0]].append(example)
         for members in groups.values():
             assert len(members) == CHANCE[phenomenon(suite)]
-            places = {current(e) for e in members}
-            assert len(places) == 1
-            clue = places.pop() - members[0].distance
+            clue = current(members[0]) - members[0].distance
             texts = [tuple(zip(e.source, e.candidates[e.correct], strict=True)) for e in members]
             differing = {i for i, column in enumerate(zip(*texts, strict=True)) if len(set(column)) > 1}
             assert differing == {clue, current(members[0])}

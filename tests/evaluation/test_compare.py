@@ -29,10 +29,10 @@ from cotext.evaluation.studies.compare.measured import (
 )
 from cotext.evaluation.studies.compare.recipe import MatchedRecipe
 from cotext.evaluation.studies.compare.report import as_dict, as_text, example, render_comparison
-from cotext.evaluation.studies.compare.verdict import uses_context, verdict
+from cotext.evaluation.studies.compare.verdict import context_words, uses_context, verdict
 from cotext.evaluation.studies.context.context_use import SentenceUse
 from cotext.evaluation.studies.contrastive.decisions import Decisions
-from cotext.evaluation.studies.contrastive.evidence import ContextWindow
+from cotext.evaluation.studies.contrastive.evidence import WHOLE_DOCUMENT, ContextWindow
 from cotext.models.checkpoint import load_weights, save_model
 from cotext.models.run_folder import describe_file
 from cotext.runtime.progress import Meter
@@ -170,6 +170,9 @@ def test_tests_and_evidence_where_the_clue_is_within_the_window(usual: RunCompar
     }
     words = ["", "context is used", "too few documents", "clue not in window"]
     assert [row.verdict for row in usual.rows] == words
+    for near, written, words in ((0, 3, "one sentence, 3"), (2, WHOLE_DOCUMENT, "2 before and 2 after, all")):
+        system = SimpleNamespace(first=SimpleNamespace(window=ContextWindow(near, near, written)))
+        assert context_words(system) == f"{words} before in the translation"
 
 
 def test_the_words_follow_from_the_figures(usual: RunComparison) -> None:
@@ -356,7 +359,10 @@ def test_a_run_that_ended_as_its_start(world: World, runs: Runs, tmp_path: Path)
     own, there = re.findall(r"(\d\.\d{3}) \((\d\.\d{3})\)", line)[0]
     assert own == there
     (spoilt / "init.json").write_text("damaged")  # not needed to compare
-    assert "first loss" not in succeed("compare", runs[0], spoilt, *files, *out).out
+    metrics, note = spoilt / "metrics.jsonl", "spoilt: training is not finished"
+    metrics.write_text("".join(metrics.read_text().splitlines(keepends=True)[:-1]))
+    again = succeed("compare", runs[0], spoilt, *files, *out).out
+    assert (note in shown, note in again, "first loss" in again) == (False, True, False)
 
 
 def test_windows_of_another_size_decide_suites_too(world: World, runs: Runs, tmp_path: Path) -> None:

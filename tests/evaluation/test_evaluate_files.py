@@ -3,13 +3,16 @@
 import json
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from cotext.data.contrastive_suites import read_suite
 from cotext.data.documents import Document
 from cotext.data.formats import write_documents
 from cotext.evaluation.metrics.aligned_files import name_systems
+from cotext.evaluation.metrics.contrastive import CONTEXTS, digest_of
 from cotext.evaluation.requests import EvaluationRequest
 from cotext.evaluation.statistics.significance import mcnemar
 from cotext.evaluation.studies.contrastive.decisions import Decisions, compare_decisions, read_decisions
@@ -153,12 +156,13 @@ def test_contrastive_decisions_are_stored_and_compared(world: World, tmp_path: P
     assert sum(value == "right" for value in stored["decisions"].values()) == stored["overall"]["correct"]
     assert len(stored["tied"]) == stored["overall"]["ties"]
     ours = read_decisions(out)["toy/order"]
+    other = [replace(e, source=tuple(f"{s.upper()} ." for s in e.source)) for e in read_suite(suite).examples]
+    assert ours.digest == digest_of(other[::-1]) != digest_of(other[1:])
     # A system that is right where ours is wrong, and nowhere else.
     turned = {**stored, "decisions": {k: "wrong" if v else "right" for k, v in ours.right.items()}}
     (tmp_path / "theirs.json").write_text(json.dumps({"toy/order": turned, "more": turned}))
     command = ["compare-decisions", out, tmp_path / "theirs.json"]
     shown = succeed(*command)
-    assert "toy/order, 6 examples" in shown.out
     assert "theirs.json - ours.json" in shown.out
     assert "test:mcnemar|unit:document|n:6|sides:2|correction:holm-1-mid-p|" in shown.out
     assert shown.out.endswith("not scored by all systems: more\n")
@@ -199,10 +203,7 @@ def test_decisions_of_documents_are_compared_by_documents(tmp_path: Path) -> Non
 def test_documents_and_contexts_that_do_not_fit(tmp_path: Path) -> None:
     content = json.loads(decided(tmp_path / "a", "10").read_text())["s"]
     ids = list(content["decisions"])
-    contexts = {
-        kind: {"decisions": content["decisions"], "nats": dict.fromkeys(ids, -1.0)}
-        for kind in ("true", "none", "foreign")
-    }
+    contexts = {k: {"decisions": content["decisions"], "nats": dict.fromkeys(ids, -1.0)} for k in CONTEXTS}
     contexts["foreign"]["nats"][ids[0]] = None
     whole = {**content, "contexts": {**contexts, "tokens": dict.fromkeys(ids, 3)}}
     (tmp_path / "b").write_text(json.dumps({"s": whole}))
@@ -230,6 +231,7 @@ def test_decisions_that_cannot_be_compared(tmp_path: Path) -> None:
         b = read_decisions(decided(tmp_path / name, right, signature, suite))
         must_raise(message, compare_decisions, {"a": a, "b": b})
     assert Decisions("s", "no signature at all", {}).rules == {}
+    must_raise("different texts", compare_decisions, {n: {"s": replace(a["s"], digest=n)} for n in "xy"})
 
 
 @loop_over(

@@ -101,13 +101,15 @@ def test_no_folder_is_left_of_what_cannot_be_trained(data: Path, tmp_path: Path)
     assert not list(tmp_path.iterdir())
 
 
-@loop_over("kind", ["settings", "notes", "a run", "a file", "damaged", "other seed", "others", "data"])
+@loop_over("kind", ["settings", "notes", "a run", "file", "damaged", "other seed", "others", "data", "init"])
 def test_what_is_wrong_with_a_later_seed_is_told_before_the_first_is_trained(
     data: Path, alone: dict[int, Path], tmp_path: Path, kind: str
 ) -> None:
     folder, expected = tmp_path / "runs", "choose another --out"
     asked = configs(*((1,) if kind in ("others", "data") else (1, 2)))
-    if kind == "a file":
+    if kind == "init":
+        asked[2], expected = run_config(seed=2, init=str(tmp_path / "none")), "none: no such run"
+    elif kind == "file":
         folder.write_text("")
     elif kind == "a run":
         shutil.copytree(alone[2], folder)
@@ -153,6 +155,9 @@ def test_of_several_processes_the_first_checks_alone(
 
 def test_the_command_says_where_it_is(world: World, tmp_path: Path) -> None:
     out = tmp_path / "runs"
+    estimated = succeed(*train_arguments(world.folder, out), "--seeds", "5,7", "--dry-run").out
+    assert estimated.endswith("these figures hold for each of 2 seeds\n")
+    assert not list(tmp_path.iterdir())
     done = succeed(*train_arguments(world.folder, out), "--seeds", "5,7")
     assert done.out == "".join(
         f"{out / f'seed-{seed}'}: {line}\n"
@@ -162,15 +167,13 @@ def test_the_command_says_where_it_is(world: World, tmp_path: Path) -> None:
     for number, seed in enumerate((5, 7), 1):
         assert f"seed {seed} ({number} of 2): {out / f'seed-{seed}'}" in done.err
         assert f"s2to2, seed {seed} 6/6" in done.err
-    again = succeed(*train_arguments(world.folder, out), "--seeds", "5,7")
-    assert again.out == done.out
+    assert succeed(*train_arguments(world.folder, out), "--seeds", "5,7").out == done.out
     assert "choose another --out" in cotext(*train_arguments(world.folder, out)).err
 
 
 @loop_over(
     ("given", "more", "message"),
     [
-        ("1,1", [], "1 is given twice"),
         ("1,01", [], "1 is given twice"),
         ("1-3", [], "such as 1,2,3"),
         ("", [], "such as 1,2,3"),
@@ -187,21 +190,14 @@ def test_seeds_that_are_none(world: World, tmp_path: Path, given: str, more: lis
     assert not list(tmp_path.iterdir())
 
 
-def test_a_dry_run_of_seeds_writes_nothing(world: World, tmp_path: Path) -> None:
-    shown = succeed(*train_arguments(world.folder, tmp_path / "runs"), "--seeds", "1,2", "--dry-run").out
-    assert shown.endswith("these figures hold for each of 2 seeds\n")
-    assert not list(tmp_path.iterdir())
-
-
 def test_each_seed_starts_from_its_own(world: World, tmp_path: Path) -> None:
     given = ["--seeds", "1,2", "--init", tmp_path / "first"]
     succeed(*train_arguments(world.folder, tmp_path / "first"), "--seeds", "1,2")
-    outcome = cotext(*train_arguments(world.folder, tmp_path / "then"), *given[2:], "--seeds", "2,3")
-    assert outcome.code == 2
-    assert "first: contains no run with seed 3 to start from, only with 1,2" in outcome.err
+    message = "first: contains no run with seed 3 to start from, only with 1,2"
+    must_refuse(message, *train_arguments(world.folder, tmp_path / "then"), *given[2:], "--seeds", "2,3")
     assert not (tmp_path / "then").exists()
-    outcome = cotext(*train_arguments(world.folder, tmp_path / "then"), *given[2:])
-    assert "contains a run for each of the seeds 1,2" in outcome.err
+    message = "contains a run for each of the seeds 1,2"
+    must_refuse(message, *train_arguments(world.folder, tmp_path / "then"), *given[2:])
     succeed(*train_arguments(world.folder, tmp_path / "then"), *given)
     for seed in (1, 2):
         config = load_config(str(tmp_path / "then" / f"seed-{seed}" / "config.yaml"))

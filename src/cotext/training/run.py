@@ -382,26 +382,25 @@ def train_seeds(
 def require_seeds(configs: Mapping[int, Config], data_folder: Path, folder: Path, recipe: str) -> None:
     """Raise CotextError unless the folder is new, or contains the same runs, undamaged and unused.
 
-    Runs of other seeds may be in use, but must have the same settings and data.
+    The run that a new seed starts from must have a model. Runs of other seeds may be in use, but must have
+    the same settings and data.
     """
     data = open_data(data_folder)
-    if not folder.exists():
-        return
-    if not folder.is_dir():
+    if folder.exists() and not folder.is_dir():
         raise CotextError(f"{folder}: is a file; choose another --out")
     if (folder / "config.yaml").exists():
         raise CotextError(
             f"{folder}: contains a run; choose another --out for the runs of several seeds, or remove "
             "--seeds to continue that run"
         )
-    if not seeds_in(folder) and any(folder.iterdir()):
+    if folder.exists() and not seeds_in(folder) and any(folder.iterdir()):
         raise CotextError(f"{folder}: the folder is not empty and contains no runs; choose another --out")
     given = next(iter(configs.values()))
     for seed in dict.fromkeys((*configs, *seeds_in(folder))):
         run = seed_folder(folder, seed)
-        if run.exists():
-            try:
-                settled = settle(configs.get(seed) or with_seed(given, seed), data, run, recipe)
+        try:
+            settled = settle(configs.get(seed) or with_seed(given, seed), data, run, recipe)
+            if run.exists():
                 require_own(run, settled)
                 checksums = corpus_of(settled, data).checksums
                 if seed in configs:
@@ -409,8 +408,8 @@ def require_seeds(configs: Mapping[int, Config], data_folder: Path, folder: Path
                     require_resumable(run, checksums)
                 elif noted_data(run).get("checksums", checksums) != checksums:
                     raise CotextError(f"{run}: trained on other data; choose another --out")
-            except OSError as error:
-                raise CotextError(f"{run}: cannot be read: {error.strerror or error}") from None
+        except OSError as error:
+            raise CotextError(f"{run}: cannot be read: {error.strerror or error}") from None
 
 
 # --- Dry run of training: model size, instances, memory and time of an update. Nothing is written.

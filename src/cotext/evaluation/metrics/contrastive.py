@@ -6,6 +6,7 @@ first candidate wins. A score is the sum of the log-probabilities of the scored 
 The aggregates `disc`, `disc_avg` and `disc_all_d` follow Lupo et al. (2022), appendix B.1.
 """
 
+import hashlib
 import math
 import re
 import unicodedata
@@ -250,7 +251,8 @@ class ContrastiveReport(GroupedReport[Accuracy]):
 
     `aggregates`: `disc`, `disc_avg` and `disc_all_d` in per cent, see `distance_aggregates`. `undecidable`:
     examples with a wrong candidate spelled like the right one, always ties. `examples` (ids), `documents`
-    (numbers) and `decisions` are in the order of the suite. `readings`: decisions in other contexts.
+    (numbers) and `decisions` are in the order of the suite. `digest`: see `digest_of`. `readings`: decisions
+    in other contexts.
     """
 
     aggregates: dict[str, float]
@@ -258,6 +260,7 @@ class ContrastiveReport(GroupedReport[Accuracy]):
     examples: tuple[str, ...]
     documents: tuple[int, ...]
     decisions: tuple[Decision, ...]
+    digest: str
     readings: Readings | None = None
 
     def as_dict(self) -> dict[str, Any]:
@@ -268,6 +271,7 @@ class ContrastiveReport(GroupedReport[Accuracy]):
             **self.groups_as_dict(),
             "aggregates_percent": dict(self.aggregates),
             "undecidable": self.undecidable,
+            "digest": self.digest,
             "decisions": {example: "right" if decision.right else "wrong" for example, decision in decided},
             "tied": [example for example, decision in decided if decision.tied],
             **({"documents": dict(zip(self.examples, self.documents, strict=True))} if share else {}),
@@ -342,8 +346,16 @@ def summarise(
         examples=tuple(example.id for example in examples),
         documents=tuple(documents),
         decisions=tuple(decisions),
+        digest=digest_of(examples),
         readings=readings,
     )
+
+
+def digest_of(examples: Iterable[ContrastiveExample]) -> str:
+    """Return a digest of the letters and digits of examples, without regard to order, case and spaces."""
+    content = repr(sorted((e.id, e.source, e.candidates, e.correct) for e in examples))
+    letters = "".join(filter(str.isalnum, content.casefold()))
+    return hashlib.sha256(letters.encode()).hexdigest()[:12]
 
 
 def decide(

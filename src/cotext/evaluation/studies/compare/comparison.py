@@ -520,6 +520,8 @@ def _notes(runs: Sequence[MeasuredSystem]) -> list[str]:
     if len({count for run in runs for count in run.updates}) > 1:
         notes.append("The runs were trained for different numbers of updates.")
     for run in runs:
+        if not run.first.is_finished:  # seeds must be finished
+            notes.append(f"{run.title}: training is not finished; the values are of its model so far.")
         if run.not_learned:
             notes.append(f"{run.label}: no checkpoint is better than the initial model, which remains.")
     single = [run.title for run in runs if len(run.runs) == 1]

@@ -81,7 +81,8 @@ class MeasuredRun:
 
     `data`: digest of the checksums of the training data; empty if the run folder has none.
     `first_loss`: the development loss before the first update, and the loss on single sentences of the run
-    from which training started. `is_start`: no checkpoint was better than the initial model.
+    from which training started. `is_start`: no checkpoint was better than the initial model. `is_finished`:
+    false if training was interrupted or goes on.
     """
 
     path: Path
@@ -98,6 +99,7 @@ class MeasuredRun:
     use: CorpusCxmi | None = None
     first_loss: tuple[float, float] | None = None
     is_start: bool = False
+    is_finished: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,6 +215,7 @@ def _measure(path: Path, title: str, settings: MeasurementSettings) -> MeasuredR
         updates=max([*loaded.updates, *(int(entry["update"]) for entry in metrics)], default=0),
         first_loss=first_loss,
         is_start=bool(loaded.config.train.init) and loaded.updates == [0],
+        is_finished=not metrics or metrics[-1]["kind"] == "final",
         signature=opened.signature,
         data=_digest(json.dumps(record["checksums"], sort_keys=True)) if record else "",
         hypothesis=hypothesis,
@@ -317,7 +320,7 @@ class ContextGain:
 
 
 def gains_of_seeds(uses: Sequence[CorpusCxmi | None], drawing: Resampling) -> tuple[ContextGain, ...]:
-    """Return the gains of a system: means over its seeds, with the largest p of any seed."""
+    """Return the gains of a system: means over its seeds, with p of the least certain."""
     available = [use for use in uses if use is not None]
     if len(available) < len(uses):
         return ()
@@ -326,9 +329,18 @@ def gains_of_seeds(uses: Sequence[CorpusCxmi | None], drawing: Resampling) -> tu
     means = {kind: np.mean([use.documents[kind] for use in available], axis=0) for kind in kinds}
     gains = []
     for gain, *seeds in zip(context_gains(CorpusCxmi("", means), drawing), *of_seeds, strict=True):
-        foreign = [seed.p_foreign for seed in seeds if seed.p_foreign is not None]
-        gains.append(replace(gain, p=max(seed.p for seed in seeds), p_foreign=max(foreign, default=None)))
+        gain = replace(gain, p=_least_sure([(seed.nats, seed.p) for seed in seeds]))
+        if gain.p_foreign is not None:
+            pairs = [(each[0].nats - each[-1].nats, each[0].p_foreign or 1.0) for each in of_seeds]
+            gain = replace(gain, p_foreign=_least_sure(pairs))
+        gains.append(gain)
     return tuple(gains)
+
+
+def _least_sure(seeds: Sequence[tuple[float, float]]) -> float:
+    """Return the largest p of the seeds, given their differences; 1 if these have different signs."""
+    differences, p_values = zip(*seeds, strict=True)
+    return max(p_values) if max(differences) < 0 or min(differences) > 0 else 1.0
 
 
 def context_gains(use: CorpusCxmi, drawing: Resampling) -> tuple[ContextGain, ...]:

@@ -30,11 +30,15 @@ def verdict(result: RunComparison) -> dict[str, list[str]]:
 
 
 def context_words(run: MeasuredSystem) -> str:
-    before, after = run.first.window.before, run.first.window.after
+    window = run.first.window
+    before, after = window.before, window.after
     if before == WHOLE_DOCUMENT:
         return "the whole document" if after == WHOLE_DOCUMENT else "all sentences before"
     parts = [f"{count} {side}" for count, side in ((before, "before"), (after, "after")) if count]
-    return " and ".join(parts) or "one sentence"
+    words, written = " and ".join(parts) or "one sentence", window.target_before
+    if written <= before:
+        return words
+    return f"{words}, {'all' if written == WHOLE_DOCUMENT else written} before in the translation"
 
 
 def uses_context(result: RunComparison, run: int) -> bool | None:

@@ -22,6 +22,7 @@ class Decisions:
     """The decisions of one system on one suite: right or not, by example id.
 
     `documents`: document numbers, if examples share one. `readings`: decisions in no and foreign context.
+    `digest`: of the examples; empty if unknown.
     """
 
     suite: str
@@ -29,6 +30,7 @@ class Decisions:
     right: dict[str, bool]
     documents: dict[str, int] = field(default_factory=dict)
     readings: Readings | None = None
+    digest: str = ""
 
     @property
     def rules(self) -> dict[str, str]:
@@ -114,7 +116,8 @@ def _parse(path: Path, suite: str, entry: Any) -> Decisions:
     if not numbered or (documents and documents.keys() != decisions.keys()):
         raise CotextError(f"{where}: 'documents' are not those of the decided examples")
     right = {example: value == "right" for example, value in decisions.items()}
-    return Decisions(suite, signature, right, documents, _parse_readings(where, entry, right))
+    readings = _parse_readings(where, entry, right)
+    return Decisions(suite, signature, right, documents, readings, str(entry.get("digest", "")))
 
 
 def _parse_readings(where: str, entry: dict[str, Any], right: dict[str, bool]) -> Readings | None:
@@ -136,11 +139,14 @@ def compare_decisions(
 ) -> list[SuiteDifference]:
     """Compare systems on every suite that all decided, with `baseline` or, if None, all pairs.
 
-    Raises CotextError if there is no such suite, or examples or rules differ.
+    Pooled suites are compared if all systems pooled the same ones. Raises CotextError if there is no suite to
+    compare, or examples or rules differ.
     """
     pairs = compared_pairs(list(systems), baseline)
     first, *others = systems.values()
     shared = [suite for suite in first if all(suite in other for other in others)]
+    if ALL_SUITES in shared and len({frozenset(found[ALL_SUITES].right) for found in systems.values()}) > 1:
+        shared.remove(ALL_SUITES)
     if not shared:
         raise CotextError(
             f"no suite is decided by all systems; the first has {', '.join(first)}; decide the same suites "
@@ -159,6 +165,11 @@ def require_comparable(systems: Mapping[str, Decisions]) -> None:
             raise CotextError(
                 f"suite {first.suite!r}: {name} and {other} did not decide the same examples "
                 f"({len(first.right)} and {len(decisions.right)}); use one version of the suite"
+            )
+        if decisions.digest != first.digest and decisions.digest and first.digest:
+            raise CotextError(
+                f"suite {first.suite!r}: the examples of {name} and {other} have the same ids but different "
+                "texts; use one version of the suite"
             )
         for key in first.rules.keys() & decisions.rules.keys():
             if first.rules[key] != decisions.rules[key]:
