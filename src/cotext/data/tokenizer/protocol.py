@@ -236,7 +236,8 @@ class SentencePieceTokenizer(Tokenizer):
         model = io.BytesIO()
         try:
             sentencepiece.SentencePieceTrainer.train(
-                sentence_iterator=(part for sentence in sample for part in _parts(sentence)),
+                sentence_iterator=iter(sample),
+                max_sentence_length=1 << 30,  # longer ones are left out; the default is 4,192 bytes
                 model_writer=model,
                 model_type=cls.model_type,
                 vocab_size=requested,
@@ -307,13 +308,6 @@ class SentencePieceBPETokenizer(SentencePieceTokenizer):
 
     kind = "sentencepiece-bpe"
     model_type = "bpe"
-
-
-def _parts(sentence: str) -> list[str]:
-    """Cut a sentence that sentencepiece would leave out of training because it has over 4,192 bytes."""
-    if len(sentence.encode()) <= 4192:
-        return [sentence]
-    return [sentence[i : i + 1000] for i in range(0, len(sentence), 1000)]
 
 
 def _training_problem(error: str, requested: int) -> str:
