@@ -136,8 +136,9 @@ function explaining() {
 }
 
 function tryExample() {
-  const two = explaining();
-  write(exampleOf(system()));
+  const two = explaining(), text = byId("source").value.trim(), example = exampleOf(system());
+  if (text && text !== example.trim() && !confirm("Replace your document by the example?")) return;
+  write(example);
   if (two) {
     byId("system").value = two[0].name;
     chosen(two[1].name);
