@@ -1,11 +1,13 @@
 """Contrastive suites of pronouns that Chinese drops and English needs.
 
     python -m benchmarks.study.dropped_choices balance RUN SUITES OUT.json
+    python -m benchmarks.study.dropped_choices give SUITES OUT
     python -m benchmarks.study.dropped_choices check SOURCE RESTORED REFERENCE OUT.json
 
 `suites_of` finds the choices of a corpus (docs/real-choices.md). `balance` reads the suites of a folder and
 writes those examples to the folder OUT on which a sentence model is at chance; OUT.json has its accuracy
-before and after. `check` compares the rule with lines whose pronouns people have restored.
+before and after. `give` writes the same suites with the dropped pronoun at the beginning of its line, to find
+out how much the pronoun is worth. `check` compares the rule with lines whose pronouns people have restored.
 
 A line has a choice if all conditions hold, decided by its words alone:
 
@@ -20,10 +22,11 @@ A line has a choice if all conditions hold, decided by its words alone:
 """
 
 import argparse
+import inspect
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from random import Random
@@ -211,11 +214,10 @@ def write_suites(source: Path, target: Path, folder: Path, learn: tuple[Path, Pa
         write_suite(folder / f"{name}.json", suite)
 
 
-# -------------------------------------------------------------------------------------------- balance
-
 WIDTH = 1.0  # nats of a bin
 WIDEST = 4.0  # nats between both forms; beyond, the sentence alone decides
 MOST = 2000  # examples of a suite
+PRONOUNS: Final = {"I": "我", "you": "你", "he": "他", "she": "她", "we": "我们", "they": "他们"}
 PARTS = 3  # one part of the documents is for learning the shares, and not reported
 
 
@@ -274,23 +276,32 @@ def balance(run: Path, folder: Path, out: Path) -> None:
         write_suite(
             folder_out / path.name, ContrastiveSuite(f"{suite.name}-balanced", "zh", "en", tuple(kept))
         )
-        figures[path.stem] = {
-            "before": _accuracy(suite.examples, by_id),
-            "after": _accuracy(kept, by_id),
-        }
+        figures[path.stem] = {"before": _accuracy(suite.examples, by_id), "after": _accuracy(kept, by_id)}
     write_json(out, figures)
 
 
 def _accuracy(examples: Sequence[ContrastiveExample], margins: dict[str, float]) -> dict[str, float]:
+    """Return how often the sentence model and the nearest pronoun are right; without one, it is chance."""
     forms = Counter(example.tags["form"] for example in examples)
     right = sum(margins[example.id] > 0 for example in examples)
-    return {"examples": len(examples), "accuracy_percent": 100 * right / max(len(examples), 1), **forms}
+    near = sum({e.tags["form"]: 1.0, "none": 0.5}.get(e.tags["nearest"], 0.0) for e in examples)
+    of = max(len(examples), 1) / 100
+    return {"examples": len(examples), "accuracy_percent": right / of, "nearest_percent": near / of, **forms}
 
 
-# ---------------------------------------------------------------------------------------------- check
+def give(folder: Path, out: Path) -> None:
+    """Write the suites of a folder with the dropped pronouns at the beginning of their source lines."""
+    out.mkdir(parents=True, exist_ok=True)
+    for path in sorted(folder.glob("*.json")):
+        suite = read_suite(path)
+        told = (
+            replace(each, source=(*each.source[:-1], PRONOUNS[each.tags["form"]] + each.source[-1]))
+            for each in suite.examples
+        )
+        write_suite(out / path.name, replace(suite, name=f"{suite.name}-given", examples=tuple(told)))
 
 
-def check(source: Path, restored: Path, reference: Path) -> dict[str, Any]:
+def check(source: Path, restored: Path, reference: Path, out: Path) -> None:
     """Count by phenomenon how often people restored the pronoun that the rule predicts.
 
     The files are parallel: source, source with restored pronouns, and tokenised translation. `same`: they
@@ -313,27 +324,22 @@ def check(source: Path, restored: Path, reference: Path) -> dict[str, Any]:
                     if re.search(clue, full)
                 ]
                 found[name]["same" if choice.form in there else "other" if there else "nothing"] += 1
-    return {name: dict(counts) for name, counts in found.items()}
+    write_json(out, {name: dict(counts) for name, counts in found.items()})
 
 
 def main() -> None:
-    """Balance suites, or check the rule."""
+    """Run a command."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    commands = parser.add_subparsers(dest="command", required=True)
-    for command, names in (
-        ("balance", ("run", "suites", "out")),
-        ("check", ("source", "restored", "reference", "out")),
-    ):
-        sub = commands.add_parser(command)
-        for name in names:
+    commands = parser.add_subparsers(required=True)
+    for command in (balance, give, check):
+        sub = commands.add_parser(command.__name__)
+        sub.set_defaults(command=command)
+        for name in inspect.signature(command).parameters:
             sub.add_argument(name, type=Path)
-    given = parser.parse_args()
-    if given.command == "balance":
-        balance(given.run, given.suites, given.out)
-    else:
-        write_json(given.out, check(given.source, given.restored, given.reference))
+    given = vars(parser.parse_args())
+    given.pop("command")(**given)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,18 @@
 """Pronouns that Chinese leaves out: choices, and suites on which a sentence model is at chance."""
 
-from benchmarks.study.dropped_choices import PHENOMENA, balanced, found_in, set_aside, suites_of, verbs_of
-from cotext.data.contrastive_suites import ContrastiveExample
+from dataclasses import replace
+from pathlib import Path
+
+from benchmarks.study.dropped_choices import (
+    PHENOMENA,
+    balanced,
+    found_in,
+    give,
+    set_aside,
+    suites_of,
+    verbs_of,
+)
+from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite, read_suite, write_suite
 from cotext.data.documents import ParallelDocument
 from tests.loops import loop_over
 
@@ -55,7 +66,7 @@ def test_words_behind_subjects_stand_behind_both_forms() -> None:
     assert "to" not in verbs_of(["you to go"] * 500 + ["I to"] * 20)
 
 
-def test_examples_have_the_lines_before_and_the_nearest_pronoun() -> None:
+def test_examples_have_the_lines_before_and_the_nearest_pronoun(tmp_path: Path) -> None:
     source = ("开始", "她来了", "他来了", "很好", "走了")
     target = ("It begins.", "She comes.", "He comes.", "Good.", "He is gone.")
     [example] = suites_of([ParallelDocument("a", source, target)], VERBS, before=3)["gender"].examples
@@ -64,6 +75,10 @@ def test_examples_have_the_lines_before_and_the_nearest_pronoun() -> None:
     assert example.candidates == (target[1:], (*target[1:4], "She is gone."))
     assert example.distance == 2
     assert example.tags == {"form": "he", "nearest": "he"}
+    write_suite(tmp_path / "a.json", ContrastiveSuite("a", "zh", "en", (example,)))
+    give(tmp_path, tmp_path / "given")
+    [given] = read_suite(tmp_path / "given" / "a.json").examples
+    assert given == replace(example, source=(*source[1:-1], "他走了"))
     document = ParallelDocument("a", ("她来了", "走了"), ("She comes.", "He is gone."))
     [example] = suites_of([document], VERBS)["gender"].examples
     assert (example.distance, example.tags["nearest"]) == (None, "she")
