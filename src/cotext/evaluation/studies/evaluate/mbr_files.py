@@ -11,6 +11,7 @@ from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final, Literal
+from unicodedata import normalize
 
 import numpy as np
 
@@ -179,7 +180,8 @@ def _read(path: Path, format: str | None, most: int | None) -> _System:
     side: Literal["source", "target"] = "target" if kind.holds_both_languages else "source"
     nan = float("nan")
     texts = read_documents(path, kind.name, side)
-    one_each = [ListedDocument(d.id, tuple((Candidate(s, nan, nan),) for s in d.sentences)) for d in texts]
+    lines = ((d.id, (normalize("NFC", s) for s in d.sentences)) for d in texts)  # equal if they look equal
+    one_each = [ListedDocument(id, tuple((Candidate(s, nan, nan),) for s in each)) for id, each in lines]
     return _System(one_each, kind.carries_ids)
 
 
