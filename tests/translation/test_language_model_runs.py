@@ -180,14 +180,14 @@ def test_lists_are_ranked_anew_each_sentence_after_those_chosen(
     assert cotext(*command, "--set", "beam=2", "--out", tmp_path / "d.de").code == 2
 
 
-def test_lists_in_another_order_than_the_source_are_refused(systems: Path, tmp_path: Path) -> None:
+def test_lists_in_another_order_or_of_another_source_are_refused(systems: Path, tmp_path: Path) -> None:
     source, lists = tmp_path / "in.jsonl", tmp_path / "lists.jsonl"
     write_documents(source, [Document(id, ("dog",)) for id in "ab"], "jsonl")
-    with lists.open("w") as sink:
-        of_one = ((Candidate("hund", -1.0, -1.0),),)
-        write_lists(sink, [ListedDocument(id, of_one) for id in "ba"], 1, "")
     command = "rerank", systems / "sentence", lists, "--source", source, "--set", option(systems)
-    must_refuse("give the source of the lists", *command, "--out", tmp_path / "d.de")
+    for ids in ("ba", "ac"):
+        with lists.open("w") as sink:
+            write_lists(sink, [ListedDocument(id, ((Candidate("hund", -1, -1),),)) for id in ids], 1, "")
+        must_refuse("give the source of the lists", *command, "--out", tmp_path / "d.de")
 
 
 def test_of_equal_scores_the_first_wins(systems: Path) -> None:

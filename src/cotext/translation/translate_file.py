@@ -399,11 +399,13 @@ class RerankJob(Job[RerankReport]):
         self._lists: list[ListedDocument] = list(listed)
         self.sizes = [len(document) for document in self._documents]
         ids, listed_ids = ([document.id for document in side] for side in (self._documents, self._lists))
-        # Formats without ids number the documents, so ids may differ, but not their order.
-        is_reordered = ids != listed_ids and sorted(ids) == sorted(listed_ids)
-        if is_reordered or self.sizes != [len(document.sentences) for document in self._lists]:
+        # Formats without ids number the documents.
+        numbers = [str(number) for number in range(1, len(ids) + 1)]
+        may_differ = numbers in (ids, listed_ids) and sorted(ids) != sorted(listed_ids)
+        sizes = [len(document.sentences) for document in self._lists]
+        if (ids != listed_ids and not may_differ) or self.sizes != sizes:
             raise CotextError(
-                f"{request.lists}: its documents differ in their order or numbers of sentences from those of "
+                f"{request.lists}: its documents differ in ids, order or numbers of sentences from those of "
                 f"{request.source}; give the source of the lists"
             )
         self.identity = {
