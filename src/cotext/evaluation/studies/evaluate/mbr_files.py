@@ -178,11 +178,10 @@ def _read(path: Path, format: str | None, most: int | None) -> _System:
         return _System(listed, not numbered, signature)
     kind = find_format(detect_format(path) if format is None else format)
     side: Literal["source", "target"] = "target" if kind.holds_both_languages else "source"
-    nan = float("nan")
     texts = read_documents(path, kind.name, side)
     lines = ((d.id, (normalize("NFC", s) for s in d.sentences)) for d in texts)  # equal if they look equal
-    one_each = [ListedDocument(id, tuple((Candidate(s, nan, nan),) for s in each)) for id, each in lines]
-    return _System(one_each, kind.carries_ids)
+    found = [ListedDocument(id, tuple((Candidate(s, np.nan, np.nan),) for s in each)) for id, each in lines]
+    return _System(found, kind.carries_ids)
 
 
 def _by_comet(
