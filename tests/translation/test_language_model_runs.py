@@ -155,16 +155,14 @@ def test_lists_are_ranked_anew_each_sentence_after_those_chosen(
     assert (tmp_path / "c.de").read_bytes() == (tmp_path / "b.de").read_bytes()
     opened, changed = with_lm(systems), 0
     _, listed = read_lists(lists)
-    for document, of, found in zip(
-        read_documents(source), listed, read_documents(tmp_path / "b.de"), strict=True
-    ):
+    outputs = read_documents(tmp_path / "b.de")
+    for document, of, found in zip(read_documents(source), listed, outputs, strict=True):
         texts = [candidates[0].text for candidates in of.sentences]
         for j, candidates in enumerate(of.sentences):
             ranks = []
             for candidate in candidates:
-                pair = ParallelDocument(
-                    "x", document.sentences, (*texts[:j], candidate.text, *texts[j + 1 :])
-                )
+                version = (*texts[:j], candidate.text, *texts[j + 1 :])
+                pair = ParallelDocument("x", document.sentences, version)
                 score = opened.translator.score([pair])[0][j]
                 ranks.append(score.log_probability / score.tokens**0.6)
             texts[j] = candidates[ranks.index(max(ranks))].text
@@ -184,10 +182,12 @@ def test_lists_in_another_order_or_of_another_source_are_refused(systems: Path, 
     source, lists = tmp_path / "in.jsonl", tmp_path / "lists.jsonl"
     write_documents(source, [Document(id, ("dog",)) for id in "ab"], "jsonl")
     command = "rerank", systems / "sentence", lists, "--source", source, "--set", option(systems)
-    for ids in ("ba", "ac"):
+    for ids, text in (("ba", "hund"), ("ac", "hund"), ("ab", "")):
         with lists.open("w") as sink:
-            write_lists(sink, [ListedDocument(id, ((Candidate("hund", -1, -1),),)) for id in ids], 1, "")
-        must_refuse("give the source of the lists", *command, "--out", tmp_path / "d.de")
+            write_lists(sink, [ListedDocument(id, ((Candidate(text, -1, -1),),)) for id in ids], 1, "")
+        must_refuse("give the source of" if text else "is empty", *command, "--out", tmp_path / "d.de")
+    # The choices are not lost when a format cannot represent them.
+    succeed(*command, "--out", tmp_path / "d.de", "--to", "jsonl")
 
 
 def test_of_equal_scores_the_first_wins(systems: Path) -> None:

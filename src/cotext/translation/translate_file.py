@@ -411,7 +411,6 @@ class RerankJob(Job[RerankReport]):
         self.identity = {
             "inputs": checksums_of([request.source, request.lists], request.format),
             "format": request.format or "",
-            "to": self._to,
             **systems_of(opened),
         }
         penalty = describe_length_penalty(opened.config.decode)
