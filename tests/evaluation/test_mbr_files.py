@@ -228,5 +228,5 @@ def test_of_an_error_rate_the_smallest_is_chosen(tmp_path: Path, monkeypatch: py
     error = replace(interface.metrics()["chrf"], better="lower")
     monkeypatch.setattr(interface, "metrics", lambda: {"chrf": error})
     paths = [output(tmp_path, name, (text,)) for name, text in (("one", B), ("two", B), ("three", C))]
-    [chosen], _ = choose_translations(MbrRequest(files=paths, out=OUT), UNSEEN)
-    assert chosen.sentences == (C,)
+    [chosen], report = choose_translations(MbrRequest(files=paths, out=OUT), UNSEEN)
+    assert (chosen.sentences, 0 < report.utility < report.utility_of_first) == ((C,), True)
