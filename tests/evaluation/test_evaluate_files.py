@@ -289,6 +289,7 @@ def test_scores_are_those_of_the_same_paragraphs_as_text(files: Path) -> None:
     assert "s-BLEU  100" not in plain
     given = ["evaluate", "--hypothesis", files / "sub.jsonl", "--target-language", "de"]
     assert succeed(*given, "--reference", files / "refs.jsonl").out == plain
+    succeed("profile", *given[1:], "--reference", files / "refs.jsonl")
     # A reference without ids stands in the order of the source.
     options = ["--reference", files / "ref.de", "--source", files / "refs.jsonl"]
     assert succeed(*given, *options).out == plain
