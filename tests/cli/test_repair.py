@@ -76,10 +76,12 @@ def test_a_repair_is_resumed_and_needs_a_run_of_one_language(
     assert finished_documents(out) == 2
     succeed(*command, "--out", out)
     assert out.read_bytes() == (tmp_path / "expected.de").read_bytes()
-    page = tmp_path / "page.html"
+    page, both = tmp_path / "page.html", tmp_path / "both.tsv"
     page.write_text("<p>Hund. Katze.</p>")
+    both.write_text("a\tdog\thund\n")
     for message, run, path in (
         ("needs a run of one language, such as de-de", world.run, hypothesis),
-        ("is not a corpus with one sentence per line", repairer / "run", page),
+        ("needs a corpus in one language", repairer / "run", page),
+        ("needs a corpus in one language", repairer / "run", both),
     ):
         must_refuse(message, "repair", run, "--hypothesis", path, "--out", tmp_path / f"x{path.suffix}")

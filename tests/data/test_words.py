@@ -90,10 +90,9 @@ def test_scores_on_the_words_of_a_prepared_folder(tmp_path: Path) -> None:
         return found
 
     plain, truecased = scores(), scores("--words", tmp_path / "data")
-    assert float(str(truecased["s-bleu-tok"]["value"])) > float(str(plain["s-bleu-tok"]["value"]))
-    assert float(str(truecased["s-bleu"]["value"])) > float(str(plain["s-bleu"]["value"]))
-    assert "|words:truecased-tokenised-" in str(truecased["s-bleu-tok"]["signature"])
-    assert "|words:truecased-joined-" in str(truecased["s-bleu"]["signature"])
+    for name, form in (("s-bleu-tok", "tokenised"), ("s-bleu", "joined")):
+        assert float(str(truecased[name]["value"])) > float(str(plain[name]["value"]))
+        assert f"|words:truecased-{form}-" in str(truecased[name]["signature"])
     assert "words:" not in str(plain["s-bleu"]["signature"])
     settings = TokenizerSettings(vocabulary=30, byte_fallback=False, num_threads=1)
     train_tokenizer(SENTENCES, settings).save(tmp_path / "other" / "tokenizer")

@@ -140,7 +140,7 @@ def test_chinese_is_scored_by_characters(language: str) -> None:
     # One substituted character of eight.
     assert one(hypothesis, reference, "ter", language).value == pytest.approx(12.5)
     must_raise("without spaces.*--target-language", one, hypothesis, reference, "s-bleu")
-    for text, code in (("今天天氣很好", "yue"), ("สวัสดีครับ", "th")):
+    for text, code in (("今天天氣很好", "yue"), ("สวัสดีครับ", "th"), ("Windows", "th")):
         assert "tok:char" in one(single(text), single(text), "s-bleu", code).signature
         must_raise("without spaces.*TER: only these", one, single(text), single(text), "ter", code)
 
@@ -214,6 +214,9 @@ def test_by_position() -> None:
     assert buckets[2].scores[0][0].value == pytest.approx(BLEU().corpus_score(*third).score)
     assert buckets[2].scores[0][1].value == pytest.approx(BLEU().corpus_score(*joined).score)
     assert [b.scores[1][1].value for b in buckets] == pytest.approx([100] * 3)
+    head, line, *_ = render_profile("place", buckets, ["x", "y"]).splitlines()
+    assert " ".join(head.split()) == "place documents sentences x s-BLEU x d-BLEU y s-BLEU y d-BLEU"
+    assert line.split()[-1] == "100.00"
 
 
 def test_by_length() -> None:
@@ -225,11 +228,4 @@ def test_by_length() -> None:
         )
         whole = ours, [theirs]
         assert bucket.scores[0][0].value == pytest.approx(BLEU().corpus_score(*whole).score)
-
-
-def test_text_and_bad_input() -> None:
-    buckets = profile("position", [WRITTEN, PROFILE_REFERENCE], PROFILE_REFERENCE, ["s-bleu"])
-    head, line, *_ = render_profile("place", buckets, ["x", "y"]).splitlines()
-    assert head.split() == ["place", "documents", "sentences", "x", "s-BLEU", "y", "s-BLEU"]
-    assert line.split()[-1] == "100.00"
     must_raise("unknown protocol", profile, "length", [WRITTEN], PROFILE_REFERENCE, ["bleu"])

@@ -82,6 +82,8 @@ def test_discourse_marks(tmp_path: Path) -> None:
     both = succeed(*command, *paired, "--discourse", tmp_path / "marks").out
     assert any(line.split()[:5] == ["TC", "reference", "-", "ours", "+50.00"] for line in both.splitlines())
     assert "tc: 2 documents are too few for any significant difference" in both
+    (tmp_path / "ours").write_text("She saw it.\nIt shone.\n\nBut he left.\n")
+    must_refuse("tokenise both or none", *command, "--discourse", tmp_path / "marks")
 
 
 def test_names_of_systems_and_the_same_by_another_path(tmp_path: Path) -> None:
@@ -287,6 +289,7 @@ def test_scores_are_those_of_the_same_paragraphs_as_text(files: Path) -> None:
     assert "s-BLEU  100" not in plain
     given = ["evaluate", "--hypothesis", files / "sub.jsonl", "--target-language", "de"]
     assert succeed(*given, "--reference", files / "refs.jsonl").out == plain
+    succeed("profile", *given[1:], "--reference", files / "refs.jsonl")
     # A reference without ids stands in the order of the source.
     options = ["--reference", files / "ref.de", "--source", files / "refs.jsonl"]
     assert succeed(*given, *options).out == plain

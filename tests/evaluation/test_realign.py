@@ -119,10 +119,10 @@ def test_several_references_each_sentence_by_the_nearest() -> None:
 def test_text_without_spaces_needs_its_language() -> None:
     reference = [Document("a", ("天地玄黄。", "宇宙洪荒。"))]
     hypothesis = [Document("a", ("天地玄黄。宇宙洪荒。",))]
-    systems, reports = realign_systems({"x": hypothesis}, [reference], "zh", "unequal")
-    assert systems["x"] == reference
-    assert reports["x"].signature == "|realign:least-edits-zh-lc-1-of-1"
-    message = r"^x: document 'a': is written without spaces.*language zh"
+    for code, tokens in (("zh", "zh"), ("yue", "char")):
+        systems, reports = realign_systems({"x": hypothesis}, [reference], code, "unequal")
+        assert (systems["x"], reports["x"].signature.split("-", 2)[2]) == (reference, f"{tokens}-lc-1-of-1")
+    message = r"^x: document 'a': is written without spaces.*language .zh, ja"
     must_raise(message, realign_systems, {"x": hypothesis}, [reference], None, "unequal")
     # A line of such text in a document with spaces is a word.
     lines = ("Auf dem Schild steht:", "天地玄黄。", "Das ist der Anfang eines alten Gedichts.")

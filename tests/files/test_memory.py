@@ -10,7 +10,7 @@ from tests.refusals import must_raise
 PAIRS = [
     ("Hello.", "Hallo.", "1"),
     ("It is old.", "Er ist alt.", "1"),
-    ("A lamp.", "Eine Lampe.", "2"),
+    ("A cafe\u0301.", "Eine Lampe.", "2"),
     ("It  is old.", "Sie ist\nalt.", "2"),
     ("Hello.", "Tag.", "2"),
     ("", "", "3"),
@@ -22,7 +22,7 @@ def test_a_sentence_is_found_behind_the_sentence_that_it_stood_behind() -> None:
     memory = TranslationMemory.of(PAIRS)
     assert memory.units == 5
     assert memory.lookup("It is old.", "Hello.") == "Er ist alt."
-    assert memory.lookup("It is\u00a0old. ", "A  lamp.") == "Sie ist alt."
+    assert memory.lookup("It is\u00a0old. ", "A  café.") == "Sie ist alt."
     assert memory.lookup("It is old.", None) is None
     assert memory.lookup("It is old.", "Something else.") is None
     assert memory.lookup("Hello.", None) == "Hallo."
@@ -31,7 +31,7 @@ def test_a_sentence_is_found_behind_the_sentence_that_it_stood_behind() -> None:
 
 
 def test_the_sentences_of_documents_that_a_memory_has() -> None:
-    documents = [("Hello.", "It is old.", "New."), ("It is old.",), ("A lamp.", "It is old.", "Hello.")]
+    documents = [("Hello.", "It is old.", "New."), ("It is old.",), ("A café.", "It is old.", "Hello.")]
     assert TranslationMemory.of(PAIRS).taken(documents) == {
         0: {0: "Hallo.", 1: "Er ist alt."},
         2: {0: "Eine Lampe.", 1: "Sie ist alt.", 2: "Tag."},

@@ -22,7 +22,7 @@ table\tTabelle|Übersicht\tTisch\tin documents
 mobile phone\tMobiltelefon\tHandy | Telefon
 bank\t\tBank
 """
-CSV = 'table,"Tabelle|Übersicht",Tisch\n"bed, double",Doppelbett\n'
+CSV = 'table,"Tabelle|U\u0308bersicht",Tisch\n"bed, double",Doppelbett\n'
 TBX = """<?xml version="1.0"?>
 <tbx style="dct" type="TBX-Basic" xmlns="urn:iso:std:iso:30042:ed-2"><text><body>
 <conceptEntry id="1">

@@ -127,7 +127,7 @@ def profile(request: ProfileRequest, json: Json = False) -> None:
     paths, language = request.hypothesis, request.target_language
     with output(request.out, [*paths, request.reference]):
         systems, [references], _ = read_aligned(
-            name_systems(paths), [request.reference], None, request.format
+            name_systems(paths), [request.reference], None, request.format, language
         )
         names = list(systems)
         figures: dict[str, Any] = {"format": "cotext-profile", "version": 1, "systems": names}

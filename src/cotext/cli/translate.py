@@ -79,6 +79,7 @@ def translate(request: TranslationRequest, json: Json = False) -> None:
 
 def repair(request: RepairRequest, json: Json = False) -> None:
     """Repair translations of any system in the context of their documents (DocRepair)."""
+    from cotext.data.convert import holds_two_languages
     from cotext.data.formats import read_documents
     from cotext.files.translate_files import BlocksJob, FilesTranslation
     from cotext.runtime.progress import console, meter
@@ -92,9 +93,9 @@ def repair(request: RepairRequest, json: Json = False) -> None:
         tell_slow_precision(opened)
 
     work = FilesTranslation(request.translation, lambda text: console.print(text, soft_wrap=True), check)
-    if isinstance(work.jobs[0], BlocksJob):
+    if isinstance(work.jobs[0], BlocksJob) or holds_two_languages(request.hypothesis, request.format):
         raise CotextError(
-            f"{request.hypothesis}: is not a corpus with one sentence per line; `repair` needs one"
+            f"{request.hypothesis}: `repair` needs a corpus in one language with one sentence per line"
         )
     with meter("repairing", work.sentences) as progress:
         [report] = work.run(progress.advance)

@@ -268,6 +268,8 @@ Span = tuple[int, int]  # characters: first, last + 1
 _JOINING = frozenset("-'\u2019\u2010\u2011\u00ad\u00b7")
 # Punctuation that is spoken, and counts as a word.
 _READ = frozenset("%\u2030&@#\u00a7*")
+# Languages without spaces between words, and without a tokenizer in sacrebleu.
+UNSPACED_LANGUAGES: Final = ("th", "lo", "km", "my", "yue")
 # First and last letters of scripts that are written without spaces between words.
 _WITHOUT_SPACES = (
     (0x0E00, 0x0EFF),  # Thai, Lao

@@ -27,6 +27,7 @@ from cotext.data.formats import read_parallel
 from cotext.data.store import TokenStore
 from cotext.data.tokenizer import Tokenizer
 from cotext.data.views import Mixture
+from cotext.data.words import UNSPACED_LANGUAGES
 from cotext.models.build import build_model, count_parameters, parameters_asked, parameters_at_most
 from cotext.models.describe import describe_model, entry
 from cotext.models.interface import Model
@@ -225,7 +226,7 @@ def require_own(run: Path, config: Config) -> None:
 
 
 # Tokenizers of sacrebleu that need no other package, for languages of which 13a makes a sentence one word.
-WITHOUT_SPACES: Final = {"zh": "zh", **dict.fromkeys(("ja", "th", "lo", "km", "my"), "char")}
+WITHOUT_SPACES: Final = {"zh": "zh", **dict.fromkeys(("ja", *UNSPACED_LANGUAGES), "char")}
 
 
 def development_bleu(

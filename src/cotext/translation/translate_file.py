@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from cotext.config.recipe import ViewConfig
-from cotext.data.documents import Document, name_warning, same_language
+from cotext.data.documents import Document, check_sides, name_warning, same_language
 from cotext.data.formats import (
     FORMATS,
     check_output,
@@ -392,6 +392,7 @@ class RerankJob(Job[RerankReport]):
         self.out, self._to = request.out, request.to
         find_format(self._to).require_written()
         check_output(self.out, [request.lists, request.source])
+        check_sides(opened.languages, request.source, request.lists, f"{opened.folder} translates")
         require_absent(self.out, request.overwrite)
         self._scorer = opened.translator
         self._documents = list(read_documents(request.source, request.format))
@@ -399,17 +400,17 @@ class RerankJob(Job[RerankReport]):
         self._lists: list[ListedDocument] = list(listed)
         self.sizes = [len(document) for document in self._documents]
         ids, listed_ids = ([document.id for document in side] for side in (self._documents, self._lists))
-        # Formats without ids number the documents, so ids may differ, but not their order.
-        is_reordered = ids != listed_ids and sorted(ids) == sorted(listed_ids)
-        if is_reordered or self.sizes != [len(document.sentences) for document in self._lists]:
+        numbers = [str(number) for number in range(1, len(ids) + 1)]  # as in formats without ids
+        may_differ = numbers in (ids, listed_ids) and sorted(ids) != sorted(listed_ids)
+        sizes = [len(document.sentences) for document in self._lists]
+        if (ids != listed_ids and not may_differ) or self.sizes != sizes:
             raise CotextError(
-                f"{request.lists}: its documents differ in their order or numbers of sentences from those of "
+                f"{request.lists}: its documents differ in ids, order or numbers of sentences from those of "
                 f"{request.source}; give the source of the lists"
             )
         self.identity = {
             "inputs": checksums_of([request.source, request.lists], request.format),
             "format": request.format or "",
-            "to": self._to,
             **systems_of(opened),
         }
         penalty = describe_length_penalty(opened.config.decode)

@@ -12,7 +12,7 @@ from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
 
 from cotext.data.documents import Document, primary_language
-from cotext.data.words import is_unspaced
+from cotext.data.words import UNSPACED_LANGUAGES, is_unspaced
 from cotext.evaluation.metrics.interface import Measurement, Metric, Texts, Utility
 from cotext.evaluation.statistics.sufficient_statistics import (
     CorpusMetric,
@@ -103,7 +103,8 @@ def build_metric(
     if protocol.kind == "chrf":
         return CHRF(lowercase=protocol.lowercase, references=references)
     asian = language in ("zh", "ja")
-    unspaced = not asian and not protocol.reads_words and _is_without_spaces(references or ())
+    unspaced = language in UNSPACED_LANGUAGES or (not asian and _is_without_spaces(references or ()))
+    unspaced &= not protocol.reads_words
     if unspaced and (not language or protocol.kind == "ter"):
         raise CotextError(
             f"protocol {protocol.name!r}: the references are written without spaces, so words would be whole "

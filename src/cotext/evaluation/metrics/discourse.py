@@ -7,11 +7,11 @@ cent, TCP is their geometric mean. The rule is that of the authors' script (tcp.
 """
 
 import re
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
+from unicodedata import normalize
 
 import numpy as np
 
@@ -101,6 +101,8 @@ def measure_discourse(marked: Sequence[MarkedDocument], texts: Texts) -> dict[st
     split = f"case:mixed|tok:{'moses-en-hyphens' if tokens == 'moses' else 'none'}"
     measured: dict[str, list[Measurement]] = {}
     for name, hypothesis in texts.systems.items():
+        if tokens == "none" and _has_spaces(reference) and not _has_spaces(hypothesis):
+            raise CotextError(f"{name}: is not tokenised, and the reference is; tokenise both or none")
         counts = np.zeros((len(marked), 2 * len(PHENOMENA)))
         written = tokenised(hypothesis, tokens)
         for row, (document, ours, theirs) in enumerate(zip(marked, written, expected, strict=True)):
@@ -170,6 +172,13 @@ def _tokens_of_reference(
     )
 
 
+def _has_spaces(documents: Sequence[Document]) -> bool:
+    """Return whether most punctuation marks follow a space, as in tokenised text."""
+    text = "\n".join(sentence for document in documents for sentence in document.sentences)
+    before = re.findall(r"(\w?)[.,;!?](?!\S)", text)
+    return 2 * sum(map(bool, before)) <= len(before)
+
+
 def _geometric_mean(columns: Sequence[int]) -> SumScorer:
     """Return a scorer: geometric mean of the shares of hits in per cent; 0 without marks."""
 
@@ -223,16 +232,17 @@ def measure_terms(terms: Terms, texts: Texts) -> dict[str, list[Measurement]]:
 
 def _counts(terms: Terms, hypothesis: Document, source: Document, reference: Document) -> tuple[float, ...]:
     """Return numerator and denominator of success, then of consistency, for one document."""
-    sides = [[s.lower() for s in side.sentences] for side in (hypothesis, source, reference)]
+    sides = [[normalize("NFC", s).lower() for s in d.sentences] for d in (hypothesis, source, reference)]
     output, original, right = map("\n".join, sides)
     success = valid = consistent = several = 0.0
     for term, targets in terms:
         if term in original and any(target in right for target in targets):
             valid += 1
-            success += min(1.0, sum(map(output.count, targets)) / original.count(term))
+            longest_first = sorted(targets, key=len, reverse=True)  # at each place, one counts
+            found = re.findall("|".join(map(re.escape, longest_first)), output)
+            success += min(1.0, len(found) / original.count(term))
         where = [number for number, sentence in enumerate(sides[1]) if term in sentence]
         if len(where) > 1:
-            used = Counter(next((t for t in targets if t in sides[0][n]), "") for n in where)
             several += len(where)
-            consistent += max((count for target, count in used.items() if target), default=0)
+            consistent += max(sum(target in sides[0][n] for n in where) for target in targets)
     return success, valid, consistent, several

@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 from sacrebleu.metrics.bleu import BLEU
 
 from cotext.data.documents import Document, primary_language
+from cotext.data.words import UNSPACED_LANGUAGES, is_boundary, is_unspaced
 from cotext.evaluation.metrics.bleu import PROTOCOLS, build_metric
 from cotext.runtime import CotextError, naming
 from cotext.runtime.rendering import listed, render_rows
@@ -146,10 +147,8 @@ class _Table:
 
 # --- Texts, their cuts, and reports.
 
-# Languages without spaces that sacrebleu tokenises; their text may be cut between any two tokens.
-_UNSPACED: Final = ("zh", "ja")
-# Chinese characters, kana, Thai, Lao, Burmese, Khmer.
-_WITHOUT_SPACES: Final = re.compile("[\u3040-\u30ff\u3400-\u9fff\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff]")
+# Text of languages without spaces may be cut between any two tokens.
+_UNSPACED: Final = ("zh", "ja", *UNSPACED_LANGUAGES)
 MOST_SHARED: Final = 0.25  # share of the words of an omitted sentence or added line that may be shared
 LEAST_GAP: Final = 0.5  # minimum difference in words, as a share of the words of the sentence or line
 # A document that keeps its lines is doubtful if they share less than this fraction of the words that the best
@@ -214,15 +213,16 @@ class Cutter:
                 for token, end in self._divided(word[0]):
                     tokens.append(token)
                     ends.append(start + word.start() + end)
-                    may_cut.append(self._unspaced or end == len(word[0]))
+                    after = word[0][end : end + 1]
+                    may_cut.append(not after or (self._unspaced and is_boundary(word[0][end - 1], after)))
                     line_ends.append(False)
             if len(tokens) > before:
                 line_ends[-1] = True
                 filled.append(number)
-        if not self._unspaced and 2 * len(_WITHOUT_SPACES.findall(text)) > len(text):
+        if not self._unspaced and 2 * sum(map(is_unspaced, text)) > len(text):
             raise CotextError(
                 f"is written without spaces, so tokens ({self.name}) would be whole sentences; give "
-                "--target-language zh or ja (other languages without spaces are not supported)"
+                f"--target-language ({', '.join(_UNSPACED)})"
             )
         may_cut[-1] = True
         return CutText(

@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
+from unicodedata import normalize
 
 from cotext.data.documents import Languages, same_language
 from cotext.data.formats.xml_formats import DOCUMENT, pairs
@@ -76,7 +77,7 @@ def read_words(path: Path) -> tuple[str, ...]:
 
     Raises CotextError: the file is unreadable.
     """
-    lines = _text(read_bytes(path, MAX_BYTES), path).splitlines()
+    lines = normalize("NFC", _text(read_bytes(path, MAX_BYTES), path)).splitlines()
     return tuple(line.strip() for line in lines if line.strip() and not line.startswith("#"))
 
 
@@ -129,11 +130,11 @@ def _several(cell: str) -> tuple[str, ...]:
     return tuple(part.strip() for part in cell.split(_ALTERNATIVES) if part.strip())
 
 
-def _term(source: str, targets: tuple[str, ...], forbidden: tuple[str, ...], where: str) -> Term:
-    source, targets = source.strip(), tuple(target.strip() for target in targets)
+def _term(source: str, targets: Sequence[str], forbidden: Sequence[str], where: str) -> Term:
+    source, *targets = (normalize("NFC", text.strip()) for text in (source, *targets))
     if not source or not all(targets) or not (targets or forbidden):
         raise CotextError(f"{where}: the term {shown(source)} needs a text and a translation")
-    return Term(source, targets, forbidden)
+    return Term(source, tuple(targets), tuple(normalize("NFC", text) for text in forbidden))
 
 
 def _of_tbx(content: bytes, where: str, source_language: str, target_language: str) -> Iterator[Term]:
@@ -239,8 +240,8 @@ class TranslationMemory:
 
 
 def _normal(text: str) -> str:
-    """Return the text with single spaces between words."""
-    return " ".join(text.split())
+    """Return the text in Unicode NFC with single spaces between words."""
+    return " ".join(normalize("NFC", text).split())
 
 
 Phrases = tuple[str, ...]  # alternatives of a term

@@ -11,6 +11,7 @@ from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final, Literal
+from unicodedata import normalize
 
 import numpy as np
 
@@ -76,12 +77,14 @@ def choose_translations(request: MbrRequest, progress: Meter) -> tuple[list[Docu
             with naming(f"document {documents[0].id!r}, sentence {number}"):
                 pools.append(pooled(lists, request.probabilities))
     progress.restart(len(pools))
+    sign = 1
     if comet is not None and sources is not None:
         sentences = [sentence for document in sources for sentence in document.sentences]
         decisions, recipe = _by_comet(pools, comet, sentences, partial(progress.next_task, "choosing"))
     else:
         metric = find_protocol(request.utility)
-        (utility, recipe), sign = metric.utility(), 1 if metric.better == "higher" else -1
+        utility, recipe = metric.utility()
+        sign = 1 if metric.better == "higher" else -1
         decisions = []
         for pool in pools:
             decisions.append(decide(pool, sign * utility(pool.texts)))
@@ -102,8 +105,8 @@ def choose_translations(request: MbrRequest, progress: Meter) -> tuple[list[Docu
         sentences=len(pools),
         changed=sum(decision.chosen > 0 for decision in decisions),
         translations=translations,
-        utility=sum(d.utility for d in decisions) / len(pools),
-        utility_of_first=sum(d.utility_of_first for d in decisions) / len(pools),
+        utility=sign * sum(d.utility for d in decisions) / len(pools),
+        utility_of_first=sign * sum(d.utility_of_first for d in decisions) / len(pools),
         signature="|".join([*entries, recipe, f"version:cotext-{__version__}"]),
         inputs=tuple(system.signature for system in systems),
     )
@@ -177,10 +180,10 @@ def _read(path: Path, format: str | None, most: int | None) -> _System:
         return _System(listed, not numbered, signature)
     kind = find_format(detect_format(path) if format is None else format)
     side: Literal["source", "target"] = "target" if kind.holds_both_languages else "source"
-    nan = float("nan")
     texts = read_documents(path, kind.name, side)
-    one_each = [ListedDocument(d.id, tuple((Candidate(s, nan, nan),) for s in d.sentences)) for d in texts]
-    return _System(one_each, kind.carries_ids)
+    lines = ((d.id, (normalize("NFC", s) for s in d.sentences)) for d in texts)  # equal if they look equal
+    found = [ListedDocument(id, tuple((Candidate(s, np.nan, np.nan),) for s in each)) for id, each in lines]
+    return _System(found, kind.carries_ids)
 
 
 def _by_comet(
