@@ -59,6 +59,7 @@ SETTINGS: Final = (
     *("train.init_architecture=run", "train.init_parts=all", "train.freeze=none"),
     *("train.blend=null", "train.blend_updates=null", "train.max_epochs=0", "train.shard_model=false"),
     *("train.validate_bleu=false", "train.best_by=loss"),
+    *("train.word_dropout=0", "train.coword_dropout=0"),
     *("train.learning_rate=1.0e-4", "train.max_tokens=4096", "train.accumulate=1"),
 )
 
@@ -172,7 +173,7 @@ class Adaptation:
             start += ["model.neutral_start=true", *(f"decode.{key}={dumps(decode[key])}" for key in decode)]
             # In so few updates, more dropout than that of the model makes translations shorter.
             dropout = self._model.model.model_dump(include=set(DROPOUT))
-            start += ["train.word_dropout=0", *(f"model.{key}={dropout[key]}" for key in dropout)]
+            start += [f"model.{key}={dropout[key]}" for key in dropout]
         return load_config(self.recipe, None, [*SETTINGS, *start, *settings])
 
     @cached_property
@@ -180,7 +181,7 @@ class Adaptation:
         """Return the configuration of the run; the existing one if it was begun."""
         if self.is_begun:
             return written_config(self.request.out / "config.yaml")
-        threads = choose_threads(self._model.model.dimension, 0)
+        threads = choose_threads(self._model.model.dimension, self._config().train.threads)
         every = max(1, self.updates // VALIDATIONS)
         return self._config(
             f"train.max_cpu_minutes={self.request.minutes * threads}",
