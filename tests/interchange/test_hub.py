@@ -123,6 +123,8 @@ def test_an_import_is_told_and_stays_one(make: Make, tmp_path: Path) -> None:
     head, card = published(run, tmp_path / "pub-tuned")
     told = f"| started from | {first.name}, an import of MarianMTModel opus-mt-en-de (licence cc-by-4.0) |"
     assert told in card
+    succeed("export", run, "--to", "int8", "--out", tmp_path / "int8")
+    assert told in published(tmp_path / "int8", tmp_path / "pub-int8")[1]
     assert "trained with Cotext" in card
     assert "license" not in head  # of what was made from it, its owner says
     head, card = published(first, tmp_path / "pub")

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
-from shutil import copyfile
 from typing import Any, Final
 
 import torch
@@ -32,6 +31,7 @@ from cotext.models.run_folder import (
     IMPORT,
     INSTALL,
     EngineDescription,
+    copy_records,
     describe_file,
     model_file,
     noted_data,
@@ -97,7 +97,8 @@ def export_hub(
     )
     with new_folder(out) as temporary:
         weights = loaded.with_states("cotext export").state_dict()
-        _write_run(temporary, run, loaded, published_config(loaded.config), weights)
+        _write_run(temporary, loaded, published_config(loaded.config), weights)
+        copy_records(run, temporary, (IMPORT, SHORTLIST))  # the others contain local paths
         write_data(temporary, facts.data)
         (temporary / CARD).write_text(model_card(facts), encoding="utf-8")
 
@@ -112,21 +113,15 @@ def export_int8(run: Path, out: Path, update: int | None = None) -> None:
     decode = loaded.config.decode.model_copy(update={"precision": "int8"})
     weights = int8_weights(loaded.with_states("cotext export"))
     with new_folder(out) as temporary:
-        _write_run(temporary, run, loaded, loaded.config.model_copy(update={"decode": decode}), weights)
-        write_data(temporary, noted_data(run))
+        _write_run(temporary, loaded, loaded.config.model_copy(update={"decode": decode}), weights)
+        copy_records(run, temporary)
 
 
-def _write_run(
-    folder: Path, run: Path, loaded: LoadedModel, config: Config, weights: dict[str, Tensor]
-) -> None:
-    """Write a run folder with one model, the shortlist of `run` and the description of its import."""
+def _write_run(folder: Path, loaded: LoadedModel, config: Config, weights: dict[str, Tensor]) -> None:
+    """Write a run folder with one model."""
     loaded.tokenizer.save(folder / "tokenizer")
     write_config(folder, config)
     save_model(folder / "model.safetensors", weights, config, loaded.tokenizer.fingerprint, loaded.updates)
-    if (run / SHORTLIST).is_file():
-        copyfile(run / SHORTLIST, folder / SHORTLIST)
-    if imported := noted_import(run):
-        (folder / IMPORT).write_text(f"{sealed(imported)}\n", encoding="utf-8")
 
 
 def write_data(folder: Path, noted: Mapping[str, Any]) -> None:
