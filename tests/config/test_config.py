@@ -55,7 +55,6 @@ def test_an_empty_recipe_is_the_default_and_any_is_the_same_from_a_file(tmp_path
         ("train.adam_betas=[0.9, 1.0]", "train.adam_betas.1 = 1.0: input should be less than 1"),
         ("train.best_by=chrf", "'chrf': input should be 'loss', 'objective', 'undiscounted' or 'bleu'"),
         ("model.shift=banana", "model.shift = 'banana': input should be 'corpus' or 'sequence'"),
-        ("model=5", "model = 5"),
         ("view=", "view = None"),
         ("train.seed", "'train.seed' is not an override: write key.path=value"),
         ("=3", "'=3' is not an override"),

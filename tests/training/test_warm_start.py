@@ -606,7 +606,7 @@ class TestRefusals:
 
 def test_on_the_command_line(data: Path, source: Path, tmp_path: Path) -> None:
     recipe = tmp_path / "finetune.yaml"
-    recipe.write_text("view: {kind: window, before: 1}\ntrain: {init: required}\n")
+    recipe.write_text("view: {kind: window, before: 1}\ntrain: {init: required, fresh_rate: 2}\n")
     # A name that YAML would take for something else.
     shutil.copytree(source, tmp_path / "a: b")
     arguments = ["train", recipe, *TINY, "--data", data, "--out", tmp_path / "run"]
@@ -617,4 +617,5 @@ def test_on_the_command_line(data: Path, source: Path, tmp_path: Path) -> None:
     assert "starting from" in done.out + done.err
     assert "finished at update 6" in done.out
     # Going on, it need not be given again.
+    recipe.write_text(recipe.read_text().replace("init: required, ", ""))
     assert "finished at update 6" in cotext(*arguments).out
