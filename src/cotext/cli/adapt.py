@@ -58,8 +58,7 @@ SETTINGS: Final = (
     "decode.precision=float32",
     *("train.init_architecture=run", "train.init_parts=all", "train.freeze=none"),
     *("train.blend=null", "train.blend_updates=null", "train.max_epochs=0", "train.shard_model=false"),
-    *("train.validate_bleu=false", "train.best_by=loss"),
-    *("train.word_dropout=0", "train.coword_dropout=0"),
+    *("train.validate_bleu=false", "train.best_by=loss", "train.word_dropout=0", "train.coword_dropout=0"),
     *("train.learning_rate=1.0e-4", "train.max_tokens=4096", "train.accumulate=1"),
 )
 

@@ -315,7 +315,6 @@ USES: Final = {
     "model.context_encoder": "view.kind = window or cumulative",
     "model.context_layers": "model.context_encoder other than none",
     **{f"train.{key}": "train.init other than ''" for key in OF_START},
-    "train.context": "view.before other than 0, view.after other than 0",
     "train.word_dropout_epochs": "train.word_dropout other than 0.0",
     "model.document.": "model.document_layer other than none",
     "model.document.word_weights": "model.document.level = both",
