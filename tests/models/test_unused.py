@@ -92,8 +92,7 @@ OF_TRAINING: dict[str, tuple[list[str], list[str]]] = {
     "model.decoder.memory_sentences=2": (DOCUMENT, ["model.attention.span=memory"]),
     "loss.context_discount=0.5": ([], S4TO4),
     "model.context_encoder=separate": (DOCUMENT, S4TO4),  # it has weights, which are not used
-    "train.freeze=init": ([], ["train.init=run"]),
-    "train.fresh_rate=2": ([], ["train.init=run"]),
+    **{f"train.{key}": ([], ["train.init=run"]) for key in ("freeze=init", "fresh_rate=2")},
     **{
         f"train.{key}": ([], ["train.init=run"])
         for key in ("init_parts=encoder", "init_copies=false", "init_architecture=run", "blend_updates=9")

@@ -61,8 +61,8 @@ def export_hub(
 
     `licence`: licence of the model, in the notation of the hub (apache-2.0, cc-by-4.0 ...). If it is empty,
     the licence of the import is used if it is in this notation. `scores`: JSON files of `cotext evaluate` and
-    `cotext contrastive`, in addition to the files in the run folder. `recipe`: name of the recipe; if it is
-    empty, the recipe of the paper's table row is used.
+    `cotext contrastive`, in addition to the files in the run folder, which are of the final model. `recipe`:
+    name of the recipe; if it is empty, the recipe of the paper's table row is used.
 
     Raises CotextError: the run needs another run; a file has no scores; `out` is not empty or not writable.
     Also the errors of `load_run`.
@@ -78,7 +78,7 @@ def export_hub(
                 f"{run}: decode.{key} = {other}: it translates with another run, but a published run "
                 f"must be complete; publish a run without decode.{key}"
             )
-    own = [path for path in sorted(run.glob("*.json")) if path.name not in _OTHERS]
+    own = [path for path in sorted(run.glob("*.json")) if path.name not in _OTHERS and update is None]
     figures = [figure for path in own for figure in read_scores(path, required=False)]
     figures += [figure for path in scores for figure in read_scores(path)]
     imported = noted_import(run)
