@@ -103,8 +103,7 @@ def test_a_document_system_keeps_its_configuration(here: Path, adapted: Outcome)
     write_run(here / "old", first, load_tokenizer(here / "model" / "tokenizer"))
     succeed("adapt", here / "old", here / "all.tmx", "--out", here / "next", "--minutes", "0.01", *COUNTS)
     second = written_config(here / "next" / "config.yaml")
-    assert (second.view, second.model) == (first.view, first.model)
-    assert second.train.init == str(here / "old")
+    assert (second.view, second.model, second.train.init) == (first.view, first.model, str(here / "old"))
     assert (second.train.init_parts, second.train.max_epochs, second.train.word_dropout) == ("all", 0, 0)
     assert second.train.max_cpu_minutes == 0.01 * min(2, usable_cores())  # of each thread of that run
 
