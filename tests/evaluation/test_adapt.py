@@ -100,12 +100,14 @@ def test_a_document_system_keeps_its_configuration(here: Path, adapted: Outcome)
     once = {"init_parts": "encoder", "freeze": "init", "blend": ("positions",), "max_epochs": 1, "threads": 2}
     first = written_config(here / "mine" / "config.yaml")
     first = with_section(first, "train", best_by="bleu", validate_bleu=True, word_dropout=0.5, **once)
+    first = with_section(first, "decode", first_pass="init")
     write_run(here / "old", first, load_tokenizer(here / "model" / "tokenizer"))
     succeed("adapt", here / "old", here / "all.tmx", "--out", here / "next", "--minutes", "0.01", *COUNTS)
     second = written_config(here / "next" / "config.yaml")
     assert (second.view, second.model, second.train.init) == (first.view, first.model, str(here / "old"))
     assert (second.train.init_parts, second.train.max_epochs, second.train.word_dropout) == ("all", 0, 0)
     assert second.train.max_cpu_minutes == 0.01 * min(2, usable_cores())  # of each thread of that run
+    assert second.decode.first_pass == str(here / "model")
 
 
 def test_an_installed_model_is_called_by_its_name(here: Path, adapted: Outcome) -> None:

@@ -124,16 +124,15 @@ class Adaptation:
         # A multilingual tokenizer has its own names of the languages that it was imported for.
         of_many = isinstance(tokenizer, ImportedTokenizer) and bool(tokenizer.languages)
         pair = Languages() if of_many else self._languages
-        source, target = self._files
         self.folder.mkdir(parents=True, exist_ok=True)
-        share = sum(1 for _ in read_parallel(source, target, self._format)) // SHARE
+        share = sum(1 for _ in read_parallel(*self._files, self._format)) // SHARE
         dev, test = (
             min(MOST_HELD_OUT, max(least, share)) if given is None else given
             for given, least in ((self.request.dev_documents, 1), (self.request.test_documents, 2))
         )
         return PreparationRequest(
-            source=source,
-            target=target,
+            source=self._files[0],
+            target=self._files[1],
             format=self._format,
             dev_documents=dev,
             test_documents=test,
@@ -162,11 +161,12 @@ class Adaptation:
     @property
     def recipe(self) -> str:
         """Return the name or the file of the recipe of the run."""
-        is_single = self._model.view.kind == "sentence"
-        return RECIPE if is_single else str(self.request.model / "config.yaml")
+        return RECIPE if self._model.view.kind == "sentence" else str(self.request.model / "config.yaml")
 
     def _config(self, *settings: str) -> Config:
         start = [f"train.init={dumps(str(self.request.model))}", f"train.seed={self.request.seed}"]
+        if self._model.decode.first_pass == "init":  # the start of the model, not the model
+            start.append(f"decode.first_pass={dumps(self._model.train.init)}")
         if self.recipe == RECIPE:
             decode = self._model.decode.model_dump(include=set(OF_SEARCH))
             start += ["model.neutral_start=true", *(f"decode.{key}={dumps(decode[key])}" for key in decode)]
