@@ -40,9 +40,16 @@ def test_contradictions_circles_missing_parents_and_long_chains_are_refused(tmp_
     for told in ("p-transformer/ctx", "focused-concatenation/s4to4", "view.before", "4", "3"):
         assert told in message
     one, other = (str(tmp_path / f"{name}.yaml") for name in ("one", "other"))
+    below = recipe(tmp_path, "below", {"model": {"encoder": {"score": "alibi"}}})
+    recipe(tmp_path, "one", {"model": {"encoder": None}})
+    for parents in ([one, below], [below, one]):
+        both = recipe(tmp_path, "both", {"extends": parents})
+        must_raise(f"{parents[0]}, where model.encoder.*{parents[1]}, where model.encoder", load_config, both)
+    recipe(tmp_path, "one", {"model": {"encoder": {}}})
+    assert load_config(both).model.encoder.score == "alibi"
     recipe(tmp_path, "one", {"extends": [other]})
     recipe(tmp_path, "other", {"extends": [one]})
-    must_raise("circle", load_config, one)
+    must_raise("a cycle", load_config, one)
     missing = recipe(tmp_path, "missing", {"extends": ["parts/gate"]})
     must_raise(r"no recipe 'parts/gate'.*parts/gated-attention", load_config, missing)
     must_raise("extends must be a list", load_config, recipe(tmp_path, "text", {"extends": "mcn/final"}))

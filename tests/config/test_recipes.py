@@ -137,7 +137,6 @@ def test_parameters_of_the_base_transformer() -> None:
     base = load_config("focused-concatenation/base", "base")
     assert parameters(base, 32_000) == 60_522_496
     assert parameters(base, 37_000) == 60_522_496 + 5000 * 512
-    base = load_config("focused-concatenation/base", "base")
     learned = load_config("focused-concatenation/s4to4-lrn-cd", "base")
     assert parameters(learned, 32_000) == parameters(base, 32_000) + 4 * 512
     pre_norm = load_config("focused-concatenation/base", "base", ["model.pre_norm=true"])

@@ -12,6 +12,7 @@ from cotext.data.formats import read_documents, write_parallel
 from cotext.data.tokenizer import TokenizerSettings, load_tokenizer, train_tokenizer
 from cotext.interchange.model_names import NamedModel
 from cotext.models.run_folder import describe_file
+from cotext.runtime.devices import usable_cores
 from cotext.training.inputs import written_config
 from tests.command_line import Outcome, must_refuse, succeed
 from tests.tiny_runs import run_config, with_section, write_run
@@ -96,15 +97,17 @@ def test_the_same_command_goes_on_and_another_one_is_refused(here: Path, adapted
 
 def test_a_document_system_keeps_its_configuration(here: Path, adapted: Outcome) -> None:
     """But not how it started and when its training stopped."""
-    once = {"init_parts": "encoder", "freeze": "init", "blend": ("positions",), "max_epochs": 1}
+    once = {"init_parts": "encoder", "freeze": "init", "blend": ("positions",), "max_epochs": 1, "threads": 2}
     first = written_config(here / "mine" / "config.yaml")
-    first = with_section(first, "train", best_by="bleu", validate_bleu=True, **once)
+    first = with_section(first, "train", best_by="bleu", validate_bleu=True, word_dropout=0.5, **once)
+    first = with_section(first, "decode", first_pass="init")
     write_run(here / "old", first, load_tokenizer(here / "model" / "tokenizer"))
     succeed("adapt", here / "old", here / "all.tmx", "--out", here / "next", "--minutes", "0.01", *COUNTS)
     second = written_config(here / "next" / "config.yaml")
-    assert (second.view, second.model) == (first.view, first.model)
-    assert second.train.init == str(here / "old")
-    assert (second.train.init_parts, second.train.max_epochs) == ("all", 0)
+    assert (second.view, second.model, second.train.init) == (first.view, first.model, str(here / "old"))
+    assert (second.train.init_parts, second.train.max_epochs, second.train.word_dropout) == ("all", 0, 0)
+    assert second.train.max_cpu_minutes == 0.01 * min(2, usable_cores())  # of each thread of that run
+    assert second.decode.first_pass == str(here / "model")
 
 
 def test_an_installed_model_is_called_by_its_name(here: Path, adapted: Outcome) -> None:

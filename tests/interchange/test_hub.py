@@ -123,6 +123,8 @@ def test_an_import_is_told_and_stays_one(make: Make, tmp_path: Path) -> None:
     head, card = published(run, tmp_path / "pub-tuned")
     told = f"| started from | {first.name}, an import of MarianMTModel opus-mt-en-de (licence cc-by-4.0) |"
     assert told in card
+    succeed("export", run, "--to", "int8", "--out", tmp_path / "int8")
+    assert told in published(tmp_path / "int8", tmp_path / "pub-int8")[1]
     assert "trained with Cotext" in card
     assert "license" not in head  # of what was made from it, its owner says
     head, card = published(first, tmp_path / "pub")
@@ -150,6 +152,9 @@ def test_scores_stand_with_their_signatures(make: Make, tmp_path: Path) -> None:
     (tmp_path / "suite.json").write_text(json.dumps({"consistency": report}))
     head, card = published(run, tmp_path / "pub", "--scores", tmp_path / "suite.json")
     assert head["metrics"] == ["bleu", "term-success", "accuracy"]
+    (run / "checkpoints" / "00000001").mkdir(parents=True)
+    (run / "checkpoints" / "00000001" / "model.safetensors").hardlink_to(run / "model.safetensors")
+    assert "metrics" not in published(run, tmp_path / "pub-1", "--checkpoint", "1")[0]  # of other weights
     assert "| s-BLEU | a\\|b | 31.42 | `nrefs:1\\|case:mixed` |" in card
     assert "| consistency | deixis, 1,000 examples | 71.25 | `suite:x\\|tie:wrong` |" in card
 

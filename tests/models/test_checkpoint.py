@@ -121,6 +121,7 @@ class TestAveraging:
         ckpt.average_run(trained, tmp_path / "mean", [2, 6])
         loaded = ckpt.load_run(tmp_path / "mean")
         assert loaded.updates == [2, 6]
+        assert (tmp_path / "mean" / "data.json").read_bytes() == (trained / "data.json").read_bytes()
         one, other = (ckpt.load_run(trained, u).model.state_dict() for u in (2, 6))
         for name, tensor in loaded.model.state_dict().items():
             assert torch.equal(tensor, ((one[name].double() + other[name].double()) / 2).float())

@@ -85,15 +85,20 @@ SETTINGS: dict[str, tuple[list[str], list[str]]] = {
 # What only training can show, or the data that else decides.
 OF_TRAINING: dict[str, tuple[list[str], list[str]]] = {
     "view.numbers=2": (S4TO4, ["view.separators=numbered"]),
-    "model.nat.code_mixing=all": (AT_ONCE, ["model.nat.latent=true"]),
-    "model.nat.code_weight=0.2": (AT_ONCE, ["model.nat.latent=true"]),
-    "model.attention.gate_rate=3": (S4TO4, ["model.attention.others=gated"]),
+    **{f"model.nat.code_{key}": (AT_ONCE, ["model.nat.latent=true"]) for key in ("mixing=all", "weight=0.2")},
+    "model.attention.gate_rate=3": (S4TO4, ["model.neutral_start=true"]),
     "model.attention.gate_rate=4": (S4TO4, ["model.decoder.others=gated"]),
     "loss.label_smoothing=0.2": (AT_ONCE, ["model.nat.path=length"]),
     "model.decoder.memory_sentences=2": (DOCUMENT, ["model.attention.span=memory"]),
     "loss.context_discount=0.5": ([], S4TO4),
     "model.context_encoder=separate": (DOCUMENT, S4TO4),  # it has weights, which are not used
-    "train.freeze=init": ([], ["train.init=run"]),
+    **{f"train.{key}": ([], ["train.init=run"]) for key in ("freeze=init", "fresh_rate=2")},
+    **{
+        f"train.{key}": ([], ["train.init=run"])
+        for key in ("init_parts=encoder", "init_copies=false", "init_architecture=run", "blend_updates=9")
+    },
+    "train.word_dropout_epochs=2": ([], ["train.word_dropout=0.1"]),
+    "loss.foreign_weight=0.5": ([], S4TO4),
     "loss.glancing=[0.1,0.1]": (DOCUMENT, ["model.writes=non_autoregressive", "loss.name=glancing"]),
 }
 

@@ -24,7 +24,7 @@ from cotext.training.run import _first_sentences, make_accelerator
 from tests.command_line import World, cotext, train_arguments
 from tests.loops import loop_over
 from tests.refusals import must_raise
-from tests.tiny_runs import prepare_toy, run_config, silent
+from tests.tiny_runs import prepare_toy, run_config, silent, with_section
 
 
 class Clock:
@@ -201,6 +201,7 @@ def test_validation_and_translation_tell_how_far_they_are(tmp_path: Path) -> Non
     stages: list[tuple[str, int, int]] = []
     reports = replace(silent(), on_stage=lambda *stage: stages.append(stage))
     config = run_config(max_updates=1, validate_bleu=True, validate_sentences=8, max_tokens=100)
+    config = with_section(config, "decode", max_source_tokens=2)  # no limit of the development set
     runs.train(config, prepare_toy(tmp_path / "data"), tmp_path / "run", reports)
     for name in ("validating, tokens", "translating the development set, sentences"):
         found = [(done, total) for stage, done, total in stages if stage == name]

@@ -69,7 +69,7 @@ def test_two_untroubled_runs_are_the_same(data: Path, untroubled: Path, tmp_path
         [sys.executable, "-c", code, data, run],
         check=True,
         cwd=Path(__file__).parents[2],
-        env={**process_environment(), "PYTHONHASHSEED": "7"},
+        env={**process_environment(), "PYTHONHASHSEED": "7", "ACCELERATE_GRADIENT_ACCUMULATION_STEPS": "4"},
     )
     assert_same_run(run, untroubled)
     # What the clock decides is in the reports and their curves alone.

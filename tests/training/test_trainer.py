@@ -219,15 +219,6 @@ class TestUpdates:
             make_accelerator(TrainConfig(precision="fp16"))
 
 
-def test_it_learns(data: Path, tmp_path: Path) -> None:
-    """From near log(52) nats a label to below the 2.3 that word frequencies alone would give."""
-    config = without_dropout(run_config(max_updates=200, validate_every=200, learning_rate=1e-2, average=1))
-    train_here(config, data, tmp_path / "run")
-    losses = [e["nll_current"] for e in journal(tmp_path / "run") if e["kind"] == "train"]
-    assert losses[0] > 3.0
-    assert losses[-1] < 2.0
-
-
 class TestReports:
     def test_figures_by_hand(self, data: Path, tmp_path: Path) -> None:
         """A report's loss is the sum over the labels of its updates, divided by their number."""

@@ -503,14 +503,10 @@ class TestGoingOn:
         train_here(config(2), data, tmp_path / "parts")
         account = (tmp_path / "parts" / "init.json").read_text()
         (tmp_path / "parts" / "init.json").unlink()
-        training_is_refused(
-            config(4),
-            data,
-            tmp_path / "parts",
-            r"init.json: missing or damaged; it describes the start of training",
-        )
+        message = r"init.json: missing or damaged; it describes the start of training"
+        training_is_refused(config(4), data, tmp_path / "parts", message)
         (tmp_path / "parts" / "init.json").write_text(account.replace("wide", "near", 1))
-        training_is_refused(config(4), data, tmp_path / "parts", r"init.json: missing or damaged")
+        training_is_refused(config(4), data, tmp_path / "parts", message)
         (tmp_path / "parts" / "init.json").write_text(account)
         train_here(config(4), data, tmp_path / "parts")
         assert_same_file(tmp_path / "whole" / "model.safetensors", tmp_path / "parts" / "model.safetensors")
@@ -546,12 +542,8 @@ class TestGoingOn:
         train_here(with_section(config, "loss", context_discount=1.0), data, tmp_path / "run")
 
     def test_freezing_everything_is_refused(self, data: Path, source: Path, tmp_path: Path) -> None:
-        training_is_refused(
-            started(source, freeze="init"),
-            data,
-            tmp_path / "run",
-            "so nothing is left to train; remove the setting",
-        )
+        message = "so nothing is left to train; remove the setting"
+        training_is_refused(started(source, freeze="init"), data, tmp_path / "run", message)
 
     def test_another_source_is_refused(self, data: Path, source: Path, begun: Path, tmp_path: Path) -> None:
         message = must_raise("", train_here, started(source, max_updates=4), data, begun)
@@ -606,7 +598,7 @@ class TestRefusals:
 
 def test_on_the_command_line(data: Path, source: Path, tmp_path: Path) -> None:
     recipe = tmp_path / "finetune.yaml"
-    recipe.write_text("view: {kind: window, before: 1}\ntrain: {init: required}\n")
+    recipe.write_text("view: {kind: window, before: 1}\ntrain: {init: required, fresh_rate: 2}\n")
     # A name that YAML would take for something else.
     shutil.copytree(source, tmp_path / "a: b")
     arguments = ["train", recipe, *TINY, "--data", data, "--out", tmp_path / "run"]
@@ -617,4 +609,5 @@ def test_on_the_command_line(data: Path, source: Path, tmp_path: Path) -> None:
     assert "starting from" in done.out + done.err
     assert "finished at update 6" in done.out
     # Going on, it need not be given again.
+    recipe.write_text(recipe.read_text().replace("init: required, ", ""))
     assert "finished at update 6" in cotext(*arguments).out

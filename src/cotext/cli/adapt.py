@@ -58,7 +58,7 @@ SETTINGS: Final = (
     "decode.precision=float32",
     *("train.init_architecture=run", "train.init_parts=all", "train.freeze=none"),
     *("train.blend=null", "train.blend_updates=null", "train.max_epochs=0", "train.shard_model=false"),
-    *("train.validate_bleu=false", "train.best_by=loss"),
+    *("train.validate_bleu=false", "train.best_by=loss", "train.word_dropout=0", "train.coword_dropout=0"),
     *("train.learning_rate=1.0e-4", "train.max_tokens=4096", "train.accumulate=1"),
 )
 
@@ -124,16 +124,15 @@ class Adaptation:
         # A multilingual tokenizer has its own names of the languages that it was imported for.
         of_many = isinstance(tokenizer, ImportedTokenizer) and bool(tokenizer.languages)
         pair = Languages() if of_many else self._languages
-        source, target = self._files
         self.folder.mkdir(parents=True, exist_ok=True)
-        share = sum(1 for _ in read_parallel(source, target, self._format)) // SHARE
+        share = sum(1 for _ in read_parallel(*self._files, self._format)) // SHARE
         dev, test = (
             min(MOST_HELD_OUT, max(least, share)) if given is None else given
             for given, least in ((self.request.dev_documents, 1), (self.request.test_documents, 2))
         )
         return PreparationRequest(
-            source=source,
-            target=target,
+            source=self._files[0],
+            target=self._files[1],
             format=self._format,
             dev_documents=dev,
             test_documents=test,
@@ -162,17 +161,18 @@ class Adaptation:
     @property
     def recipe(self) -> str:
         """Return the name or the file of the recipe of the run."""
-        is_single = self._model.view.kind == "sentence"
-        return RECIPE if is_single else str(self.request.model / "config.yaml")
+        return RECIPE if self._model.view.kind == "sentence" else str(self.request.model / "config.yaml")
 
     def _config(self, *settings: str) -> Config:
         start = [f"train.init={dumps(str(self.request.model))}", f"train.seed={self.request.seed}"]
+        if self._model.decode.first_pass == "init":  # the start of the model, not the model
+            start.append(f"decode.first_pass={dumps(self._model.train.init)}")
         if self.recipe == RECIPE:
             decode = self._model.decode.model_dump(include=set(OF_SEARCH))
             start += ["model.neutral_start=true", *(f"decode.{key}={dumps(decode[key])}" for key in decode)]
             # In so few updates, more dropout than that of the model makes translations shorter.
             dropout = self._model.model.model_dump(include=set(DROPOUT))
-            start += ["train.word_dropout=0", *(f"model.{key}={dropout[key]}" for key in dropout)]
+            start += [f"model.{key}={dropout[key]}" for key in dropout]
         return load_config(self.recipe, None, [*SETTINGS, *start, *settings])
 
     @cached_property
@@ -180,7 +180,7 @@ class Adaptation:
         """Return the configuration of the run; the existing one if it was begun."""
         if self.is_begun:
             return written_config(self.request.out / "config.yaml")
-        threads = choose_threads(self._model.model.dimension, 0)
+        threads = choose_threads(self._model.model.dimension, self._config().train.threads)
         every = max(1, self.updates // VALIDATIONS)
         return self._config(
             f"train.max_cpu_minutes={self.request.minutes * threads}",

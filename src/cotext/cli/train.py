@@ -44,7 +44,8 @@ def train(request: TrainRequest, json: Json = False) -> None:
     config = first or load_config(recipe, size, [*settings, *_start(init, None)])
     from cotext.models.checks import refuse_unused
 
-    refuse_unused(config, recipe, settings)
+    if not (request.out / "config.yaml").is_file():  # a run keeps its start, and was checked at its beginning
+        refuse_unused(config, recipe, settings)
     quiet = not is_first_process()  # only one of several processes prints
     if request.dry_run:
         from cotext.training.run import dry_run as make_dry_run

@@ -10,9 +10,9 @@ The attention of each stack is span x score x mix:
 `models/checks.py` lists the combinations that are possible.
 """
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, NonNegativeFloat
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, NonNegativeFloat, field_validator
 
 from cotext.config.parts import DOCUMENT_LAYERS, Part
 
@@ -25,7 +25,7 @@ LARGEST = 10**9
 
 Fraction = Annotated[float, Field(ge=0, le=1)]
 BelowOne = Annotated[float, Field(ge=0, lt=1)]
-# Strict, because `true` would otherwise count as 1. Floats are not strict: YAML reads 1e-3 as a string.
+# Strict, because `true` would otherwise count as 1. `Closed` checks floats, as YAML reads 1e-3 as a string.
 Count = Annotated[int, Field(ge=0, le=LARGEST, strict=True)]
 PositiveInt = Annotated[int, Field(gt=0, le=LARGEST, strict=True)]
 Sentences = Annotated[int, Field(ge=0, le=10_000, strict=True)]
@@ -39,6 +39,13 @@ class Closed(BaseModel):
     """A configuration section: immutable, with checked values; unknown keys are errors."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, use_attribute_docstrings=True)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _refuse_truth(cls, value: Any, info: Any) -> Any:
+        if isinstance(value, bool) and cls.model_fields[info.field_name].annotation is float:
+            raise ValueError("input should be a number")
+        return value
 
 
 Span = Literal["row", "sentence", "memory", "nodes", "current"]

@@ -8,6 +8,7 @@ an unknown key contains the nearest known key.
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache, reduce
 from importlib import resources
+from itertools import product
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
@@ -476,18 +477,16 @@ def _merge_parent(
     merged: dict[str, Any], inherited: dict[str, Any], parent: str, origin: dict[str, str], where: str
 ) -> None:
     """Add the keys of another parent; raise CotextError if an earlier parent has a different value."""
-    for key, value in leaves(inherited):
-        *sections, last = key.split(".")
-        target = merged
-        for section in sections:
-            target = target.setdefault(section, {})
-        if last in target and target[last] != value:
+    for (other, there), (key, value) in product(leaves(merged), leaves(inherited)):
+        # The same key, or a value and a key below it. Empty sections contradict nothing.
+        is_same = f"{other}.".startswith(f"{key}.") or key.startswith(f"{other}.")
+        if is_same and {} not in (value, there) and value != there:
             raise CotextError(
-                f"{where}: extends {origin[key]}, where {key} = {shown(target[last])}, and {parent}, where "
-                f"it is {shown(value)}; remove one of them, or extend a recipe without this key"
+                f"{where}: extends {origin[other]}, where {other} = {shown(there)}, and {parent}, where "
+                f"{key} = {shown(value)}; remove one of them, or extend a recipe without this key"
             )
-        target[last] = value
-        origin.setdefault(key, parent)
+    _lay_over(merged, inherited)
+    origin.update({key: parent for key, _ in leaves(inherited) if key not in origin})
 
 
 def _lay_over(below: dict[str, Any], above: Mapping[str, Any]) -> None:

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
-from shutil import copyfile
 from typing import Any, Final
 
 import torch
@@ -32,6 +31,7 @@ from cotext.models.run_folder import (
     IMPORT,
     INSTALL,
     EngineDescription,
+    copy_records,
     describe_file,
     model_file,
     noted_data,
@@ -61,8 +61,8 @@ def export_hub(
 
     `licence`: licence of the model, in the notation of the hub (apache-2.0, cc-by-4.0 ...). If it is empty,
     the licence of the import is used if it is in this notation. `scores`: JSON files of `cotext evaluate` and
-    `cotext contrastive`, in addition to the files in the run folder. `recipe`: name of the recipe; if it is
-    empty, the recipe of the paper's table row is used.
+    `cotext contrastive`, in addition to the files in the run folder, which are of the final model. `recipe`:
+    name of the recipe; if it is empty, the recipe of the paper's table row is used.
 
     Raises CotextError: the run needs another run; a file has no scores; `out` is not empty or not writable.
     Also the errors of `load_run`.
@@ -78,7 +78,7 @@ def export_hub(
                 f"{run}: decode.{key} = {other}: it translates with another run, but a published run "
                 f"must be complete; publish a run without decode.{key}"
             )
-    own = [path for path in sorted(run.glob("*.json")) if path.name not in _OTHERS]
+    own = [path for path in sorted(run.glob("*.json")) if path.name not in _OTHERS and update is None]
     figures = [figure for path in own for figure in read_scores(path, required=False)]
     figures += [figure for path in scores for figure in read_scores(path)]
     imported = noted_import(run)
@@ -97,7 +97,8 @@ def export_hub(
     )
     with new_folder(out) as temporary:
         weights = loaded.with_states("cotext export").state_dict()
-        _write_run(temporary, run, loaded, published_config(loaded.config), weights)
+        _write_run(temporary, loaded, published_config(loaded.config), weights)
+        copy_records(run, temporary, (IMPORT, SHORTLIST))  # the others contain local paths
         write_data(temporary, facts.data)
         (temporary / CARD).write_text(model_card(facts), encoding="utf-8")
 
@@ -112,21 +113,15 @@ def export_int8(run: Path, out: Path, update: int | None = None) -> None:
     decode = loaded.config.decode.model_copy(update={"precision": "int8"})
     weights = int8_weights(loaded.with_states("cotext export"))
     with new_folder(out) as temporary:
-        _write_run(temporary, run, loaded, loaded.config.model_copy(update={"decode": decode}), weights)
-        write_data(temporary, noted_data(run))
+        _write_run(temporary, loaded, loaded.config.model_copy(update={"decode": decode}), weights)
+        copy_records(run, temporary)
 
 
-def _write_run(
-    folder: Path, run: Path, loaded: LoadedModel, config: Config, weights: dict[str, Tensor]
-) -> None:
-    """Write a run folder with one model, the shortlist of `run` and the description of its import."""
+def _write_run(folder: Path, loaded: LoadedModel, config: Config, weights: dict[str, Tensor]) -> None:
+    """Write a run folder with one model."""
     loaded.tokenizer.save(folder / "tokenizer")
     write_config(folder, config)
     save_model(folder / "model.safetensors", weights, config, loaded.tokenizer.fingerprint, loaded.updates)
-    if (run / SHORTLIST).is_file():
-        copyfile(run / SHORTLIST, folder / SHORTLIST)
-    if imported := noted_import(run):
-        (folder / IMPORT).write_text(f"{sealed(imported)}\n", encoding="utf-8")
 
 
 def write_data(folder: Path, noted: Mapping[str, Any]) -> None:

@@ -34,6 +34,7 @@ from cotext.models.run_folder import (
     INT8_SCALE,
     checkpoint_folder,
     checkpoints,
+    copy_records,
     describe_file,
     model_file,
     model_signature,
@@ -275,6 +276,7 @@ def average_run(run: Path, out: Path, updates: Sequence[int]) -> None:
     with new_folder(out) as temporary:
         loaded.tokenizer.save(temporary / "tokenizer")
         write_config(temporary, loaded.config)
+        copy_records(run, temporary)
         fingerprint = loaded.tokenizer.fingerprint
         save_model(temporary / "model.safetensors", weights, loaded.config, fingerprint, list(updates))
 

@@ -291,6 +291,7 @@ def _check_non_autoregressive(config: Config) -> None:
 TARGET_CONTEXT: Final = "windows with target sentences before the current one"
 MEMORY: Final = "model.decoder.span = memory, model.decoder.top.span = memory"
 TOP: Final = "model.attention.top.layers other than 0"
+OF_START: Final = ("freeze", "fresh_rate", "blend_updates", "init_parts", "init_copies", "init_architecture")
 ROWS: Final = "layers with the span row alone (gated: also in gated top layers)"
 # Settings, or sections (with a dot at the end), and the condition under which they have an effect.
 # Alternatives are separated by commas. `view.kind` may be that of any view that is mixed.
@@ -299,7 +300,8 @@ USES: Final = {
     "view.indexed_separators": "view.separators = indexed",
     "view.numbers": "view.separators = numbered",
     "model.attention.top.": TOP,
-    "model.attention.gate_rate": ", ".join(f"model.{side}.others = gated" for side in SIDES),
+    "model.attention.gate_rate": ", ".join(f"model.{side}.others = gated" for side in SIDES)
+    + ", model.neutral_start = true",
     "model.attention.memory_sentences": MEMORY,
     "model.decoder.memory_sentences": MEMORY,
     "model.encoder.memory_sentences": "the decoder",
@@ -312,7 +314,8 @@ USES: Final = {
     "model.batch.threshold": "model.batch.gate = discrete",
     "model.context_encoder": "view.kind = window or cumulative",
     "model.context_layers": "model.context_encoder other than none",
-    "train.freeze": "train.init other than ''",
+    **{f"train.{key}": "train.init other than ''" for key in OF_START},
+    "train.word_dropout_epochs": "train.word_dropout other than 0.0",
     "model.document.": "model.document_layer other than none",
     "model.document.word_weights": "model.document.level = both",
     "model.document.later": "model.document.source = true",
@@ -337,12 +340,13 @@ USES: Final = {
     "model.target_segments = learned or sinusoidal",
     "loss.label_smoothing": "loss.name = cross_entropy, model.nat.path = length",
     "loss.context_discount": TARGET_CONTEXT,
+    "loss.foreign_weight": "view.kind other than sentence",
     "loss.glancing": "loss.name = glancing",
 }
 
 
 def refuse_unused(config: Config, recipe: str, overrides: Iterable[str]) -> None:
-    """Raise CotextError with all settings of view, model and loss that have no effect with other settings.
+    """Raise CotextError with all settings that have no effect with other settings.
 
     `config` is the result of the recipe and of overrides, such as `key.path=value`. A shipped recipe is
     accepted; of a file, its own settings are checked.

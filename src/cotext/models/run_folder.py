@@ -33,12 +33,14 @@ import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from shutil import copyfile
 from typing import Any, Final
 
 from safetensors import SafetensorError, safe_open
 
 from cotext.config.parts import FOLDER, Code, code_of, known, own_parts
 from cotext.config.recipe import Config, differences, dump_config, parse_config
+from cotext.data.shortlist import SHORTLIST
 from cotext.models.describe import describe_model
 from cotext.runtime import CotextError, __version__, parse_json, parse_yaml, read_text, shown
 from cotext.runtime.files import digests, replacing, require_whole, sealed, unsealed, write_text
@@ -46,6 +48,7 @@ from cotext.runtime.files import digests, replacing, require_whole, sealed, unse
 SEEDS = "seeds.json"
 CHECKPOINTS = "checkpoints"
 IMPORT = "import.json"
+RECORDS: Final = ("data.json", "init.json", IMPORT, SHORTLIST)
 SCHEMA_LINE = "# yaml-language-server: $schema=recipe.schema.json"  # first line of config.yaml, for editors
 ENGINE = "cotext.json"  # in an engine folder: see above
 INT8_SCALE = ".int8_scale"  # suffix of the name of a matrix in int8, for the scales of its rows
@@ -204,6 +207,13 @@ def noted_data(run: Path) -> dict[str, Any]:
     noted = read_sealed(run / "data.json")
     is_valid = isinstance(noted.get("folder"), str) and isinstance(noted.get("checksums"), dict)
     return noted if is_valid else {}
+
+
+def copy_records(run: Path, folder: Path, names: Collection[str] = RECORDS) -> None:
+    """Copy files about a model, where they exist, to a run folder that is made from it."""
+    for name in names:
+        if (run / name).is_file():
+            copyfile(run / name, folder / name)
 
 
 def noted_import(run: Path) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from cotext.data.store import TokenStore
 from cotext.data.tokenizer import Tokenizer, chosen_languages, load_tokenizer
 from cotext.data.views import Mixture, View
 from cotext.models.checks import keeps_current
-from cotext.models.run_folder import IMPORT, describe_file, model_file, noted_data
+from cotext.models.run_folder import IMPORT, Description, describe_file, model_file, noted_data
 from cotext.runtime import CotextError, parse_yaml, read_text
 from cotext.runtime.files import sealed, write_text
 
@@ -203,10 +203,10 @@ def settle_by_start(config: Config, run: Path) -> Config:
     if path.is_file():
         return _as_before(config, written_config(path))
     init = Path(config.train.init)
-    there, imported = describe_file(model_file(init)).config, (init / IMPORT).is_file()
-    config = _with_architecture(config, there, imported)
-    config = _with_neutral_start(config, there, imported)
-    return _with_first_sentence(_with_blending(config, there), there)
+    there, imported = describe_file(model_file(init)), (init / IMPORT).is_file()
+    config = _with_architecture(config, there.config, imported)
+    config = _with_neutral_start(config, there.config, imported)
+    return _with_first_sentence(_with_blending(config, there), there.config)
 
 
 def _as_before(config: Config, before: Config) -> Config:
@@ -272,7 +272,7 @@ def _with_gated_others(config: Config) -> Config:
     return _laid_over(config, "model", **settled)
 
 
-def _with_blending(config: Config, there: Config) -> Config:
+def _with_blending(config: Config, there: Description) -> Config:
     new = replacements(there, config)
     requested = config.train.blend
     if unchanged := [kind for kind in requested or () if kind not in new]:
@@ -287,9 +287,11 @@ def _with_blending(config: Config, there: Config) -> Config:
     return config
 
 
-def replacements(there: Config, here: Config) -> list[Blended]:
+def replacements(there: Description, here: Config) -> list[Blended]:
     """Return the parts that are new, compared with another model, and cannot start without effect."""
-    known = _replacing(there)
+    train = there.config.train
+    absent = train.blend or () if there.updates == [0] and train.blended(0) < 1 else ()  # see `set_blend`
+    known = [kind for kind in _replacing(there.config) if kind not in absent]
     return [kind for kind in _replacing(here) if kind not in known]
 
 

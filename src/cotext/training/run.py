@@ -92,6 +92,7 @@ def make_accelerator(
         # Accelerate connects processes on CPUs only if `cpu` is set.
         on_cpu = (requested or choose_device(None)).type == "cpu"
         accelerator = Accelerator(mixed_precision=mixed, cpu=on_cpu, kwargs_handlers=[wrapping])
+        accelerator.gradient_accumulation_steps = 1  # the trainer accumulates, whatever the environment says
     except ValueError as error:
         raise CotextError(f"train.precision = {config.precision}: {error}") from None
     if requested is not None and accelerator.device.type != requested.type:
@@ -249,10 +250,10 @@ def development_bleu(
         "first_pass": "",
         "language_model": "",
         "shortlist": 0,
+        "max_source_tokens": 1_000_000,
     }
     fast = config.model_copy(update={"decode": config.decode.model_copy(update=greedy)})
     references = [sentence for d in documents for sentence in d.target]
-    total = sum(map(len, documents))
     target = Languages.parse(config.languages).target
     bleu = sacrebleu.BLEU(force=True, tokenize=WITHOUT_SPACES.get(target, "13a"))
 
@@ -262,7 +263,7 @@ def development_bleu(
         def on_sentences(count: int) -> None:
             nonlocal done
             done += count
-            on_stage("translating the development set, sentences", done, total)
+            on_stage("translating the development set, sentences", done, len(references))
 
         translator = DocumentTranslator(model, fast, data.tokenizer, device)
         results = dict(translator.translate((Document(d.id, d.source) for d in documents), on_sentences))
@@ -276,9 +277,8 @@ def _first_sentences(path: Path, count: int) -> list[ParallelDocument]:
     """Read the first `count` sentences of a corpus in their documents; the last document may be cut."""
     documents: list[ParallelDocument] = []
     for document in read_parallel(path, None):
-        kept = ParallelDocument(document.id, document.source[:count], document.target[:count])
-        documents.append(kept)
-        count -= len(kept)
+        documents.append(ParallelDocument(document.id, document.source[:count], document.target[:count]))
+        count -= len(documents[-1])
         if count == 0:
             break
     return documents

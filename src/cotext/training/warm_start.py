@@ -237,7 +237,7 @@ def start_from(
         symbols,
         left_out,
         {key: (str(here), str(recipe)) for key, recipe, here in changed if key in keys},
-        tuple(replacements(described.config, config)),
+        tuple(replacements(described, config)),
         config.train.blend_updates or 0 if config.train.blend else 0,
     )
 
