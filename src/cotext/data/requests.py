@@ -57,12 +57,8 @@ class SentenceSplitting(Request):
 class LanguagePair(Request):
     """The languages of a corpus."""
 
-    source_language: str = option(
-        "Language code such as en. Default: guessed from the file names.", default=""
-    )
-    target_language: str = option(
-        "Language code such as de. Default: guessed from the file names.", default=""
-    )
+    source_language: str = option("Language code such as en. Default: from file names.", default="")
+    target_language: str = option("Language code such as de. Default: from file names.", default="")
 
     @property
     def languages(self) -> Languages:
@@ -84,9 +80,7 @@ class AlignmentRequest(SentenceSplitting, LanguagePair):
         "Its translation. Several documents are paired by their names without endings and languages."
     )
     out: Path = option("Corpus to write: .tsv, .jsonl or .tmx, also compressed (.xz, .gz).")
-    run: Path | None = option(
-        "Run whose translation probabilities guide the alignment, too.", default=None, is_run=True
-    )
+    run: Path | None = option("Run whose probabilities guide the alignment, too.", default=None, is_run=True)
 
     def check(self) -> None:
         """Raise CotextError if the format of the output cannot hold two languages."""
@@ -118,22 +112,11 @@ class PreparationRequest(SentenceSplitting, LanguagePair, CorpusFormat):
     workers: int = option("Processes that encode text. 0: one for each processor.", default=0, least=0)
     dev_source: Path | None = option("Development corpus, source side.", default=None)
     dev_target: Path | None = option("Development corpus, target side.", default=None, needs="dev_source")
-    dev_documents: int = option(
-        "Instead of --dev-source: number of whole documents to set aside from the training corpus.",
-        default=0,
-        least=0,
-    )
+    dev_documents: int = option("Whole training documents to set aside for development.", default=0, least=0)
     test_source: Path | None = option("Test corpus, source side.", default=None)
     test_target: Path | None = option("Test corpus, target side.", default=None, needs="test_source")
-    test_documents: int = option(
-        "Instead of --test-source: number of whole documents to set aside from the training corpus.",
-        default=0,
-        least=0,
-    )
-    vocabulary: int | None = option(
-        "Vocabulary size. Default: depends on the corpus size, at most 32000; see docs/tokenizers.md.",
-        default=None,
-    )
+    test_documents: int = option("Whole training documents to set aside for the test.", default=0, least=0)
+    vocabulary: int | None = option("Vocabulary size. Default: by size of corpus, up to 32000.", default=None)
     tokenizer: str = option(
         "Tokenizer to train: sentencepiece, sentencepiece-bpe or moses-bpe. Or a run, a data folder or a "
         "downloaded model, to use its tokenizer (needed for `train --init`). Names of its languages, such as "
@@ -157,9 +140,7 @@ class PreparationRequest(SentenceSplitting, LanguagePair, CorpusFormat):
         "Lines are paragraphs: split all sets, including held-out sets, as with --split.", default=False
     )
     seed: int = option("Seed of the tokenizer's training sample and of documents set aside.", default=1)
-    overwrite: bool = option(
-        "Replace an existing folder, or the folder of an interrupted job.", default=False
-    )
+    overwrite: bool = option("Replace a folder that exists, also of an interrupted job.", default=False)
 
     def check(self) -> None:
         """Raise CotextError for options that contradict each other."""
@@ -242,9 +223,7 @@ class ControlledRequest(Request):
     )
     vocabulary: int = option("Vocabulary size.", default=1500)
     seed: int = option("Seed of the corpus and of the tokenizer's training sample.", default=1)
-    overwrite: bool = option(
-        "Replace an existing folder, or the folder of an interrupted job.", default=False
-    )
+    overwrite: bool = option("Replace a folder that exists, also of an interrupted job.", default=False)
     contrastive_examples: int = 600
     mentions: int | None = None
 

@@ -183,7 +183,7 @@ class Cleaner:
         self._expected = max(lengths[1], 1) / max(lengths[0], 1)
         self._seen = PairFilter()
         tests: dict[str, Callable[[Pair], bool]] = {
-            "empty": _half_empty,
+            "empty": lambda pair: bool(pair[0].strip()) != bool(pair[1].strip()),
             "length": self._too_long,
             "ratio": self._out_of_proportion,
             "copies": _copied,
@@ -259,11 +259,6 @@ class Cleaner:
         ]
         known = self._seen.add([(p[0], p[1]) for p in passages])
         return {i + k for i, before in zip(starts, known, strict=True) if before for k in range(length)}
-
-
-def _half_empty(pair: Pair) -> bool:
-    source, target = (bool(side.strip()) for side in pair)
-    return source != target
 
 
 def _copied(pair: Pair) -> bool:

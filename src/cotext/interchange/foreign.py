@@ -121,16 +121,16 @@ def open_pickle(path: Path) -> Tensors:
             f"{path}: damaged or truncated, or contains objects other than tensors: {reason}"
         ) from None
     is_valid = isinstance(content, Mapping) and all(
-        isinstance(name, str) and isinstance(tensor, Tensor) and _is_dense(tensor)
-        for name, tensor in content.items()
+        isinstance(n, str)
+        and isinstance(t, Tensor)
+        and t.is_cpu
+        and t.layout == torch.strided
+        and not t.is_nested
+        for n, t in content.items()
     )
     if not is_valid:
         raise CotextError(f"{path}: does not contain only named tensors with all their numbers")
     return Tensors((path,), {name: tuple(t.shape) for name, t in content.items()}, content.__getitem__)
-
-
-def _is_dense(tensor: Tensor) -> bool:
-    return tensor.is_cpu and tensor.layout == torch.strided and not tensor.is_nested
 
 
 # --- Settings, parameters and vocabularies.

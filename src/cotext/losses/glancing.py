@@ -117,7 +117,8 @@ class Glancing:
                 best_N = (
                     targets.token if paths is None else best_alignment(first_ND, weight_VD, paths.lattices)
                 )
-                wrong_N = _best_symbols(first_ND, weight_VD) != best_N
+                first = [linear(part, weight_VD).argmax(dim=1) for part in torch.split(first_ND, CHUNK)]
+                wrong_N = torch.cat(first) != best_N
                 if paths is not None and paths.forced:  # brackets are given, and never wrong
                     wrong_N[paths.edges] = False
                 # -1 on padding and in units without a path: their frames are never revealed.
@@ -153,8 +154,3 @@ class Glancing:
             loss = loss + (auxiliary.loss * counted_B).sum()
             parts |= auxiliary.parts
         return LossParts(loss=loss, count=count, parts=parts)
-
-
-def _best_symbols(hidden_ND: Tensor, weight_VD: Tensor) -> Tensor:
-    """Return the most probable symbol of every frame: [N]."""
-    return torch.cat([linear(part, weight_VD).argmax(dim=1) for part in torch.split(hidden_ND, CHUNK)])
