@@ -388,13 +388,18 @@ def test_training_stops_early_by_its_own_checkpoints_while_the_start_is_better(
     monkeypatch.setattr(Trainer, "validate", validate)
     settings = ["train.max_updates=6", "train.validate_every=1", "train.patience=2", "train.blend_updates=3"]
     asked = [*QUIET, *settings, "train.validate_bleu=false", f"train.init={imported}"]
-    for name, blend, last in (("blended", [], 5), ("at once", ["train.blend=[]"], 2)):
+    for name, blend in (("blended", []), ("at once", ["train.blend=[]"])):
         config = load_config("modern/rotary", None, [*asked, *blend])
         progress = train_here(config, data, tmp_path / name)
-        assert (progress.update, progress.best, progress.best_update) == (last, -1.0, 0)
+        assert (progress.update, progress.best, progress.best_update) == (5, -1.0, 0)
         assert ckpt.load_run(tmp_path / name).updates == [0]
     config = load_config("modern/rotary", None, [*asked, "train.patience=1"])
     assert train_here(config, data, tmp_path / "one").update == 4
+    # A mean that is better than the start is that of the best checkpoints of training, without the start.
+    mean = lambda trainer, updates: validate(trainer, updates if len(updates) < 2 else [0])  # noqa: E731
+    monkeypatch.setattr(Trainer, "validate", mean)
+    train_here(load_config("modern/rotary", None, [*asked, "train.average=2"]), data, tmp_path / "mean")
+    assert ckpt.load_run(tmp_path / "mean").updates == [2, 3]
 
 
 def test_gates_open_in_training_at_a_rate_of_their_own(data: Path, imported: Path, tmp_path: Path) -> None:

@@ -42,8 +42,8 @@ class TrainingProgress:
     `epoch`: completed epochs, on average over the processes. `cpu_seconds`: processor time of all processes
     for updates and their batches, if `train.max_cpu_minutes` limits it. `validated`: updates with a
     validation. Only their checkpoints are averaged, not those written when training was stopped. `best` can
-    be the run that training started from (`models.checkpoint.set_blend`), `best_trained` not. `corpus`:
-    digests of the data. `scaler`: state of the loss scale (only fp16).
+    be the run that training started from, `best_trained` not. `corpus`: digests of the data. `scaler`: state
+    of the loss scale (only fp16).
     """
 
     update: int = 0
@@ -52,6 +52,7 @@ class TrainingProgress:
     best: float | None = None
     best_update: int = 0
     best_trained: float | None = None
+    best_trained_update: int = 0
     validations_without_best: int = 0
     processes: int = 1
     finished: bool = False
@@ -228,8 +229,9 @@ class RunCheckpoints:
             self.lock.require()
 
     def candidates(self, progress: TrainingProgress) -> list[int]:
-        """Return the updates whose checkpoints averaging may use, in ascending order."""
-        return [update for update in checkpoints(self.run) if update in progress.validated]
+        """Return the updates whose checkpoints averaging may use, in ascending order; not the start."""
+        validated = [update for update in checkpoints(self.run) if update in progress.validated]
+        return [update for update in validated if update] or validated
 
     def save_model(self, path: Path, updates: list[int]) -> None:
         """Write a model file with the weights of these updates; every process must call this."""
@@ -275,9 +277,11 @@ class RunCheckpoints:
 
     def _prune(self, progress: TrainingProgress) -> list[Path]:
         saved = checkpoints(self.run)
-        models = ckpt.worth_keeping(self.candidates(progress), progress.best_update, self.config.train)
+        models = ckpt.worth_keeping(
+            self.candidates(progress), progress.best_trained_update, self.config.train
+        )
         # Two training states are kept: if the last checkpoint is damaged, the one before it can be resumed.
-        return ckpt.prune(self.run, {*models, saved[-1]}, set(saved[-2:]))
+        return ckpt.prune(self.run, {*models, progress.best_update, saved[-1]}, set(saved[-2:]))
 
     def resume(self) -> tuple[TrainingProgress, ProcessState] | None:
         """Restore weights, optimizer, loss scale and random state from the last checkpoint, if there is one.

@@ -477,13 +477,12 @@ class Trainer:
         improved = progress.best is None or value > progress.best
         if improved:
             progress.best, progress.best_update = value, progress.update
-        # Before blended-in parts have an effect, this is another model: early stopping must not count it.
-        is_other = progress.update == 0 and self.config.train.blended(0) < 1
-        if not is_other:
-            if progress.best_trained is None or value > progress.best_trained:
-                progress.best_trained, progress.validations_without_best = value, 0
-            else:
-                progress.validations_without_best += 1
+        # Early stopping and averaging do not count the start.
+        if progress.best_trained is not None and value <= progress.best_trained:
+            progress.validations_without_best += 1
+        elif progress.update:
+            progress.best_trained, progress.best_trained_update = value, progress.update
+            progress.validations_without_best = 0
         if main:
             self.checkpoints.require_run()
             self.journal.write("validation", figures)
@@ -517,8 +516,9 @@ class Trainer:
             raise CotextError(
                 f"{folder}: its position in the data is not in epoch {progress.epoch}; delete {folder}"
             )
-        if progress.best_trained is None and (progress.best_update or self.config.train.blended(0) == 1):
-            progress.best_trained = progress.best  # a checkpoint of 0.1.0 has only `best`
+        if not progress.best_trained_update:  # the start, or a checkpoint of 0.1.0
+            progress.best_trained = progress.best if progress.best_update else None
+            progress.best_trained_update = progress.best_update
         self.progress, self.cursor = progress, state.cursor
         self.interval.restore(state.sums)
 
@@ -526,7 +526,8 @@ class Trainer:
         """Write the final model: the mean of some checkpoints, or the best checkpoint if it is better."""
         progress, main = self.progress, self.accelerator.is_main_process
         self.accelerator.wait_for_everyone()  # until the last checkpoint is in place
-        chosen = ckpt.averaged(self.checkpoints.candidates(progress), progress.best_update, self.config.train)
+        candidates, center = self.checkpoints.candidates(progress), progress.best_trained_update
+        chosen = ckpt.averaged(candidates, center, self.config.train)
         figures = self._validate_mean(chosen)
         made_of = f"mean of the checkpoints {', '.join(map(str, chosen))}"
         mean, best = self._quality(figures), -math.inf if progress.best is None else progress.best
