@@ -222,7 +222,7 @@ class TrainConfig(Closed):
     """Number of checkpoints averaged into the final model; if the best checkpoint is better on the
     development set, it is the final model instead. 1: no averaging."""
     average_by: Literal["best", "last"] = "best"
-    """Checkpoints to average: the `best` and the closest ones in time, or the `last` checkpoints."""
+    """Checkpoints to average, without the start: the `best` and the closest ones in time, or the `last`."""
     log_every: PositiveInt = 100
     """Updates between progress reports."""
     pool_tokens: PositiveInt = 2_000_000
