@@ -233,11 +233,13 @@ class SentencePieceTokenizer(Tokenizer):
         coverage = settings.character_coverage
         if coverage is None:
             coverage = 0.9995 if byte_fallback else 1.0
+        longest = max((len(sentence.encode()) for sentence in sample), default=0)
+        limit: Any = {"max_sentence_length": longest} if longest > 4192 else {}  # longer ones are left out
         model = io.BytesIO()
         try:
             sentencepiece.SentencePieceTrainer.train(
                 sentence_iterator=iter(sample),
-                max_sentence_length=1 << 30,  # longer ones are left out; the default is 4,192 bytes
+                **limit,
                 model_writer=model,
                 model_type=cls.model_type,
                 vocab_size=requested,
