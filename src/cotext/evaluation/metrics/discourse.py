@@ -101,7 +101,7 @@ def measure_discourse(marked: Sequence[MarkedDocument], texts: Texts) -> dict[st
     split = f"case:mixed|tok:{'moses-en-hyphens' if tokens == 'moses' else 'none'}"
     measured: dict[str, list[Measurement]] = {}
     for name, hypothesis in texts.systems.items():
-        if tokens == "none" and _has_spaces(reference) and not _has_spaces(hypothesis):
+        if tokens == "none" and _is_tokenised(reference) and not _is_tokenised(hypothesis):
             raise CotextError(f"{name}: is not tokenised, and the reference is; tokenise both or none")
         counts = np.zeros((len(marked), 2 * len(PHENOMENA)))
         written = tokenised(hypothesis, tokens)
@@ -172,7 +172,7 @@ def _tokens_of_reference(
     )
 
 
-def _has_spaces(documents: Sequence[Document]) -> bool:
+def _is_tokenised(documents: Sequence[Document]) -> bool:
     """Return whether most punctuation marks follow a space, as in tokenised text."""
     text = "\n".join(sentence for document in documents for sentence in document.sentences)
     before = re.findall(r"(\w?)[.,;!?](?!\S)", text)
