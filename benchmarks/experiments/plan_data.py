@@ -67,6 +67,8 @@ class Parts(Closed):
     """Prefixes of the ids of chosen documents, such as `lohelp:`; default: all documents."""
     documents: PositiveInt | None = None
     """The first ones of each split only; default: all."""
+    repeated: dict[str, PositiveInt] = Field(default={})
+    """How often training documents are repeated, by the prefix of their ids."""
     held_out: PositiveInt | None = None
     """Number of training documents, drawn at random, that become the split `held` for suites."""
     tokenizer: str | None = None

@@ -42,6 +42,9 @@ def write_texts(parts: Parts, texts: Path) -> None:
         if split == "train" and parts.held_out is not None:
             chosen, held = apart(chosen, parts.held_out)
             write_parallel(*text_files(parts, texts, HELD), held, "docids")
+        if split == "train":
+            times = {d.id: parts.repeated.get(f"{d.id.partition(':')[0]}:", 1) for d in chosen}
+            chosen = [document for document in chosen for _ in range(times[document.id])]
         write_parallel(*text_files(parts, texts, split), chosen, "docids")
     for name, (source, target, sizes) in parts.grouped.items():
         write_parallel(*text_files(parts, texts, name), grouped(*map(Path, (source, target, sizes))), "text")
