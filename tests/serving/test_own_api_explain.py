@@ -127,8 +127,8 @@ def test_a_word_of_a_script_without_spaces(server: httpx.Client) -> None:
     ("changes", "said"),
     [
         ({"system": "sentence"}, "each sentence alone"),
-        ({"sentence": 4}, "there are 4"),
-        ({"sentence": -1}, "there are 4"),
+        ({"sentence": 4}, "sentence 4 of 4"),
+        ({"sentence": -1}, "sentence -1 of 4"),
         ({"targets": TARGETS[:3]}, "a target for every source"),
         ({"characters": [2, 3]}, "no word"),
         ({"characters": [2, 2]}, "no word"),

@@ -345,7 +345,7 @@ def test_what_was_blended_in_is_told(data: Path, imported: Path, tmp_path: Path)
     settings = ["train.max_updates=4", "train.validate_every=1", "train.blend_updates=2", "train.log_every=1"]
     quiet = [*QUIET, *settings, "train.validate_bleu=false", f"train.init={imported}"]
     told = "\n".join(told_in_training(load_config("modern/rotary", None, quiet), data, tmp_path / "run"))
-    assert "no neutral start: positions, score; blended in over 2 updates" in told
+    assert "parts without neutral start: positions, score; blended in over 2 updates" in told
     assert "architecture of that run, not of the recipe: model.dimension = 16, not 512" in told
     account = unsealed((tmp_path / "run" / "init.json").read_text())
     assert account["blended"] == {"settings": ["positions", "score"], "updates": 2}

@@ -294,8 +294,7 @@ class TestTraining:
         assert lines[2].startswith(f"  newly initialised: {len(decoder)} parameters (")
         assert lines[2].endswith(": decoder")
         assert lines[3:] == [
-            "  left out, as train.init_parts = encoder: decoder; the embedding, which encoder and "
-            "decoder share, is taken"
+            "  left out (train.init_parts = encoder): decoder; embeddings and output bias are taken"
         ]
         written = unsealed((tmp_path / "run" / "init.json").read_text())
         assert sorted(written["left_out"]) == sorted(written["fresh"]) == sorted(decoder)

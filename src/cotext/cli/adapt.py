@@ -3,7 +3,7 @@
 Documents are set aside, the rest is prepared with the model's tokenizer, and training starts from the model
 (`model.neutral_start`). Everything except the run is in the folder OUT.adapt:
 
-    pairs.tmx                     sentence pairs, if the corpus is bilingual files or documents, or was cut
+    pairs.tmx                     pairs of bilingual files or documents, or of a corpus cut into sections
     data/                         the corpus, divided by whole documents, and prepared
     before.jsonl, after.jsonl     the test documents, translated by the model and by the run
     report.json, report.html      scores of both, tests, and the sentences that changed most
@@ -42,18 +42,18 @@ from cotext.translation.open import open_run
 
 RECIPE: Final = "opus/s4to4"  # for a sentence-level model; others keep their own configuration
 VALIDATIONS: Final = 10  # approximate number during training
-# Without a request, every fifth document is for development, and every fifth for the test, 20 at most.
+# By default, a fifth of the documents is for development and a fifth for the test, 20 each at most.
 SHARE: Final = 5
 MOST_HELD_OUT: Final = 20
-FEWEST_DOCUMENTS: Final = 10  # fewer ones are cut into sections
+FEWEST_DOCUMENTS: Final = 10  # a corpus with fewer is cut into sections
 # Settings that the run takes from the model.
 OF_SEARCH: Final = ("beam", "length_penalty", "length_penalty_form", "max_ratio", "max_extra")
 BEFORE: Final = "before.jsonl"
 AFTER: Final = "after.jsonl"
 SHOWN: Final = 20  # number of changed sentences on the page
 DROPOUT: Final = ("dropout", "activation_dropout", "attention_dropout")
-# Changes to the recipe: small batches because time is short, and a low learning rate. A document system was
-# perhaps trained from another model, and with other limits.
+# Changes to the recipe: small batches because time is short, and a low learning rate. A document-level
+# model has its own configuration, so its own start and limits are reset.
 SETTINGS: Final = (
     "decode.precision=float32",
     *("train.init_architecture=run", "train.init_parts=all", "train.freeze=none"),
@@ -165,7 +165,7 @@ class Adaptation:
 
     def _config(self, *settings: str) -> Config:
         start = [f"train.init={dumps(str(self.request.model))}", f"train.seed={self.request.seed}"]
-        if self._model.decode.first_pass == "init":  # the start of the model, not the model
+        if self._model.decode.first_pass == "init":  # would now be the model itself
             start.append(f"decode.first_pass={dumps(self._model.train.init)}")
         if self.recipe == RECIPE:
             decode = self._model.decode.model_dump(include=set(OF_SEARCH))
@@ -273,7 +273,7 @@ def render(report: AdaptReport) -> str:
         "<h2>Before and after</h2>",
         summary(report).html(),
         f"<h2>The sentences that changed most</h2>\n<p>{len(report.changed):,} translations changed. The "
-        "number is the change in chrF, which may be wrong about a single sentence: read them.</p>",
+        "number is the change in chrF, which can be wrong about a single sentence, so read them.</p>",
         *map(_sentence, report.changed[:SHOWN]),
         "<h2>What to run next</h2>",
         f"<pre>{escape(chr(10).join(next_commands(report)))}</pre>",

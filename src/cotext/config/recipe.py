@@ -127,8 +127,8 @@ class TrainConfig(Closed):
     init: str = ""
     """Run whose weights training starts from (`--init RUN`). `required`: the recipe needs such a run."""
     init_parts: Literal["all", "encoder"] = "all"
-    """Parameters to take from that run. `all`: all matching parameters. `encoder`: the same without the
-    parameters that only the decoder uses; embeddings are shared, and are taken."""
+    """Parameters to take from that run. `all`: all matching parameters. `encoder`: the same without those
+    of the decoder; embeddings and the output bias are taken."""
     init_copies: bool = True
     """Whether a weight of that run initialises both of its counterparts, such as G-Transformer's local and
     global attention; otherwise the second starts at random. With `model.neutral_start`, both always

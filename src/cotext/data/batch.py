@@ -54,9 +54,9 @@ Tokens = Sequence[int] | NDArray[np.int32]
 class SpecialSymbols:
     """Ids of special symbols, and how they separate sentences.
 
-    `separators` end sentence 0, 1 ... of a row, except the last sentence; later sentences use the last
-    separator. With `bracket`, the only separator is `eos`, and `bos` begins every sentence. With `numbers`,
-    the number of the sentence in its document begins it; later sentences use the last number.
+    `separators` end sentence 0, 1 ... of a row; further sentences end with the last separator, and the last
+    sentence with `eos`. With `bracket`, the only separator is `eos`, and `bos` begins every sentence. With
+    `numbers`, the number of the sentence in its document begins it; later sentences use the last number.
     `source_begins`: bracketed source sentences have a begin symbol, too. `source_prefix` and `target_prefix`
     are language symbols at the beginning of a row.
     """
@@ -97,6 +97,7 @@ class SpecialSymbols:
 
     @property
     def per_source_sentence(self) -> int:
+        """Number of symbols that end or begin a source sentence."""
         return 1 + self.opens_source
 
 
@@ -118,8 +119,8 @@ class RowCache:
     """What a model has computed for a row that is searched sentence by sentence; None: nothing yet.
 
     It must not depend on other rows, or on which sentences are current (`DecodingPlan` checks this).
-    `memory`: keys and values of the source, two [S, H, K] for every cross-attention. `read`: decoder inputs
-    at the beginning of the row.
+    `memory`: keys and values of the source, two [S, H, K] for every cross-attention (H heads, K per head).
+    `read`: the first decoder inputs of the row, with their keys and values.
     """
 
     memory: Sequence[Tensor] | None = None
@@ -160,8 +161,8 @@ class Batch:
     target_label: Tensor  # [B, T]
     label_sentence: Tensor  # [B, T], -1 on padding
     targets: object | None = None  # computed ahead by the loss, from the labels
-    foreign: "Batch | None" = None  # for each row, one of its current sentences in foreign context
-    examined: Tensor | None = None  # [B, 2], half-open range of that sentence; `foreign` has its own
+    foreign: "Batch | None" = None  # for each row, a current sentence in context of another document
+    examined: Tensor | None = None  # [B, 2], half-open range of that sentence; also set in `foreign`
 
     def to(self, device: torch.device) -> "Batch":
         """Return a copy on `device`."""
@@ -218,8 +219,8 @@ def hide_words(batch: Batch, share: float, symbols: SpecialSymbols, unknown: int
     """Apply word dropout: replace each subword of source and decoder input with probability `share`.
 
     They become the unknown token. Labels and special symbols are unchanged, as in the authors' code of
-    G-Transformer (Bao et al. 2021). In rows in foreign context, words are chosen separately: see
-    `copy_hidden`. Uses the global random generator of torch.
+    G-Transformer (Bao et al. 2021). Rows in foreign context lose other words; `copy_hidden` then
+    makes their examined sentences equal. Uses the global random generator of torch.
     """
     dropped = copy(batch)  # a shallow copy, which keeps the cached labels
     dropped.source = replace(batch.source, tokens=_hidden(batch.source.tokens, share, symbols, unknown))
@@ -244,9 +245,9 @@ def hide_current_source(batch: Batch, share: float, symbols: SpecialSymbols, unk
 
 
 def copy_hidden(batch: Batch, hidden: Batch, symbols: SpecialSymbols) -> Batch:
-    """Return `hidden` with the same words of examined sentences hidden in its foreign rows.
+    """Return `hidden`, with the same words hidden in examined sentences of its foreign rows.
 
-    `hidden` is `batch` after word dropout. Otherwise, hidden words would differ in addition to the context.
+    `hidden` is `batch` after word dropout. So foreign rows differ only in context, not in hidden words.
     """
     if batch.foreign is None or hidden.foreign is None or hidden is batch:
         return hidden
@@ -496,7 +497,7 @@ def pack(lengths: Iterable[Sequence[int]], max_tokens: int) -> list[list[int]]:
     items of every batch.
     """
     batches: list[list[int]] = []
-    count = longest = 0  # of the rows of the last batch
+    count = longest = 0  # number and longest length of the rows of the last batch
     for i, rows in enumerate(lengths):
         grown = count + len(rows), max(longest, *rows)
         if batches and grown[0] * grown[1] <= max_tokens:

@@ -1,7 +1,7 @@
 """Blocks of HTML and XHTML.
 
 Only text ranges are replaced; the rest of a page is not parsed and written again. Elements that begin a
-paragraph in a browser begin a block, and so do two line breaks in a row. All other elements, also unknown
+paragraph in a browser begin a block, and so do two consecutive `<br>`. All other elements, also unknown
 ones, are inline. White space is collapsed as in a browser. Texts of attributes are separate blocks after
 their paragraph.
 """
@@ -254,7 +254,7 @@ _LEFT: Final = _names("""
 script style template svg math iframe object applet canvas audio video noembed noframes xmp pre plaintext
 rp rt
 """)
-_SAID: Final = _LEFT - {"script", "style", "rp"}
+_REPORTED: Final = _LEFT - {"script", "style", "rp"}  # of these, `Markup.left` has the lines
 _READ_ATTRIBUTES: Final = _names("""
 alt title placeholder aria-label aria-description aria-placeholder aria-valuetext aria-roledescription
 label summary
@@ -401,7 +401,7 @@ class Markup:
                 text = next(self._stand_ins)
             kind = "copied" if text.strip() else "point"
             self._items.append(Item(kind, name, start, stop, text))
-        if name in _SAID or (kept and name in self._rules.blocks):
+        if name in _REPORTED or (kept and name in self._rules.blocks):
             self.left.setdefault(name, []).append(self._line_of(start))
 
     def _add(self, kind: str, token: Token) -> None:
@@ -430,7 +430,7 @@ class Markup:
             text = collapsed(value).strip()
             if attribute in read and text and not _HALVES.search(text):
                 mark = self._page[start] if self._page[start] in "\"'" else '"'
-                parts = enumerate(filter(None, re.split(r"(\n\s*)", text)))  # these were references
+                parts = enumerate(filter(None, re.split(r"(\n\s*)", text)))  # from `&#10;`
                 pieces = tuple(Copied(n, part) if part.isspace() else part for n, part in parts)
                 self._values.append((pieces, Place(start, stop, mark)))
         if not self._items:

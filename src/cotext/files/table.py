@@ -94,7 +94,7 @@ def _check_regular(path: Path) -> None:
 def format_of(path: Path, name: str | None = None) -> FileFormat | str:
     """Return the format of a file, or the name of a corpus format; detected from the content unless named.
 
-    Raises CotextError if the format is unknown, the file is empty, or only its suffix belongs to a format.
+    Raises CotextError if the format is unknown, the file is empty, or its content does not fit its suffix.
     """
     formats = file_formats()
     if name is not None:

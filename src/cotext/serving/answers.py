@@ -98,7 +98,7 @@ class Events:
 
 @dataclass(slots=True, eq=False)
 class PendingRequest:
-    """A request that is being computed; `waiting`: its number of clients."""
+    """A request that is being computed; `waiting`: number of calls that wait for it."""
 
     work: Work
     events: Events
@@ -150,7 +150,7 @@ class RequestCache:
         if listener is not None:
             pending.events.listen(listener)
         try:
-            return await asyncio.shield(pending.task)  # other clients may wait for it, too
+            return await asyncio.shield(pending.task)  # other calls may wait for it, too
         finally:
             pending.waiting -= 1
             if listener is not None:
@@ -201,7 +201,7 @@ class RequestCache:
 KEPT_SEGMENTS: Final = 200
 KEPT_CHARACTERS: Final = 64 * 1024
 SESSION_SECONDS: Final = 3600.0  # time after the last request, after which a session is dropped
-# Limits of all clients and of one; the least recently used session (of the largest client) is dropped.
+# Most sessions of all clients, and of one. The least recently used one (of the largest client) is dropped.
 SESSIONS: Final = 512
 SESSIONS_OF_CLIENT: Final = 32
 
@@ -226,7 +226,7 @@ class Context:
 
 @dataclass(slots=True)
 class Segment:
-    """A segment: its blocks and its answer; `after`: context and options of its translation."""
+    """A segment: its blocks and its answer; `after`: the context and options that it was translated with."""
 
     blocks: tuple[Block, ...]
     number: int | None

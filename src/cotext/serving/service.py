@@ -101,8 +101,8 @@ class Service:
         """Translate; equal requests of a client are computed once, and answers are cached for a while.
 
         If the task is cancelled, because the client disconnects, the work stops a few seconds later unless
-        other clients wait for it. The answer is shared and must not be modified. Raises RequestError: 400,
-        the request is invalid; 413, 429, 503, it exceeds a limit.
+        an equal request waits for it. The answer is shared and must not be modified. Raises RequestError:
+        400, the request is invalid; 413, 429, 503, it exceeds a limit.
         """
         if self.is_stopping:
             raise stopping()

@@ -9,7 +9,7 @@ A parameter is initialised from the first of these parameters that the other run
 
 Otherwise it gets the constant at which it has no effect (`System.neutral_start`), or keeps its random values.
 Without `train.init_copies`, a parameter of the other run initialises only one parameter. With
-`train.init_parts: encoder`, parameters that only the decoder has are ignored.
+`train.init_parts: encoder`, the decoder's parameters are ignored; embeddings and output bias are not.
 
 Separators need care: if the two recipes separate sentences differently, their rows in the embedding have
 different meanings. A symbol that does not occur in the other run starts as a copy of a similar symbol
@@ -43,8 +43,8 @@ from cotext.runtime.files import sealed, unsealed, write_text
 from cotext.runtime.jobs.engine import in_ranges
 from cotext.training.inputs import ARCHITECTURE, architecture, replacements
 
-# Settings that change the meaning of the same weights: scores, and vectors added to embeddings.
-TELLING = (
+# Settings that change the meaning of weights, but not their shape: scores, and vectors added to embeddings.
+MEANING = (
     *("score", "positions", "target_positions", "shift", "from_first", "relative_span"),
     *("segments", "target_segments", "segments_from"),
 )
@@ -130,8 +130,7 @@ class WarmStart:
         if self.left_out:
             left_out = ", ".join(grouped(self.left_out, [*self.inheritance.source, *self.left_out]))
             lines.append(
-                f"  left out, as train.init_parts = encoder: {left_out}; the embedding, which encoder and "
-                "decoder share, is taken"
+                f"  left out (train.init_parts = encoder): {left_out}; embeddings and output bias are taken"
             )
         if self.symbols:
             lines.append(f"  symbols: {self.symbols}")
@@ -141,8 +140,8 @@ class WarmStart:
         if self.blended:
             when = f"blended in over {self.blend_updates:,} updates"
             if not self.blend_updates:
-                when = "in force at once (train.blend_updates = 0)"
-            lines.append(f"  no neutral start: {', '.join(self.blended)}; {when}")
+                when = "without blending (train.blend_updates = 0)"
+            lines.append(f"  parts without neutral start: {', '.join(self.blended)}; {when}")
         if self.differing:
             words = (
                 f"{key} = {here}, {there} in the other run" for key, (here, there) in self.differing.items()
@@ -220,9 +219,9 @@ def start_from(
         key: (str(here), str(there))
         for key, there, here in differences(described.config, config)
         if key == "view.separators"
-        or (key.startswith("model.") and key.rpartition(".")[2] in (*TELLING, *ARCHITECTURE))
+        or (key.startswith("model.") and key.rpartition(".")[2] in (*MEANING, *ARCHITECTURE))
     }
-    # Only matrices count: some vectors and tables have the same shape at any width.
+    # Only matrices count: some vectors, such as the output bias, have the same shape at any width.
     matrices = {name for name, tensor in model.state_dict().items() if tensor.dim() > 1}
     if matrices.isdisjoint({*inheritance.taken, *inheritance.adopted}):
         words = "".join(f"\n  {key}: {there} there, {here} here" for key, (here, there) in differing.items())
@@ -319,8 +318,8 @@ def inherit(model: System, weights: Mapping[str, Tensor], copies: bool = True) -
 
 def _shares_rows(source: Tensor, target: Tensor, of_symbols: bool) -> bool:
     """Return whether the leading rows of two tables correspond."""
-    # Longer vectors belong to wider layers, and longer tables may. The vocabulary may also be longer because
-    # of appended separators, which follow all shared symbols.
+    # A vector of another length belongs to a layer of another width. A shorter table lacks the last rows. The
+    # vocabulary may also be longer, because separators are appended after the shared symbols.
     same_width = source.dim() == target.dim() > 1 and source.shape[1:] == target.shape[1:]
     return same_width and (of_symbols or len(source) < len(target))
 

@@ -39,7 +39,7 @@ class SentenceHypothesis:
 
 @dataclass(frozen=True, slots=True)
 class FoundWindow:
-    """The hypotheses of the requested sentences of a window; `exact`: it has exactly these."""
+    """The hypotheses of the requested sentences of a window; `exact`: the output had exactly these."""
 
     number: int
     sentences: tuple[SentenceHypothesis, ...]
@@ -50,7 +50,7 @@ class WindowLog(Protocol):
     """A record of finished windows of documents, for jobs that may be interrupted."""
 
     def found(self, document: int) -> Sequence[FoundWindow]:
-        """Return the windows of a document that an interrupted job has finished, in that order."""
+        """Return the windows of a document that an interrupted job has finished, in order of finishing."""
 
     def note(self, document: int, window: FoundWindow) -> None:
         """Record a finished window."""
@@ -60,8 +60,8 @@ class OpenDocument:
     """The sentences of a document, its windows, and the hypotheses so far.
 
     `kept`: index in the document of every sentence. `given`: for each window, the target sentences of its
-    forced prefix: earlier hypotheses, or those of `first_pass`. A window is ready when these exist and the
-    window before it, within its run of `sequential_windows` windows, is finished.
+    forced prefix: earlier hypotheses, or those of `first_pass`. A window is ready when the prefix exists. In
+    a run of `sequential_windows` windows, the previous window must also be finished.
     """
 
     def __init__(
@@ -124,7 +124,6 @@ class OpenDocument:
                 self.taken[j] = SentenceHypothesis(tuple(encode(text)), text)
                 if self.first_pass is not None:
                     self.first_pass[j] = self.taken[j]
-        # Only given sentences at the beginning can be a prefix; those further on replace what search writes.
         for number, window in enumerate(self.windows if forces else ()):
             if window.target == window.current:
                 leading = takewhile(self.taken.__contains__, window.target)
@@ -219,7 +218,7 @@ class OpenDocument:
     def _one_less(self, number: int) -> None:
         self._missing[number] -= 1
         if not self._missing[number]:
-            # The earliest first, so that a chunk ends, with its cache, before many others begin.
+            # In order of windows, so that a chunk is finished, and its cache dropped, before others begin.
             insort(self.ready, number)
 
     def sentences(self) -> list[SentenceHypothesis]:
@@ -244,7 +243,7 @@ def found_sentences(
 ) -> tuple[list[SentenceHypothesis], bool]:
     """Return the hypotheses of `count` sentences, and whether the output has exactly these, in order.
 
-    `from_end`: only the last sentence is used (`recover`).
+    `from_end`: if the number of sentences differs, the last ones are aligned, not the first (`recover`).
     """
     special = symbols.special
     # One sentence without a separator needs no recovery, which is the usual case.
@@ -302,7 +301,7 @@ class Row:
 
     @property
     def current(self) -> Iterator[tuple[int, int]]:
-        """The current sentences: index in the document, and among those requested."""
+        """The current sentences: index among the kept sentences, and among those requested."""
         requested = self.document.requested(self.number)
         return ((j, j - requested.start) for j in self.instance.window.current if j in requested)
 
@@ -375,7 +374,7 @@ def group_instances(
 ) -> tuple[list[Instance], int]:
     """Return the group of a window with the translation `target` of its requested sentences, and its index.
 
-    `current`: its sentences to read. As in search, the target of later windows is hidden.
+    `current`: its sentences to score. As in search, the target of later windows is hidden.
     """
     opened, number = row.document, row.number
     members = []

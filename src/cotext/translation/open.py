@@ -158,7 +158,7 @@ class OpenedRun:
         return self._with_search_settings({"nbest": self.config.decode.beam})
 
     def require_no_lists(self, what: str) -> None:
-        """Raise CotextError if it writes n-best lists; `what`: name of an input that cannot have lists."""
+        """Raise CotextError if the run writes n-best lists; `what`: an input that cannot have them."""
         if (nbest := self.config.decode.nbest) > 1:
             raise CotextError(
                 f"{what}: decode.nbest = {nbest}: n-best lists can be written only for corpora with one "
@@ -171,7 +171,7 @@ class OpenedRun:
 
     def _with_search_settings(self, decode: dict[str, Any], engine: Engine | None = None) -> "OpenedRun":
         """Return the same model with other search settings."""
-        # The program in use: a job continues only with the same one.
+        # The engine is recorded, because a job is resumed only with the same one.
         decode = {**decode, "engine": "torch" if engine is None else "ctranslate2"}
         config, own = _with_decode(self.config, decode), self.translator
         translator = DocumentTranslator(
@@ -193,8 +193,8 @@ def open_run(
     """Load a run or an engine, and its first-pass run if any; `decode` overrides its decoding settings.
 
     `update`: the checkpoint to load; None: the final model. `threads`: number of CPU threads; None:
-    `train.threads`, or chosen for the model size. `converts`: the caller handles `decode.engine`; otherwise
-    runs are searched by PyTorch, whose results all reports of figures use.
+    `train.threads`, or chosen for the model size. `converts`: the caller handles `decode.engine`. Otherwise,
+    runs are searched by PyTorch, as in all commands that report values.
 
     Raises CotextError: the run or device does not exist, or a decoding key is unknown; `decode` has engine =
     ctranslate2, without `converts`.
@@ -312,7 +312,7 @@ def _combined(loaded: LoadedModel, config: Config, other: OpenedRun) -> tuple[Wi
             other.loaded.tokenizer.fingerprint != loaded.tokenizer.fingerprint
             or len(other.loaded.left_to_right(key).output_weight) != len(model.output_weight)
         ),
-        f"is of {pairs[1].target}, and the sentence model translates {pairs[0]}": (
+        f"is a model of {pairs[1].target}, but the sentence model translates {pairs[0]}": (
             all(map(str, pairs)) and not same_language(pairs[0].target, pairs[1].target)
         ),
         "multilingual tokenizers are not supported": bool(symbols.source_prefix or symbols.target_prefix),

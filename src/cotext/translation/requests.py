@@ -23,8 +23,7 @@ SCORING: Final = (
     "target_language",
 )
 
-
-# Further settings that apply to the comparison of scores.
+# Further settings that apply to re-ranking.
 RANKING: Final = ("length_penalty", "length_penalty_form")
 
 
@@ -141,6 +140,6 @@ class TermOptions(Request):
     )
     keep: Path | None = option("File of words and phrases to leave untranslated, one per line.", default=None)
     memory: Path | None = option(
-        "Translation memory (TMX); sentences that occur in it in the same context are copied from it.",
+        "Translation memory (TMX), used for sentences that it has after the same previous sentence.",
         default=None,
     )

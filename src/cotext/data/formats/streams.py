@@ -91,7 +91,7 @@ def markup_root(text: str) -> str:
     declared = text[:begin].strip()
     root = _ROOT.match(text, begin)
     if root is None:
-        # Malformed XML is a corpus, whose reader will report the error.
+        # Malformed XML counts as a corpus, so that its reader reports the error.
         return CORPUS_ROOTS[0] if declared and text.startswith("<", begin) else ""
     name = root[1].lower()
     if declared or name in CORPUS_ROOTS:
@@ -318,8 +318,8 @@ OUTER_SPACE = " \t\r"
 class Record:
     """A document of a file, in one language (`sentences`) or two (`source`, `target`).
 
-    `line` is the line of its first sentence. `lines_per_sentence` is 1 if each sentence has a separate line,
-    and 0 if the full document is on one line.
+    `line`: line where it begins. `lines_per_sentence`: 1 if each sentence is one line, the first at `line`.
+    Otherwise 0; messages then give the number of the sentence.
     """
 
     id: str
@@ -375,8 +375,8 @@ def one_line(document_id: str, index: int, sentence: str) -> str:
     if "\n" in sentence or "\0" in sentence:
         what = "a line feed" if "\n" in sentence else "a NUL character"
         raise CotextError(
-            f"document {document_id!r}, sentence {index + 1}: contains {what}; a sentence is one line of "
-            "text, replace it by a space or split the sentence"
+            f"document {document_id!r}, sentence {index + 1}: contains {what}; replace it by a space, "
+            "or split the sentence (a sentence is one line of text)"
         )
     return sentence
 

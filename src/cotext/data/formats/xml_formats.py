@@ -4,8 +4,8 @@ A unit of tmx is a sentence pair:
 
     <tu><prop type="x-document">..</prop><tuv xml:lang=".."><seg>..</seg></tuv>...</tu>
 
-Consecutive units with the same document name, in one of the properties that tools use for it, are a document.
-Without such names, all units are one document. The source is the text in the language `srclang` of the unit
+Consecutive units with the same document name (a property, see `DOCUMENT_PROPERTIES`) are a document. Without
+names, all units are one document. The source is the text in the language `srclang` of the unit
 or the header, otherwise the first text. The target is the first text in another language. Codes inside
 inline elements are removed; the text between such elements is kept.
 """
@@ -43,12 +43,12 @@ _NOT_XML: Final = re.compile("[^\t\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010fff
 
 
 class XmlStream:
-    """A reader of the elements `name` of a file; it rejects XML features that no corpus needs.
+    """Reader of the elements with a `name`; it rejects XML features that no corpus needs.
 
-    Each element becomes a tree that has only the elements `kept`; text in other elements belongs to the
-    element around them. A tree has at most `limit` bytes; `what` names it in messages. `outside` maps the
-    elements `noted` around a tree to their attributes. `lenient`: use the declared encoding instead
-    of UTF-8, and allow a DOCTYPE without internal declarations. External files are never opened.
+    Each element becomes a tree that has only the elements in `kept`; text in other elements belongs to the
+    element around them. A tree has at most `limit` bytes; `what` names it in messages. `outside`: attributes
+    of the elements in `noted` that enclose trees. `lenient`: use the declared encoding instead of UTF-8,
+    and allow a DOCTYPE without internal declarations. External files are never opened.
     """
 
     def __init__(

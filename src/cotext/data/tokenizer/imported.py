@@ -34,7 +34,7 @@ from cotext.runtime import CotextError, parse_json, shown
 #     name     </s>  <unk>  ▁a  ▁the  >>deu<<    madeupword0  <pad>
 #     piece          0      1   2     3          4
 
-MAX_OBJECT_BYTES = 1 << 26  # twice the longest published
+MAX_OBJECT_BYTES = 1 << 26  # twice the largest published file
 END, PADDING, UNKNOWN = "</s>", "<pad>", "<unk>"
 
 
@@ -59,7 +59,7 @@ class PieceTable:
         """
         for needed in (END, UNKNOWN):
             if needed not in names:
-                raise CotextError(f"{what}: not the vocabulary of such a model: {needed} is missing")
+                raise CotextError(f"{what}: not the vocabulary of a translation model: {needed} is missing")
         rows = tuple(row for row, name in enumerate(names) if name not in (END, PADDING))
         kept = tuple(names[row] for row in rows)
         symbols = frozenset(i for i, name in enumerate(kept) if name in is_symbol)
@@ -150,8 +150,8 @@ class ImportedTokenizer(Tokenizer):
     """A tokenizer of a pretrained model.
 
     `rows`: row of the imported target matrix (and output layer) for each subword. `source_rows`: row of the
-    source matrix for each subword. With one vocabulary, they are equal. With two, source ids >= `pieces` are
-    shifted by the number of special symbols, which have the same ids on both sides.
+    source matrix for each subword. `pieces`: number of target subwords. The special symbols have the next ids
+    on both sides, so the ids of further source subwords are shifted by their number.
     """
 
     def __init__(
@@ -250,7 +250,7 @@ class ImportedTokenizer(Tokenizer):
 # --- The tokenizer of MarianMT (OPUS-MT): two sentencepiece models, and the vocabulary of Marian.
 #
 # As in `MarianTokenizer` of transformers, text is split by the model of its side without normalisation.
-# vocab.json maps subwords to ids, and unknown subwords to `<unk>`. There is one difference: in transformers,
+# vocab.json maps subwords to ids; other subwords become `<unk>`. There is one difference: in transformers,
 # `>>deu<<` at the beginning of a text is a symbol. Here it is text, and the symbol comes from the chosen
 # target language.
 
@@ -258,7 +258,7 @@ _OPENING, _CLOSING = ">>", "<<"
 
 
 class MarianTokenizer(ImportedTokenizer):
-    """Subwords of one sentencepiece model per side, numbered by vocab.json, or by one vocabulary per side.
+    """One sentencepiece model per side, and a vocabulary for both sides or one for each.
 
     If the vocabulary has tags, the target language is a tag at the beginning of the source.
     """
@@ -475,7 +475,7 @@ def language_symbols(files: Mapping[str, bytes]) -> dict[str, int] | list[str]:
 
     Raises CotextError if a file is not a JSON object.
     """
-    # Transformers writes 10^30 as model_max_length if a length is unknown; no number of this file is needed.
+    # Its numbers are not needed. An unknown model_max_length is written as 10^30, which would be rejected.
     read = {name: read_object(files[name], name, numbers=name != CONFIG) for name in files}
     symbols = {name: row for name, row in _numbered(read) if _is_language(name)}
     if symbols:

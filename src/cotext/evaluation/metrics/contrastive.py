@@ -1,4 +1,4 @@
-"""Contrastive suites: how often the right candidate scores best, or the right form is in own translations.
+"""Contrastive suites: how often the right candidate scores best, or a translation has the right form.
 
 Published scripts differ in two choices, which are therefore arguments and part of the signature. A tie with a
 wrong candidate is an error in ContraPro (Müller et al., 2018). In the script of Voita et al. (2019), the
@@ -422,7 +422,7 @@ def render_table(report: ContrastiveReport) -> str:
 
 
 def _rendered(rows: Sequence[Sequence[str]], undecidable: int, why: str, signature: str) -> str:
-    """Format a table, the number of undecidable examples, whose wrong candidate `why`, and the signature."""
+    """Format a table, the number of undecidable examples (a wrong candidate `why`), and the signature."""
     note = [f"undecidable: {undecidable} (a wrong candidate {why})"] if undecidable else []
     return "\n".join([render_rows(rows, left=1), *note, signature])
 
@@ -509,9 +509,9 @@ class Forms:
 
 @dataclass(frozen=True, slots=True)
 class GenerativeReport(GroupedReport[Forms]):
-    """Outcomes over a suite and its groups, in the order of the suite; None for `undecidable` examples.
+    """Outcomes over a suite and its groups, in the order of the suite.
 
-    In these, a wrong candidate has the same words as the right one; they are ignored.
+    None: an ignored example (`undecidable`), because a wrong candidate has the same words as the right one.
     """
 
     undecidable: int

@@ -37,8 +37,8 @@ class Job(ABC, Generic[Report]):
     """A job whose units are numbered from 0, and that writes `out` at the end.
 
     `sizes`, the numbers of sentences of all units, are used to divide the job into shards and to count
-    progress. A job with a `shard` processes only the units of that shard. For `identity` and `facts`, see
-    `Header`, which also has the version; `facts` contain the `signature`.
+    progress. A job with a `shard` processes only the units of that shard. `identity` and `facts`: see
+    `Header`; `facts` must contain the key `signature`.
     """
 
     command: ClassVar[str]
@@ -248,8 +248,8 @@ def joining(out: Path, overwrite: bool = False) -> Iterator[Joined]:
     """Lock an output and yield the results of its shards; the journals are deleted at the end.
 
     `overwrite`: an output file may be replaced. Raises CotextError if there are no shards, or one is missing,
-    duplicated, unfinished or of another job. Also if a process works on a shard or on the output, the output
-    exists, or files cannot be written.
+    duplicated, unfinished or of another job. It is also raised if a process works on a shard or on the
+    output, the output exists, or files cannot be written.
     """
     folder = folder_of(out)
     with storage(folder), writing(out):

@@ -51,7 +51,7 @@ class Question(Body):
             counts = f"{len(self.sources)} sources and {len(self.targets)} targets"
             raise RequestError(400, f"{counts}: give a target for every source")
         if not 0 <= self.sentence < len(self.sources):
-            raise RequestError(400, f"sentence {self.sentence}: there are {len(self.sources)}, from 0")
+            raise RequestError(400, f"sentence {self.sentence} of {len(self.sources)}: numbers begin at 0")
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,11 +138,11 @@ def _find(service: Service, system: System, question: Question, work: Work) -> _
     return _Found(words, influences)
 
 
-def _score(service: Service, system: System, work: Work, found: Sequence[Excerpt]) -> list[tuple[float, ...]]:
+def _score(service: Service, system: System, work: Work, given: Sequence[Excerpt]) -> list[tuple[float, ...]]:
     """Return the log-probabilities of tokens, scored a few excerpts at a time."""
     shared = service.shared(system)
     scores: list[tuple[float, ...]] = []
-    while rest := found[len(scores) :]:
+    while rest := given[len(scores) :]:
         # A step has at least one excerpt; several have at most STEP_CHARACTERS.
         characters = accumulate(sum(map(len, (*e.document.source, *e.document.target))) for e in rest)
         fitting = sum(1 for _ in takewhile(lambda count: count <= STEP_CHARACTERS, characters))
