@@ -291,7 +291,7 @@ def test_weights_that_change_while_a_run_is_opened(
 def test_figures_are_those_of_torch(make: Make, tmp_path: Path) -> None:
     run = make("s2to2")
     assert open_run(run, "cpu").translator.engine is None
-    must_raise("computes its figures with PyTorch", open_run, run, "cpu", {"engine": "ctranslate2"})
+    must_raise("computes its results with PyTorch", open_run, run, "cpu", {"engine": "ctranslate2"})
     source = tmp_path / "in.en"
     write_documents(source, [Document(d.id, d.source) for d in toy_documents(2, 5)], "text")
     out = ("--out", tmp_path / "out.de", "--device", "cpu")

@@ -64,9 +64,9 @@ LARGEST = 1 - 1e-12  # random numbers are below the sum of all probabilities, wh
 def distribution(log_probability_RU: Tensor, settings: SamplingConfig) -> Tensor:
     """Return the probabilities with which tokens are drawn, float64: [R, U] -> [R, U].
 
-    Log-probabilities may lack a constant per row. They are divided by the temperature. Then only the `top_k`
-    most probable tokens remain; then, of these, the fewest whose probabilities sum to `top_p` or more. Of
-    equally probable tokens, the first one counts as more probable.
+    Log-probabilities may lack a constant per row, which has no effect. They are divided by the temperature.
+    Then only the `top_k` most probable tokens remain; then, of these, the fewest whose probabilities sum to
+    `top_p` or more. Of equally probable tokens, the first one counts as more probable.
     """
     scaled_RU = log_probability_RU.double() / settings.temperature
     p_RU = scaled_RU.softmax(dim=1)
@@ -83,18 +83,18 @@ def distribution(log_probability_RU: Tensor, settings: SamplingConfig) -> Tensor
 
 
 def only_drawn(log_probability_RU: Tensor, uniform_R: Tensor, settings: SamplingConfig) -> Tensor:
-    """Draw a token in every row, by random numbers; return the values with -inf for all others, [R, U]."""
+    """Draw a token in every row with its random number; return the values, -inf for other tokens: [R, U]."""
     p_RU = distribution(log_probability_RU, settings)
     upto_RU = p_RU.cumsum(dim=1)
     drawn_R1 = torch.searchsorted(upto_RU, uniform_R[:, None] * upto_RU[:, -1:], right=True)
-    drawn_R1 = drawn_R1.clamp(max=p_RU.size(1) - 1)  # without any probability: `search` reports it
+    drawn_R1 = drawn_R1.clamp(max=p_RU.size(1) - 1)  # too large if all are NaN: `search` reports this
     is_other = torch.ones_like(p_RU, dtype=torch.bool).scatter_(1, drawn_R1, False)
     return log_probability_RU.masked_fill(is_other, -torch.inf)
 
 
 # --- The best columns of the output layer for every row: `max` and `topk`, but faster on a CPU.
 #
-# Shapes: R rows, U columns, N blocks of them, S columns of a block, C blocks of the best.
+# Shapes: R rows, U columns, N blocks of columns, S columns of a block, C best blocks.
 
 
 BLOCK_TOKENS = 64  # columns of a block
@@ -144,8 +144,8 @@ class SearchOptions:
     """Beam size, length penalty and constraints of a search.
 
     The score of a hypothesis is its log-probability / `divisor(length)`, where length counts the new tokens
-    including `eos`. With a language model, it is a sum of values that are not probabilities. A beam of 1 is
-    greedy search.
+    including `eos`. With a language model, values of tokens may be above 0, so their sum is not a
+    log-probability. A beam of 1 is greedy search.
 
     `align`: `constrained` returns exactly the requested sentences. In `free` search, any separator or `eos`
     may follow at any time.
@@ -169,7 +169,7 @@ class SearchOptions:
 
     def __post_init__(self) -> None:
         if self.nbest > self.beam:
-            kind = "greedy search has only one hypothesis" if self.beam == 1 else "the beam has no more"
+            kind = "greedy search has only one hypothesis" if self.beam == 1 else "a beam has no more of them"
             raise CotextError(
                 f"decode.nbest = {self.nbest}: {kind} (decode.beam = {self.beam}); choose decode.beam = "
                 f"{self.nbest} or more"
@@ -195,9 +195,9 @@ class Hypothesis:
 
     `tokens`: the new labels including separators, without the final `eos`. `token_log_probabilities`: of
     these tokens and the final `eos`; `log_probability`: their sum; NaN if the search was not `scored`.
-    If an engine returns only the sum, this is the value of the `eos`. `truncated` are the positions of
-    closing symbols, the final `eos` included, that were forced at a length limit. `others` has the
-    alternatives of every requested sentence, best first, if requested and known; they are not known for
+    If an engine returns only the sum, the `eos` has this value, and the tokens have 0. `truncated` are the
+    positions of closing symbols, the final `eos` included, that were forced at a length limit. `others` has
+    the alternatives of every requested sentence, best first, if requested and known; they are not known for
     several sentences of one request.
     """
 
@@ -231,7 +231,7 @@ class _Frontier:
     best_score: Tensor  # [B]
     ended: Tensor  # [B], number of finished hypotheses among the `beam` best of each step
     uniform: Tensor  # [B, M], random numbers for sampling
-    first: Tensor  # [B, 1], first row of every entry; in greedy search 0, its only beam
+    first: Tensor  # [B, 1], first row of every entry; in greedy search 0
 
     def select(self, entries: Tensor) -> "_Frontier":
         values = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "progress"}
@@ -260,7 +260,7 @@ def search(
         state = model.encode(source)
         steps.tell(results)  # encoding takes longest: report it as a step
         most_tokens = max(sum(r.max_tokens) for r in requests)
-        # Slots for languages, prefixes and new tokens; `bos` uses the slot of the last token (never read).
+        # Slots for languages, prefixes and new tokens; `bos` uses that of the last token (never read).
         longest = max(len(r.prefix) for r in requests) + len(symbols.special.target_prefix)
         state.open(longest + most_tokens)
         output = OutputLayer(model, [r.shortlist for r in requests], symbols.closing)
@@ -444,7 +444,7 @@ def _advance(
         _end(frontier, candidates.where(ends), written, options)
         going = candidates.where(~ends)
         going = going if beam == 1 else going.chosen(ends.byte().argsort(dim=1, stable=True)[:, :beam])
-    # In greedy search, no hypothesis of the entry has ended before.
+    # In greedy search, entries stop at their first end: if none ends now, all continue.
     goes_on: Tensor | None = None
     frontier.log_probability = going.total
     if beam > 1 or some_end:

@@ -331,13 +331,12 @@ def truncated(
 
 # --- Recovery of sentences from labels, by the separators that the model wrote in free search.
 #
-# No other code uses separators to find sentences. A chunk is the text up to a closing symbol; n sentences
-# were requested. Every label is assigned to one sentence, so the log-probabilities of the sentences add up to
-# that of the row.
+# No other code uses separators to find sentences. A chunk is the text up to a closing symbol. Every
+# label is assigned to one sentence, so the log-probabilities of the sentences add up to that of the row.
 #
 #   plain     a sep b sep c eos     Chunk i is sentence i. Missing chunks are those of the last sentences;
 #                                   surplus chunks belong to the last sentence.
-#   from end  a sep b sep c eos     Counted from the end, if only the last sentence is used.
+#   from end  a sep b sep c eos     Chunks count from the end, if only the last sentence is used.
 #   indexed   a sep1 b sep3 c eos   A separator has the index of the sentence that it closes, in any order: a
 #                                   is sentence 1, b is 3, 2 is missing. `eos` has no index: c is the sentence
 #                                   after the last index or, from the end, the last sentence.

@@ -27,16 +27,16 @@ from cotext.search.nbest_beam import Alternative
 
 MODEL: Final = "model.bin"  # the engine's file with the weights
 STEP_SECONDS: Final = 0.5  # time between signs of progress, because an engine does not report its steps
-# Most probabilities that are computed at once in scoring: CTranslate2 keeps those of whole rows.
+# Most probabilities that are computed at once in scoring: CTranslate2 keeps them in memory for all rows.
 PROBABILITIES: Final = 2**25
-# Attention to so many keys, padding included, is another computation (measured with AVX-512).
+# Sources of FEW to MANY tokens may be padded: attention has the same digits then (measured with AVX-512).
 FEW, MANY = 16, 64
 
 Item = TypeVar("Item")
 
 
 def load_engine(folder: Path, device: torch.device, threads: int | None = None) -> LoadedModel:
-    """Load an engine folder, on `threads` (None: as configured); raise CotextError if that fails."""
+    """Load an engine with this number of threads (None: as configured); raise CotextError if that fails."""
     described = read_engine(folder)
     tokenizer = load_tokenizer(folder / "tokenizer")
     if tokenizer.fingerprint != described.fingerprint:
@@ -53,13 +53,13 @@ class CTranslate2Engine(Engine):
     """A plain Transformer in CTranslate2, whose tokens are named by their ids.
 
     `translator` is the object of CTranslate2, `vocabulary` the number of output tokens. During a search, the
-    listener of `search.steps` is called at least twice a second. `patience`: a beam search ends with
-    `patience * beam` finished hypotheses; our own search continues as long as another can be better. With
-    1, more outputs differ (docs/results/decoding-speed.md).
+    listener of `constraints.listening` is called about twice a second. `patience`: a beam search ends with
+    `patience * beam` finished hypotheses. `beam_search` continues as long as another can be better. With a
+    patience of 1, more outputs differ from it (docs/results/decoding-speed.md).
 
-    In int8 on a CPU, the rows of a call have prefixes of one length. Their sources have one length, or `FEW`
-    to `MANY` tokens. Other padding would change the last digits of attention, which are then rounded to other
-    integers, so a translation would depend on its batch.
+    In int8 on a CPU, the rows of a call have prefixes of equal length. Their sources have equal length, or
+    `FEW` to `MANY` tokens. Other padding would change the last digits of attention, which are then rounded to
+    other integers, so a translation would depend on its batch.
     """
 
     patience = 2.0
@@ -163,7 +163,8 @@ def _named(rows: Sequence[Sequence[int]]) -> list[list[str]]:
 #
 # A row of one sentence, such as a window with a forced prefix, normally takes one search. The scores of an
 # engine are those of the model only if nothing was forbidden, and they divide by a length that includes the
-# prefix. Hypotheses are therefore ranked by log-probability. This is also reported, or computed separately.
+# prefix. Hypotheses are therefore ranked by the score of `SearchOptions`. If the log-probability
+# of the engine is not that of the model, it is computed by scoring.
 
 
 def search_engine(

@@ -96,11 +96,11 @@ def sentence_sums(batch: Batch, nll_N: Tensor) -> Tensor:
 
 
 def non_autoregressive_nll(model: NonAutoregressiveModel, batch: Batch) -> Tensor:
-    """Return negative log-likelihoods of the sentences of all rows, which are current, row after row.
+    """Return negative log-likelihoods of all sentences, row after row; all must be current.
 
-    With one CTC path per sentence, the sum over all alignments of its text; infinite if the text does not
-    fit. If only the row has a likelihood, each of its sentences gets an equal share. Versions of a row then
-    compare as a whole, whichever sentences are selected.
+    With one CTC path per sentence, the likelihood sums over all alignments of the text. The value is infinite
+    if the text has too many labels for its frames. If only the row has a likelihood, each of its sentences
+    gets an equal share. Versions of a row then compare as a whole, whichever sentences are selected.
     """
     draft, tokens, sentence = forced_draft(model, batch)
     real = draft.sentence >= 0
@@ -123,7 +123,7 @@ def path_token_nll(model: NonAutoregressiveModel, batch: Batch) -> Tensor:
     """Return negative log-likelihoods of labels given those before them in their sentence: [N].
 
     Only for models with one CTC path per sentence. The sum over a sentence is its likelihood over all
-    alignments; infinite if the text does not fit. In the order of `label_nll`.
+    alignments. Values are infinite if the text has too many labels. The order is that of `label_nll`.
     """
     draft, tokens, sentence = forced_draft(model, batch)
     hidden_ND = model.decode(draft)[draft.sentence >= 0]
@@ -143,7 +143,7 @@ def path_token_nll(model: NonAutoregressiveModel, batch: Batch) -> Tensor:
 # not in a row's own list gets probability 0 there. The translation of a document therefore depends only on
 # its own lists, whatever the batch contains. Log-probabilities are normalised over the tokens of the list.
 #
-# With a language model (`models/interface.py`), the value of a token is a sum over several rows.
+# With a language model (`models/language_model.py`), the value of a token is a sum over its three rows.
 #
 # Shapes: B entries, W beam, R rows (R = B * W), N states, D model, V vocabulary, U columns: V, or the tokens
 # of all lists.
@@ -198,7 +198,7 @@ class OutputLayer:
         return self._tokens is None
 
     def columns(self, tokens: Tensor) -> Tensor:
-        """Return the columns of tokens, without those that have none."""
+        """Return the columns of tokens; tokens without a column are skipped."""
         if self._column is None:
             return tokens
         columns = self._column[tokens]
@@ -228,7 +228,7 @@ class OutputLayer:
         return precise(logits_NU)
 
     def _sum(self, hidden_ND: Tensor) -> Tensor:
-        """Return the sums of the log-probabilities of all rows, which are not probabilities."""
+        """Return the signed sum of the log-probabilities of all rows, which is not a log-probability."""
         assert isinstance(self._model, WithLanguageModel)
         rows = zip(self._terms, self._model.split(hidden_ND), strict=True)
         return torch.stack([sign * layer.log_probabilities(row) for (layer, sign), row in rows]).sum(dim=0)

@@ -47,7 +47,7 @@ class Candidates(NamedTuple):
         return Candidates(*(x[:, :count] for x in self))
 
     def chosen(self, at: Tensor) -> "Candidates":
-        """Return those at the indices `at`, [B, C']."""
+        """Return the candidates at the indices `at`, [B, C']."""
         return Candidates(*(x.gather(1, at) for x in self))
 
     def where(self, mask: Tensor) -> "Candidates":
@@ -68,13 +68,13 @@ class NBestBeam:
     ) -> None:
         self._wanted, self._divisor, self._has_reserve = wanted, divisor, has_reserve
         self._found: list[dict[tuple[int, ...], Alternative]] = [{} for _ in wanted]
-        self._total = torch.full_like(start, -torch.inf)  # of the hypotheses in the reserve
+        self._total = torch.full_like(start, -torch.inf)  # log-probabilities of the reserve
         # The score that a hypothesis must exceed to enter the list of its request.
         limits = [-torch.inf if number else torch.inf for number in wanted]
         self._bar = torch.tensor(limits, dtype=start.dtype, device=start.device)
 
     def candidates(self, own: Tensor, token: Tensor) -> Candidates | None:
-        """Return the most probable continuations of the reserve; best tokens of all rows are [R, K] each."""
+        """Return the most probable continuations of the reserve by the best tokens of rows, [R, K] each."""
         if not self._has_reserve:
             return None
         entries, beam = self._total.shape
@@ -111,9 +111,9 @@ class NBestBeam:
     ) -> tuple[Candidates, Tensor]:
         """Fill the places of the beam that are not `hopeful`, [B, W], with the best of `others`, [B, C] each.
 
-        `first` [B, W] are the candidates that continue where hopeful; they may also be among the others.
-        `divisor` [B]: of the longest possible hypothesis. Returns the candidates that continue, and
-        where there is one.
+        A place is hopeful if its candidate in `first`, [B, W], can still win; such a candidate may also be
+        among the others. `divisor` [B]: of the longest possible hypothesis. Returns the candidates that
+        continue, and a mask of the places that have one.
         """
         pool = Candidates(*(torch.cat(fields, dim=1) for fields in zip(*others, strict=True)))
         beam = hopeful.size(1)
@@ -124,7 +124,7 @@ class NBestBeam:
         total, order = pool.total.masked_fill(is_taken | ~may_enter, -torch.inf).sort(
             dim=1, descending=True, stable=True
         )
-        rank = ((~hopeful).cumsum(dim=1) - 1).clamp(min=0)  # of each place among the empty ones
+        rank = ((~hopeful).cumsum(dim=1) - 1).clamp(min=0)  # number of each place among the empty ones
         filling = pool.chosen(order.gather(1, rank))._replace(total=total.gather(1, rank))
         self._total = filling.total.masked_fill(hopeful, -torch.inf)
         merged = Candidates(*(torch.where(hopeful, a, b) for a, b in zip(first, filling, strict=True)))

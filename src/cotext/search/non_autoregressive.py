@@ -41,7 +41,7 @@ class _Text:
     rest: float = 0.0
 
     def within(self, most_tokens: int) -> "_Text":
-        """Truncate to this many tokens; the closing symbol gets the log-probability of the others."""
+        """Truncate to this many tokens; add the log-probability of removed ones to the closing symbol."""
         rest = self.rest + sum(self.log_p[most_tokens:])
         return _Text(self.tokens[:most_tokens], self.log_p[:most_tokens], rest)
 
@@ -52,7 +52,7 @@ class _Row:
 
     output: OutputLayer
     hidden: Tensor  # [T, D]
-    sentences: dict[int, list[int]]  # the frames of each
+    sentences: dict[int, list[int]]  # frames by sentence
     symbol: list[int]
     log_p: list[float]
 
@@ -70,7 +70,7 @@ def search_frames(
 ) -> list[Hypothesis]:
     """Return the hypothesis for every row of the source; the model must be in eval mode.
 
-    Raises CotextError: a beam, a request that cannot be met, model output that is NaN.
+    Raises CotextError: a beam above 1, a bad request (`check_requests`), model output that is NaN.
     """
     check_requests(requests, symbols)
     if options.beam > 1:
@@ -88,7 +88,7 @@ def search_frames(
 
 
 class _FrameSearch:
-    """A search over frames, with the symbols that no frame may contain, or no sentence alone."""
+    """A search over frames: no frame may be in `never`, and no sentence only in `without_content`."""
 
     def __init__(self, model: NonAutoregressiveModel, symbols: SearchSymbols, options: SearchOptions) -> None:
         special = symbols.special
@@ -181,7 +181,7 @@ class _FrameSearch:
         return texts
 
     def _recovered(self, row: _Row, count: int) -> list[_Text]:
-        """Return the sentences of a row in which the model has written their ends."""
+        """Return the sentences of a row, divided at the `eos` symbols that the model wrote."""
         special = self.symbols.special
         whole = collapse(row.symbol, row.log_p, self.non_content, repeats=self.model.path == "row")
         labels, log_p = whole.tokens, whole.log_p

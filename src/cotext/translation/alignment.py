@@ -14,7 +14,7 @@ any token is decided. It is done if positions are part of every cross-attention 
 attention is on positions as well as on words. Engines have only this effect; models without token
 probabilities have only attention.
 
-A document is read once with its translation, as in scoring.
+To read attention, every document is decoded once with its translation, as in scoring.
 
 Shapes: B rows, H heads, T queries, S keys; of a sentence, T tokens, F queries, S source tokens.
 """
@@ -194,10 +194,10 @@ class RowTokens:
         return cls(sentence, document, is_current(sentence, source.current))
 
     def places(self, shown: Tensor) -> Tensor:
-        """Return the tokens at the real places of an attention, [B', T'], True = real: [B', T'].
+        """Return the index of the token at each place of an attention: [B', T'].
 
-        Tokens are in order. Supported: whole rows, with or without one additional vector before them;
-        their current sentences; the current sentences of all rows as one row.
+        `shown` [B', T'] is True for places that are not padding; tokens are in order. Supported: full rows,
+        also with one additional vector before them; only their current sentences; all rows joined to one.
 
         Raises CotextError: an attention that is not supported.
         """
@@ -219,12 +219,12 @@ class RowTokens:
         )
 
     def queries(self, place: Tensor) -> Tensor:
-        """Return the document sentence of the tokens at these places, if they are current; else NOWHERE."""
+        """Return the sentence, in the document, of the token at each place; NOWHERE if it is not current."""
         sentences = torch.where(self.current, self.document, NOWHERE).flatten()
         return torch.where(place >= 0, sentences[place.clamp(min=0)], NOWHERE)
 
     def keys(self, place: Tensor) -> Tensor:
-        """Return the document sentence of the tokens at these places."""
+        """Return the sentence, in the document, of the token at each place."""
         return torch.where(place >= 0, self.document.flatten()[place.clamp(min=0)], NOWHERE)
 
 
@@ -276,7 +276,7 @@ def align(
 def _sentence_alignment(
     scorer: DocumentScorer, pair: ParallelDocument, j: int, read: Sequence[Tensor]
 ) -> SentenceAlignment:
-    """Return the mean alignment of a sentence, by characters; proportional if there is none."""
+    """Return the mean alignment of a sentence, by characters; by proportional position without weights."""
     source, target = pair.source[j], pair.target[j]
     weights = sum(read, torch.zeros(()))
     if not bool(weights.any()):

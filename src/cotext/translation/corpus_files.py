@@ -124,7 +124,7 @@ class FileReport:
     recovered_documents: int = 0
     recovered_pieces: int = 0
     pieces: int = 0
-    piece: str = "windows"  # their name in messages
+    piece: str = "windows"  # name of the pieces in messages
     align: str = "constrained"
     truncated: list[str] = field(default_factory=list)  # at the length limit
     long: list[str] = field(default_factory=list)  # longer than the training data
@@ -142,7 +142,7 @@ class FileReport:
 
     @property
     def places(self) -> str:
-        """The kind of names that its sentences have."""
+        """The words before names of sentences in messages."""
         return "document:sentence" if self.is_corpus else "at"
 
     def count(self, translation: Translation, places: Sequence[str]) -> None:

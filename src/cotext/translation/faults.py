@@ -9,8 +9,8 @@
     link           a link has no text
     quote          the source has quotation marks, and the translation has none
 
-The first three are faults of whole sentences, which have no other fault. They are found by words of the same
-text, so no word lists are needed. If py3langid is installed, it also identifies languages.
+The first three concern whole sentences; no other fault is then reported. They are found by comparison with
+the rest of the text, so no word lists are needed. If py3langid is installed, it also identifies languages.
 """
 
 import math
@@ -73,8 +73,9 @@ class Checks:
 
     `languages`: codes of source and target, empty if unknown; if they are the same, whole sentences are not
     checked. `fit`: how well each translation fits its source (log-likelihood ratio of words and lengths, in
-    nats; higher is better). Of two equal translations, the one with the lower score is the copy (default: the
-    later one). A pair that does not fit needs less evidence to be reported as copied or in another language.
+    nats; higher is better). Of two equal translations, the one with the lower `fit` is the copy (default:
+    the later one). A pair that does not fit needs less evidence to be reported as copied or in another
+    language.
     """
 
     def __init__(
@@ -88,9 +89,9 @@ class Checks:
         self._fit = fit or [-float(number) for number in range(len(pairs))]
         self._unfit = [score < _UNFIT for score in fit] or [False] * len(pairs)
         self._words = [(_words(source), _words(target)) for source, target in pairs]
-        self._in_source: Counter[str] = Counter()  # source words: number of sentences that are translated
+        self._in_source: Counter[str] = Counter()  # source word: number of its sentences that are translated
         self._in_target: Counter[str] = Counter()
-        self._kept: Counter[str] = Counter()  # source words: number of translations that contain them
+        self._kept: Counter[str] = Counter()  # source word: number of translations that contain it
         # The sources of each translation, each with the number of the pair that fits best.
         self._repeated: dict[str, dict[tuple[str, ...], int]] = {}
         # Words that occur without a capital letter; others may be names.
@@ -250,7 +251,7 @@ def _count(placeholder: str, text: str) -> int:
 
 def _of_numbers(source: str, target: str) -> list[Fault]:
     faults = [Fault("number", 0.8, f"missing: {number}") for number in missing_numbers(source, target)]
-    # Small numbers may be written in words, but not if both sides have the same number of them.
+    # Small numbers may be written in words, but not if both sides have equally many in digits.
     ours, theirs = (Counter(map(int, _SMALL.findall(text))) for text in (source, target))
     if not faults and ours.total() == theirs.total():
         for before, after in zip((ours - theirs).elements(), (theirs - ours).elements(), strict=True):
@@ -355,7 +356,7 @@ class _Numbers:
             self._lengths.setdefault(number.rstrip("0"), []).append(len(number))
 
     def have(self, digits: str, divided: bool) -> bool:
-        """Whether a number may be there: also with zeros as a word, or a year by its last two digits."""
+        """Whether the number may occur, also as "15 million" or as a year of two digits; `divided`: 1,500."""
         if digits in self.all or (len(digits) == 4 and digits[2:] in self.all) or digits in self._years:
             return True
         lengths = self._lengths.get(digits.rstrip("0"), []) if digits != "0" else []

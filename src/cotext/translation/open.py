@@ -201,8 +201,8 @@ def open_run(
     """
     if not converts and (decode or {}).get("engine") == "ctranslate2" and not is_engine(run):
         raise CotextError(
-            "decode.engine = ctranslate2: this command computes its figures with PyTorch; remove the "
-            "setting, or export the run (--to ctranslate2) and give the engine"
+            "decode.engine = ctranslate2: this command computes its results with PyTorch; remove the "
+            "setting, or export the run (--to ctranslate2) and pass the engine instead"
         )
     chosen = choose_device(device)
     loaded, weights = _load(run, chosen, update, threads)

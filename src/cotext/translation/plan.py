@@ -207,7 +207,7 @@ class DecodingPlan:
         """Check that the schedule and the first pass can be combined; scoring does not need this check.
 
         Raises CotextError: the system is a language model; a required first pass is missing or was not
-        opened. Also if a first pass would not be used, or itself has a first pass.
+        loaded; a first pass has no effect, or itself has a first pass.
         """
         decode, first = self.decode, self.first_pass
         if not self.config.model.reads_source:

@@ -24,7 +24,7 @@ from cotext.translation.translator import DocumentTranslator, Translation
 
 LOCAL: Final = "ray"  # address: the cluster of RAY_ADDRESS, or else one of only this machine
 LOT_DOCUMENTS: Final = 128  # most documents of a lot, which share batches; small lots give small batches
-LOTS_PER_WORKER: Final = 4  # at least, so that all workers finish at about the same time
+LOTS_PER_WORKER: Final = 4  # minimum, so that all workers finish at about the same time
 
 
 class DocumentWorker:
@@ -66,13 +66,13 @@ def files_of(opened: OpenedRun) -> dict[str, str]:
 
 
 def placed(opened: OpenedRun, request: ClusterOptions, decode: Mapping[str, Any]) -> OpenedRun:
-    """Return a run that translates on the cluster of a request, if there is one; `decode`: how it was opened.
+    """Return a run that translates on the cluster of a request, if there is one; `decode`: its settings.
 
     Scoring and checks stay in this process. The connection remains until the process ends or `ray.shutdown()`
     is called.
 
-    Raises CotextError: Ray is not installed, the cluster does not exist, or it has too few resources. Also
-    for n-best lists, which are not available on clusters.
+    Raises CotextError: Ray is not installed, the cluster does not exist or has too few resources, or the run
+    writes n-best lists, which are not available on clusters.
     """
     if request.on is None:
         return opened

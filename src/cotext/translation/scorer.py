@@ -35,8 +35,8 @@ from cotext.runtime import CotextError
 from cotext.search.likelihood import negative_log_likelihood, sentence_of_label
 from cotext.translation.plan import DecodingPlan, kind_of
 
-# Upper bound of the mean over a sentence. Longer texts are rejected before they are tokenised, which would
-# take memory in proportion to their length.
+# Upper bound of the mean number in a sentence. Longer texts are rejected before they are tokenised, which
+# would take memory in proportion to their length.
 CHARACTERS_PER_TOKEN = 100
 T = TypeVar("T")
 
@@ -130,7 +130,7 @@ def score_labels(rows: RowsToRead) -> list[list[tuple[float, ...]]]:
 
 @torch.inference_mode()
 def read_labels(values: Callable[[Any, Batch], list[T]], rows: RowsToRead) -> list[list[tuple[T, ...]]]:
-    """Return the values of all labels of every current sentence; `values`: those of a batch, in order."""
+    """Return the values of all labels of every current sentence; `values` computes those of a batch."""
     found: list[list[tuple[T, ...]]] = [[] for _ in rows.instances]
     for members, batch in rows.batches():
         of_labels = iter(values(rows.model, batch))
@@ -215,8 +215,8 @@ class DocumentScorer:
     def visible_sentences(self, document: Document, own_row: bool = False) -> list[range]:
         """Return, for every sentence, the sentences that its translation may depend on, itself included.
 
-        This holds for source and target; a sentence without tokens depends on itself. `own_row`: only the
-        sentences of its own window, without other rows.
+        This holds for source and target; a sentence without tokens depends only on itself. `own_row`: return
+        only the sentences of its own window, without other rows.
         """
         kept, windows = cut_document(self.plan.view, self.tokenizer.encode_batch(document.sentences))
         visible = [range(j, j + 1) for j in range(len(document.sentences))]

@@ -101,7 +101,7 @@ class HeadGates:
         self._queries = torch.zeros(2 * sentences - 1, dtype=torch.float64)
 
     def add(self, weights_BHTS: Tensor, query_BT: Tensor, key_BS: Tensor) -> None:
-        """Count the weights of one call, as `SentenceMap.add`."""
+        """Count the weights of one call, like `SentenceMap.add`."""
         query, key = query_BT[:, :, None], key_BS[:, None]
         distance = torch.where((query >= 0) & (key >= 0), query - key, 0) + self._last
         weight = weights_BHTS.new_zeros(*weights_BHTS.shape[:3], len(self._queries)).scatter_add(
@@ -117,8 +117,8 @@ class HeadGates:
 
     @property
     def by_distance(self) -> dict[int, Tensor]:
-        """Return the share that passes, [H], by distance in sentences; negative: ahead."""
-        # The recorded weights are normalised; before, their sum is 1 + |factor|.
+        """Return the share that passes, [H], by distance in sentences; negative: to later sentences."""
+        # The recorded weights are normalised; before normalisation, their sum is 1 + |factor|.
         passed = (1 + self.open.abs())[:, None] * self._weight / self._queries
         places = (self._queries > 0).nonzero()[:, 0].tolist()
         return {place - self._last: passed[:, place] for place in places if place != self._last}
@@ -283,7 +283,7 @@ class ObservedModel:
 def document_maps(
     scorer: DocumentScorer, source: Encoded, target: Encoded
 ) -> tuple[list[int], ObservedModel]:
-    """Return the sentences with words, and the model with the maps of its windows of a document.
+    """Return the indices of sentences with tokens, and the model with the maps of the document's windows.
 
     Windows are packed unless they attend to each other. Raises CotextError for an engine; also the errors of
     `ObservedModel.read`.
@@ -317,7 +317,7 @@ def sentence_maps(model: Model, batches: Iterable[Batch], sentences: int) -> Obs
 
 
 def _kind(name: str, span: RowSpan | None, of_target: bool) -> str:
-    """Return the kind, such as `encoder`, `cross`, `batch-source`; `...-context` if encoded apart."""
+    """Return the kind, such as `encoder`, `cross`, `batch-source`; `...-context` for a context encoder."""
     parts = name.split(".")
     if "context_attention" in parts:
         return f"{parts[0]}-context"

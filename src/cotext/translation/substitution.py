@@ -47,14 +47,14 @@ from cotext.translation.terms.terms import Defects, Phrases, SentenceConstraints
 from cotext.translation.terms.word_alignment import SentenceAlignment, proportional, renderings
 
 # Penalties in log-probability. STUTTER: the free translation of the term remains in the sentence, or one of
-# the MARKS of a placeholder that the model wrote with another word. LENGTH: for every word of difference from
+# the MARKS remains from a placeholder that the model wrote wrongly. LENGTH: for every word of difference from
 # the expected length, which is the length of the free translation after the replacement. Adjacent equal words
 # of the free translation count as one.
 STUTTER: Final = 8.0
 LENGTH: Final = 5.0
 MARKS: Final = frozenset("{}%$()<>[]")
 MOST_BARRED: Final = 8  # maximum number of searches without forbidden words
-MOST_DEFECTS: Final = 8  # a sentence with more missing or surplus phrases is corrected at once
+MOST_DEFECTS: Final = 8  # if more phrases are missing or surplus, all are corrected in one step
 _MAX_PHRASES: Final = 8  # maximum number of proposed alternatives of a term
 _PLACES: Final = 2  # maximum number of aligned positions tried for a phrase
 _WORDS_BEFORE: Final = 6  # words that are tried before a term
@@ -79,7 +79,7 @@ class Draft:
     barred: tuple[tuple[int, ...], ...] = ()
     own: list[tuple[float, str]] = field(default_factory=list)
     phrases: Phrases = ()
-    edges: list[Span] = field(default_factory=list)  # of the tokens of the current sentence
+    edges: list[Span] = field(default_factory=list)  # spans of the tokens of the current sentence
     is_changed: bool = False
     is_given_up: bool = False  # nothing corrects the current sentence further
 
@@ -183,7 +183,7 @@ class Substitution:
         return True
 
     def _spelled(self, phrase: str) -> str:
-        """Return a phrase as the tokenizer writes it; empty if it cannot."""
+        """Return a phrase as the tokenizer decodes it; empty if it cannot encode it."""
         return self._scorer.tokenizer.decode(self._encoded(phrase))
 
     def _avoid(self, drafts: Sequence[Draft]) -> None:
@@ -291,7 +291,7 @@ class Substitution:
                     yield from self._replaced(draft, (place, place), own)
 
     def _retokenised(self, draft: Draft, text: str) -> Iterator[_Proposal]:
-        """Yield another text for the current sentence, if it can be written."""
+        """Yield another text for the current sentence, if the tokenizer can encode it."""
         if tokens := self._encoded(text):
             yield _Proposal(draft, tuple(tokens))
 
@@ -313,7 +313,7 @@ class Substitution:
             yield _Proposal(draft, (*own[:first], *tokens, *own[last:]))
 
     def _encoded(self, phrase: str, before: str = "") -> list[int]:
-        """Return the tokens of a phrase after the character `before`; empty: it cannot be written."""
+        """Return the tokens of a phrase after the character `before`; empty if one of them is unknown."""
         tokenizer = self._scorer.tokenizer
         never = {tokenizer.unk, *tokenizer.unwritten}
         # Encode with something in front and cut it off, if the segmentation allows this.

@@ -64,7 +64,7 @@ class FileOptions:
     `splitting`: split lines or paragraphs into sentences, translate these in context and join them.
     `on_message` is called with messages for the user. `scores`: file for the log-probabilities of the output
     tokens, as a table. `by_window`: the journal also contains windows, for files that may be one long
-    document. `shard`: only its documents are read and translated.
+    document. `shard`: only its documents are translated.
     """
 
     splitting: Splitting | None = None
@@ -245,7 +245,7 @@ def translate_file(
 
 
 def check_outputs(out: Path, scores: Path | None, sources: Sequence[Path]) -> None:
-    """Raise CotextError for outputs that cannot be written (see `check_output`), or one file for both."""
+    """Raise CotextError for outputs that cannot be written (see `check_output`) or are the same file."""
     # The journal and the lists must not replace an input either.
     written = out, journal_of(out), lists_beside(out)
     for path in written:

@@ -66,10 +66,7 @@ class Pool(Protocol):
 
 
 class DocumentPool:
-    """The documents of one system, with the windows of each that are ready and not searched yet.
-
-    They may be added and removed between any two batches.
-    """
+    """The documents of one system, with the windows of each that are ready and not searched yet."""
 
     def __init__(self, search: WindowSearch) -> None:
         self._search = search
@@ -287,8 +284,8 @@ class DocumentTranslator(DocumentScorer):
     def check(self, documents: Iterable[Document]) -> int:
         """Check that all documents can be translated; return the number of their sentences.
 
-        Raises CotextError: a sentence longer than `decode.max_source_tokens`, here or in the first pass; else
-        as `DecodingPlan.check_passes`.
+        Raises CotextError: a sentence longer than `decode.max_source_tokens`, here or in the first pass;
+        or an error of `DecodingPlan.check_passes`.
         """
         self.plan.check_passes()
         sentences = 0
@@ -463,11 +460,10 @@ class Translator:
         return results
 
     def score(self, source: Sequence[str], target: Sequence[str]) -> list[float]:
-        """Return the log-probability (natural logarithm) of every target sentence of a document, in its
-        context.
+        """Return the log-probability (natural logarithm) of every target sentence of a document, in context.
 
-        Raises CotextError: a string instead of a sequence of sentences, or unequal numbers of sentences. Also
-        a source over `decode.max_source_tokens`, or a target over the length limit of outputs.
+        Raises CotextError: a string instead of a sequence of sentences, unequal numbers of sentences, a
+        source over `decode.max_source_tokens`, or a target over the length limit of outputs.
         """
         document = ParallelDocument("1", _several(source, "score"), _several(target, "score"))
         return [s.log_probability for s in self.documents.score([document])[0]] if document.source else []

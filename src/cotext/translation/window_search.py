@@ -36,7 +36,7 @@ from cotext.translation.scorer import DocumentScorer
 from cotext.translation.substitution import Draft, Substitution
 from cotext.translation.terms.terms import TermGuide
 
-BATCHES_AHEAD = 4
+BATCHES_AHEAD = 4  # batches of ready windows to hold, so that similar lengths can share a batch
 
 # --- N-best lists of sentences, found after the translation of their windows.
 #
@@ -78,7 +78,7 @@ def further(first: str, others: Iterable[Alternative], tokenizer: Tokenizer, mos
 class RowGroup:
     """Rows of a document that share a batch: one row, or all of a group of windows that is searched together.
 
-    `cost`: its size in a separate batch, in tokens, beams and padding included; `longest`: of its rows.
+    `cost`: its size in a separate batch, in tokens, beams and padding included; `longest`: of a row.
     """
 
     document: OpenDocument
@@ -148,7 +148,7 @@ class WindowSearch:
 
     @property
     def most_ready(self) -> float:
-        """The tokens of windows of a document to search next: of a few chunks, if chunks have caches."""
+        """Most tokens of a document that are made ready; limited if chunks have caches, which take memory."""
         plan = self._scorer.plan
         return inf if plan.searched_view is plan.view else BATCHES_AHEAD * plan.decode.max_tokens
 
@@ -212,7 +212,7 @@ class WindowSearch:
             # A window may be finished already, if its group failed in the middle and is searched again.
             finished = opened.is_finished(row.number)
             if group in replaced and not finished:
-                # When it was found, its document had other sentences.
+                # This hypothesis was found in the context of other sentences than the group has now.
                 [hypothesis] = self._search([row], plan.search_symbols)
             sentences, exact = self._recovered(row, hypothesis)
             if plan.options.align == "constrained" and not self._shows(row, sentences):
@@ -299,7 +299,7 @@ class WindowSearch:
     def _search(self, batch: Sequence[Row], symbols: SearchSymbols) -> list[Hypothesis]:
         scorer, plan = self._scorer, self._scorer.plan
         engine = self._engine if symbols is plan.search_symbols else None
-        # The choice depends on the row alone, as its translation must not depend on other rows.
+        # The choice depends only on the row, as its translation must not depend on other rows.
         by_engine = [
             engine is not None and has_room(engine, row.source_tokens, row.request, plan.symbols)
             for row in batch

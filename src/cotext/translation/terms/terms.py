@@ -332,7 +332,7 @@ class TermGuide:
     """The constraints of documents from a glossary, words to keep, and copied texts.
 
     `documents` are sentences as the model reads them, in the order of translation;
-    `copied[document][sentence]` are the texts copied in each. Words of `keep` are not translated.
+    `copied[document][sentence]` are the texts copied in this sentence. Words of `keep` are not translated.
     """
 
     def __init__(

@@ -78,8 +78,8 @@ def agreement(
 def renderings(alignment: SentenceAlignment, texts: tuple[str, str], span: Span) -> list[tuple[float, Span]]:
     """Return spans of the target that may render a span of the source, with their shares, largest first.
 
-    Each is a word. Only the first may include neighbours that are aligned with the same span with at least
-    half of its largest share. Shares are parts of the weights of the span, and sum to one over all words.
+    Each is a word. Only the first may include neighbours: words that are mainly aligned with the same span,
+    with at least half of the largest share. A share is the word's part of the weights of the span.
     """
     of_S, of_T = word_units(texts[0], whole=[span]), word_units(texts[1])
     words = [unit for unit in of_T if not unit.punctuation]
@@ -121,9 +121,9 @@ def sharpened(weights_UV: Tensor) -> Tensor:
 
 
 def _parts(text: str, tokens: Sequence[Span], spans: Sequence[Span]) -> tuple[Tensor, Tensor, Tensor]:
-    """Return tokens, the spans that they overlap, and the shares of their characters in these: [parts] each.
+    """Return, for each overlap of a token and a span, both and the share of the token that overlaps.
 
-    Spans are in order and disjoint, so there are few more parts than tokens and spans.
+    Spans are in order and disjoint, so there are few more overlaps than tokens and spans.
     """
     edges_N2, spans_M2 = _edges(text, tokens), _edges(text, spans)
     first_N = torch.searchsorted(spans_M2[:, 1].contiguous(), edges_N2[:, 0].contiguous(), right=True)
