@@ -36,7 +36,7 @@ body { max-width: 84rem; }
 def least_sure(values: Sequence[float | None]) -> list[bool]:
     """Return which sentences of a file to mark: the tenth with the lowest confidence.
 
-    None of fewer than ten; among equal values, the first.
+    In files of fewer than ten sentences, none are marked. Of equal values, the first are marked.
     """
     # Sentences without a confidence are never marked.
     ranked = sorted((value, j) for j, value in enumerate(values) if value is not None)
@@ -76,7 +76,7 @@ def _legend(sentences: Sequence[PairedSentence], low: Sequence[bool]) -> str:
         lines.append(
             f"{_note('unsure', 'unsure')} and a wavy line: one of the {LEAST_SURE:.0%} of sentences of "
             "this file with the lowest confidence. Confidence is the geometric mean of the "
-            "probabilities of a sentence's tokens, from 0 to 1. Check these sentences; they may be right."
+            "probabilities of a sentence's tokens, from 0 to 1. Check these sentences; they may be correct."
         )
     if taken:
         lines.append(f"{_note('memory')} taken from the translation memory ({taken:,}).")

@@ -31,7 +31,7 @@ def length(piece: Piece) -> int:
 def split_pieces(pieces: Sequence[Piece], spans: Sequence[Span]) -> tuple[Parts, Parts]:
     """Split the pieces of a block at sentence spans, which count characters of `Block.text`.
 
-    Return the pieces of each sentence, and those before, between and after the sentences: one entry more.
+    Return the pieces of each sentence, and the pieces before, between and after the sentences.
     Copied text is never cut: two sentences with their boundary inside it become one.
     """
     spans = _uncut(pieces, spans)
@@ -119,7 +119,7 @@ Spans = Callable[[str], list[tuple[int, int]]]  # returns the spans of the sente
 
 @dataclass(frozen=True, slots=True)
 class CutBlock:
-    """A block, the pieces of its sentences with single spaces instead of white space, and those around them.
+    """A block, the pieces of its sentences with single spaces instead of white space, and other pieces.
 
     `between` has one entry more than `sentences`.
     """
@@ -261,7 +261,7 @@ def _seam(
     return tuple(piece for piece in between if not isinstance(piece, str))
 
 
-MOST_RARE = 200  # rare subwords tried as substitutes: a sentence with more copied texts is no sentence
+MOST_RARE = 200  # number of the rarest subwords that are tried as substitutes
 
 
 # --- Placeholders: parts of a text that are copied by rule, and the text that the model reads instead.
@@ -270,8 +270,8 @@ MOST_RARE = 200  # rare subwords tried as substitutes: a sentence with more copi
 def with_placeholders(pieces: Sequence[Piece], tokenizer: Tokenizer, phrases: str = "") -> tuple[Piece, ...]:
     """Return the pieces with placeholders and unknown words as `Copied`, whose keys are above all others.
 
-    Unknown words in `phrases`, source terms in lower case, stay text. `without_placeholders` turns all into
-    text again.
+    Unknown words in `phrases`, source terms in lower case, stay text. `without_placeholders` is the
+    inverse.
     """
     key = max((piece.key for piece in pieces if not isinstance(piece, str)), default=-1)
     parts: list[Piece] = []
@@ -303,8 +303,8 @@ def _copied_spans(text: str, tokenizer: Tokenizer, phrases: str) -> Iterator[Spa
 def _unknown_spans(text: str, tokenizer: Tokenizer) -> list[Span]:
     """Return the spans of words and symbols with unknown characters, such as emoji.
 
-    Those with nothing or a space between them are one. Adjacent letters of a script without spaces are a
-    word, which is unknown if all of them are. Punctuation is not copied, because languages have different
+    Spans with nothing or a space between them are joined. Adjacent letters of a script without spaces are a
+    word, which is unknown if all its letters are. Punctuation is not copied, because languages have different
     quotation marks.
     """
     if not is_unknown(text, tokenizer):
@@ -335,9 +335,9 @@ def without_placeholders(pieces: Iterable[Piece], before: Sequence[Piece]) -> tu
 def shown(pieces: Sequence[Piece], tokenizer: Tokenizer) -> dict[int, str]:
     """Return, by key, the text that a model reads and writes for each `Copied` of a sentence.
 
-    This is its own text if the tokenizer reproduces it exactly, else a substitute that does not occur in the
-    sentence. Equal texts have the same substitute. Unknown words have one, even if they can be written as
-    bytes, and so has code in brackets with spaces, whose words the model would translate.
+    This is its own text if the tokenizer reproduces it exactly. Otherwise, it is a substitute that does not
+    occur in the sentence (empty if there is none); equal texts have the same. Unknown words also have a
+    substitute, even if they can be written as bytes, and so has bracketed code with spaces.
     """
     text = "".join(p if isinstance(p, str) else p.text if isinstance(p, Copied) else " " for p in pieces)
     substitutes: dict[str, str] = {}

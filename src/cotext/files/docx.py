@@ -176,7 +176,7 @@ def _field_name(instruction: str | None) -> str:
 
 
 _COMPATIBILITY: Final = "{http://schemas.openxmlformats.org/markup-compatibility/2006}"
-# Controls whose text is selected; here, those around paragraphs and cells.
+# XPath of controls around paragraphs and cells whose text is selected from a list.
 _CHOSEN: Final = "//*[*/*[local-name()='dropDownList' or local-name()='comboBox' or local-name()='date']]"
 _CHANGES: Final = ("ins", "del", "moveFrom", "moveTo")
 

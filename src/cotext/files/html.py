@@ -22,7 +22,7 @@ _DECLARED: Final = re.compile(
     rb"""<\?xml[^>]*?\sencoding\s*=\s*["']([\w.:-]+)|<meta[^>]*?[\s;"']charset\s*=\s*+["']?\s*+([\w.:-]+)""",
     re.IGNORECASE,
 )
-# Encodings that browsers use instead of these.
+# By declared encoding, the encoding that browsers use instead.
 _READ_AS: Final = {
     "iso8859-1": "cp1252",
     "ascii": "cp1252",

@@ -52,7 +52,7 @@ class NotFoundError(Exception):
 
 @dataclass(slots=True)
 class Paragraph:
-    """The pieces of a paragraph, and their `sources`.
+    """The pieces of a paragraph, and the source text of its elements (`sources`).
 
     `spelled`: spelling of characters that were escaped or written as entities. `further`: kind and content of
     texts inside elements, such as link titles.
@@ -250,7 +250,7 @@ def unlike_a_block(line: str) -> str:
     """Escape the start of a line if it would begin another kind of block."""
     if _BLOCK_START.match(line):
         return f"\\{line}"
-    if name := _DEFINITION_START.match(line):  # footnote marks are kept
+    if name := _DEFINITION_START.match(line):  # escape only the colon: it may be a footnote
         return f"{name[0]}\\{line[name.end() :]}"
     return _NUMBER_START.sub(r"\1\\\2", line, count=1)
 

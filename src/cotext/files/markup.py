@@ -178,7 +178,7 @@ _SHOWN: Final = _names("cdata img input svg math iframe object applet canvas aud
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The range of a block in the page, and of its elements.
+    """The range of a block in the page, and the ranges of its elements (`sources`).
 
     `quoted`: the quote of an attribute value; it is part of the range.
     """
@@ -254,7 +254,7 @@ _LEFT: Final = _names("""
 script style template svg math iframe object applet canvas audio video noembed noframes xmp pre plaintext
 rp rt
 """)
-_REPORTED: Final = _LEFT - {"script", "style", "rp"}  # of these, `Markup.left` has the lines
+_REPORTED: Final = _LEFT - {"script", "style", "rp"}  # `Markup.left` lists their lines
 _READ_ATTRIBUTES: Final = _names("""
 alt title placeholder aria-label aria-description aria-placeholder aria-valuetext aria-roledescription
 label summary
@@ -354,7 +354,7 @@ class Markup:
                 code = self._page[token.start : token.stop]
                 kind = "copied" if code.startswith(("<%=", "<%-", "<?=", "<?php echo")) else "point"
                 self._items.append(Item(kind, token.name, token.start, token.stop, code))
-            elif token.kind == "raw":  # of title and textarea; the others are not translated
+            elif token.kind == "raw":  # content of title or textarea; other raw elements are skipped
                 self._text(token.start, token.stop, token.name == "textarea")
                 self._flush(spaced=token.name == "textarea")
             elif token.kind == "end" and token.name.lower() in self._rules.blocks:
@@ -366,7 +366,7 @@ class Markup:
         self._flush()
 
     def _start(self, all_tokens: list[Token], index: int) -> int:
-        """Read a start tag, or a whole element that is copied or left; return the index after it."""
+        """Read a start tag, or a complete element that is not translated; return the index after it."""
         token = all_tokens[index]
         name = token.name.lower()
         kept = name in self._rules.ignored or self._is_kept(token)

@@ -42,7 +42,7 @@ from cotext.files.text import wrap_width
 from cotext.runtime import CotextError
 
 BILINGUAL: Final = {"xliff": xliff.translated_files, "po": po.translated_files}
-SECTION: Final = 20  # sentence pairs of a section, where a document must be cut into several
+SECTION: Final = 20  # sentence pairs of a section, if documents are cut
 PAIRS: Final = "pairs.tmx"
 
 
@@ -51,9 +51,9 @@ def pair_files(
 ) -> tuple[str, ...] | None:
     """Write the sentence pairs of files to the TMX file `out`; return notes for the user.
 
-    Returns None if the files are a corpus, not folders, bilingual files, or two documents in a format that
-    `translate` reads. `known`: languages that are given; others are taken from the files. If there are fewer
-    than `needed` documents, they are cut into sections of about `SECTION` pairs. Raises CotextError if a file
+    Files may be folders, bilingual files, or two documents in a format that `translate` reads. Returns None
+    if they are corpora or cannot be read. `known`: languages that are given; others are taken from the files.
+    Fewer than `needed` documents are cut into sections of about `SECTION` pairs. Raises CotextError if a file
     cannot be read, nothing can be paired, the files are not in the known languages, or `out` is in a folder
     that is read.
     """
@@ -83,7 +83,7 @@ def cut_corpus(
 ) -> tuple[str, ...] | None:
     """Cut a corpus with fewer than `needed` documents into sections in the TMX file `out`; return notes.
 
-    So a translation memory without document boundaries can be used. Its order is taken as that of the text.
+    So a translation memory without document boundaries can be used, if its units are in the order of a text.
     Returns None if the corpus has enough documents. Raises the errors of `read_parallel`.
     """
     documents = list(islice(read_parallel(source, target, format), needed))
@@ -263,7 +263,7 @@ def _read(path: Path, side: Side, splitter: Splitter, is_one_of_several: bool) -
 
 
 def read_sentences(path: Path, side: Side, language: str, format: str | None = None) -> list[Document]:
-    """Read a corpus or a file of any format; of a bilingual one, one side. Inline elements become tags.
+    """Read a corpus or a file of any format; of a bilingual file, one side. Inline elements become tags.
 
     Raises CotextError if it cannot be read, is empty, or its format is unknown.
     """

@@ -204,7 +204,7 @@ class PlainSlot:
     def __init__(self, element: "etree._Element", attribute: str | None = None) -> None:
         self._element, self._attribute = element, attribute
         text = (element.get(attribute) if attribute else None if len(element) else element.text) or ""
-        # Descriptions may be HTML. A line break in an attribute was a reference, and so is meant.
+        # Descriptions may be HTML. A line break in an attribute was a character reference, so it is intended.
         markers = Markers(re.compile(r"\n\s*") if attribute else None)
         is_plain = not attribute and local_name(element) != "description"
         items = [Item("text", "", 0, len(text), text)] if is_plain else items_of(text, markers)

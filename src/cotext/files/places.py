@@ -89,7 +89,7 @@ def decoded(content: bytes, name: str, encoding: str = "utf-8", errors: str = "s
 class Slot:
     """Consecutive blocks, and a function that returns the edits that replace them.
 
-    It is called only if a block with `translate` has changed.
+    The function is called only if a block with `translate` has changed.
     """
 
     blocks: tuple[Block, ...]

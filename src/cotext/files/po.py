@@ -4,8 +4,8 @@ A message is one block or several (see `cotext.files.strings`), and a file is on
 changes; comments, contexts and obsolete entries are kept. In the header of a template, only the charset is
 filled in; `msginit` does the rest.
 
-Translated and fuzzy entries are kept as context. If the job requests `unfinished` entries, fuzzy entries are
-translated, and their fuzzy flag is removed. In a message with plural forms, the first form is the translation
+Translated and fuzzy entries are kept as context. If the job requests `unfinished` or `all` entries, fuzzy
+entries are translated, and their fuzzy flag is removed. In a message with plural forms, the first form is the translation
 of the singular, and all others are the translation of the plural. A single form is the translation of the
 plural. If there are more than two forms, they cannot all be right: the entry is marked fuzzy, with a message.
 
@@ -82,8 +82,8 @@ def with_arguments(
     """Return the paragraphs of a translation with correct placeholders, and whether they are reliable.
 
     If the order of placeholders without numbers ("%s: %d") has changed, they get numbers ("%2$d, %1$s"). If
-    the grammar has no numbers, the result is not reliable. Nor is it if the translation has other parts of
-    placeholders, as in "{name}}" for "{name}".
+    the grammar has no numbers, the result is not reliable. Nor is it if the translation has more braces or
+    percent signs, as in "{name}}" for "{name}".
     """
     kept = [list(pieces) for pieces in given]
     in_source = _by_order(own)
@@ -381,9 +381,9 @@ def _escaped(text: str) -> str:
 def translated_files(
     content: bytes, name: str, every: bool = False
 ) -> tuple[tuple[str, str], list[list[tuple[str, str]]]]:
-    """Return the translated entries as one document, without fuzzy ones; the languages are not stated.
+    """Return the translated entries as one document, without fuzzy ones; languages are empty.
 
-    For plurals, this is the first form. `every`: return all entries, as written.
+    Of plural forms, the first is returned. `every`: return all entries, as written.
     """
     entries = _entries(decoded(content, name).text, name)
     texts = [(e.texts["msgid"].text, e.forms[0].text) for e in entries if every or "fuzzy" not in e.flagged()]

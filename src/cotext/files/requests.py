@@ -42,8 +42,8 @@ class TranslationRequest(SentenceSplitting, TermOptions, Sharded, ClusterOptions
     )
     format: str | None = option(
         "Format of a file: markdown, prose (running text) or another of docs/files.md; or of a corpus: text "
-        "(one sentence per line), docids, d-lines, wmt-xml, tsv or jsonl. Default: detected from "
-        "the content.",
+        "(one sentence per line), docids, d-lines, tmx, tsv, jsonl or wmt. Default: detected from the "
+        "content.",
         default=None,
     )
     no_split: bool = option("Translate each line or paragraph as one sentence.", default=False)

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from lxml import etree
 
 
-# Names of points that end a line or a column. Text also stays on its side of the marks of a field that begins
-# or ends in another paragraph. Within a table of contents, Word would replace it.
+# Names of points that text does not cross: ends of lines and columns, and the marks of a field that begins or
+# ends in another paragraph. Word would replace text that moved into a table of contents.
 _BREAKS: Final = frozenset({"br", "cr", "tab", "ptab", "fldChar", "instrText"})
 
 
@@ -44,7 +44,7 @@ class Atom:
 
 
 class Dialect(ABC):
-    """The nodes of a format with this namespace (in braces); `properties`: names of nodes without text."""
+    """Reads and writes nodes of a namespace (in braces); `properties`: names of nodes without text."""
 
     properties: frozenset[str]
 
@@ -141,7 +141,7 @@ class Paragraph:
     def _items(self) -> Iterator[Item]:
         """Yield the atoms, and elements of no width around text whose look is not the most frequent one."""
         levels = [-1]
-        look, begun = "", -1  # of the element that is open
+        look, begun = "", -1  # look and start of the open element
 
         for index, atom in enumerate(self._atoms):
             base = self._bases.get(levels[-1], _PLAIN).look

@@ -47,7 +47,7 @@ _SURE_PAUSE: Final = 1000  # up to this pause, a sentence may continue with a ca
 
 _TAG_NAME = re.compile(r"<(/*)([a-zA-Z]+)")
 _DASH = re.compile(r"\s*[-‐‑–—]+\s*(?=\S)")
-_LABEL = re.compile(r"\s*(?:(>>)|[^\W\d_][^:\n]{0,30}:)")  # of a speaker, if only it is in capitals
+_LABEL = re.compile(r"\s*(?:(>>)|[^\W\d_][^:\n]{0,30}:)")  # a name, if only the name is in capitals
 _NOTES = "♪♫♩♬"
 _OUTER = f"{_NOTES} \t\u00a0\u3000"
 _SOUND = re.compile(r"\s*(?:\[[^\[\]]*\]|\([^()]*\)|（[^（）]*）|【[^【】]*】)\s*")
@@ -82,7 +82,7 @@ class Cue:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A part of a cue, without outer items; `turn`: a new speaker; `alone`: a separate block."""
+    """A part of a cue; `turn`: a new speaker; `alone`: a separate block; `last`: the last of its cue."""
 
     cue: Cue
     items: tuple[Item, ...]
@@ -180,7 +180,7 @@ def _inner(items: Sequence[Item]) -> tuple[list[Item], bool]:
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """The parts of a block, and its tags in the file by key; other points are between two parts."""
+    """The parts of a block; `raw`: its tags and their end tags by key; other points separate parts."""
 
     parts: tuple[Part, ...]
     block: Block
@@ -300,7 +300,7 @@ def _cuts(text: str, marked: Sequence[int], durations: Sequence[int]) -> list[in
 
 
 def _gains(text: str, places: Sequence[int], marks: Sequence[int] = ()) -> dict[int, float]:
-    """Return by place how much farther from the aim it may be, as a share of the text; most: nothing.
+    """Return how much farther from the aim preferred places may be, as a share of the text.
 
     Preferred are places after a pause mark, such as a comma, and those of `marks`.
     """

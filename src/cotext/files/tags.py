@@ -164,8 +164,8 @@ def copied_spans(
     """Return the spans of copied texts in a translation, by key; missing ones are omitted.
 
     Longer texts are searched first, and occurrences without adjacent letters or digits are preferred. If a
-    text occurs more or less often than in the source, the alignment selects the pairs. Their order does, if
-    there are too many.
+    text occurs more or less often than in the source, the alignment selects the pairs. If there
+    are too many, they are paired in order.
     """
     spans: dict[int, Span] = {}
     taken: list[Span] = []  # sorted
@@ -225,7 +225,7 @@ def _paired(
 
 
 # A unit is enclosed if more than this share of its weight belongs to the element. Words that are not the best
-# translation of any source word, such as "Sie" in "Wählen Sie" for "Choose", need more at its edge.
+# translation of any source word, such as "Sie" in "Wählen Sie" for "Choose", need a larger share.
 LEAST_SHARE = 0.5
 LEAST_SHARE_OF_ADDED = 0.85
 COPIED_WEIGHT = 1000.0  # weight of a copied text with itself, so that spans always include it
@@ -455,7 +455,7 @@ class _Projection:
         """Return `units`, or the most similar word if the node contains words and `units` does not.
 
         This happens if no word of the target belongs mostly to the node, as in a compound: "Dateimenü" for
-        "<b>File</b> menu". The weights of the alignment decide: those of other words do not change them.
+        "<b>File</b> menu". The weights before sharpening decide, as they do not depend on other words.
         """
         inserted = {v for below in node.all() if not below.is_element for v in self._inside(below)}
         inside = [v for v in self._inside(node) if self.source.is_word[v] and v not in inserted]

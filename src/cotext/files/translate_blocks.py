@@ -112,7 +112,7 @@ class PairedSentence:
     """A sentence of a file and its translation, without inline elements.
 
     `document` is an index into `BlockDocuments.documents`; `block` and `number` are indices of the block and
-    the sentence in the document. `confidence`: see `cotext.translation.confidence`; None if the translation
+    the sentence in the document. `confidence`: see `Translation.confidences`; None if the translation
     was `taken` from a translation memory or contains no word chosen by the model. `terms`: glossary terms in
     the translation. `visible`: sentences that the translation may depend on.
     """
@@ -378,7 +378,7 @@ class BlockDocuments:
 
 
 BYTE_ORDER_MARK = "\ufeff"
-DOCUMENTS_AHEAD = 256  # maximum that are read while others are translated, or are translated together
+DOCUMENTS_AHEAD = 256  # maximum number that are read in advance, or translated together
 
 
 @dataclass(frozen=True, slots=True)
@@ -395,8 +395,8 @@ _Arrived = _Part | CotextError | None
 class StreamTranslation:
     """Translation of numbered lines with their line endings into one line for each.
 
-    `splitter` splits lines with several sentences; None: each line is one sentence. Raises CotextError if the
-    number of passes or `decode.align` is not possible for a stream.
+    `splitter` splits lines with several sentences; None: each line is one sentence. Raises CotextError for
+    `decode.align = free`, terms that are not supported, or an error of `DecodingPlan.check_passes`.
     """
 
     def __init__(self, opened: OpenedRun, splitter: Splitter | None, terminology: Terminology) -> None:

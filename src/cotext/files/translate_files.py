@@ -49,7 +49,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class BlockOptions(FileOptions):
-    """`entries`: of bilingual files, to translate. `alone` reserves the model while words are aligned.
+    """`entries`: what to translate of bilingual files. `alone` reserves the model while words are aligned.
 
     `bilingual`: file with source and translation, which is written afterwards.
     """
@@ -122,7 +122,7 @@ class BlocksJob(Job[FileReport]):
             yield todo[number], entry_of(translation)
 
     def check(self, unit: int, entry: Mapping[str, Any]) -> None:
-        """Raise CotextError if an entry of the journal is not a translation of its document."""
+        """Raise KeyError, TypeError or ValueError if an entry is not a translation of its document."""
         require_translation(self._texts.documents[unit], entry)
 
     def write(self, results: Results) -> FileReport:

@@ -151,7 +151,7 @@ def _items(parts: Iterable[_Part], keep_breaks: bool) -> Iterator[Item]:
 
 _ROOT: Final = re.compile(rb"<(?:[\w.-]+:)?xliff[\s>]")
 _VERSIONS: Final = {"1.0": "1", "1.1": "1", "1.2": "1", "2.0": "2", "2.1": "2", "2.2": "2"}
-_UNFINISHED: Final = ("needs-", "new", "initial")  # how such states begin
+_UNFINISHED: Final = ("needs-", "new", "initial")  # beginnings of states
 _UNTRANSLATED: Final = ("new", "needs-translation", "initial")
 _FINAL: Final = ("final", "signed-off")
 
@@ -381,7 +381,7 @@ def _preserve_in(element: Element, inherited: bool) -> bool:
 def _kinds(unit: Element) -> Callable[[Element], Kind]:
     """Return a function for the roles of inline elements of 1.2 and 2.x.
 
-    `originalData` of a unit of 2.x may have their content.
+    `originalData` of a unit of 2.x may contain their text.
     """
     data = unit.first("originalData")
     original = {item.attributes.get("id"): item.text for item in data.elements("data")} if data else {}
@@ -470,7 +470,7 @@ def _as_written(text: str, element: Element) -> str:
             parts.append(child.content)
             continue
         inner = _as_written(text, child)
-        if not _is_segment(child):  # its tags can be in the target alone
+        if not _is_segment(child):  # its tags may be only in the target
             inner = text[child.start : child.inner] + inner + text[child.after : child.stop]
         parts.append(inner)
     return "".join(parts)

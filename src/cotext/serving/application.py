@@ -48,7 +48,7 @@ from cotext.serving.translation import IN_SESSION
 METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH"})
 CLIENT_GONE: Final = 499  # only for logs
 SLOWEST_BYTES: Final = 512 * 1024  # minimum part of a body that must arrive per `ServerSettings.body_seconds`
-# Headers of responses that do not set them.
+# Default headers of responses.
 SECURITY: Final = (
     (b"x-content-type-options", b"nosniff"),
     (b"x-frame-options", b"DENY"),

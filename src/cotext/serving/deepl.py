@@ -102,7 +102,7 @@ MAX_GLOSSARIES: Final = 5  # of a request
 async def glossary_entries(
     request: Request, fields: Fields, client: str, system: System
 ) -> tuple[tuple[str, str], ...]:
-    """Return the entries of the glossaries in `glossary_id` and `glossary_ids`; the first with a term counts.
+    """Return the entries of the glossaries of a request; the first glossary with a term counts.
 
     Raises RequestError: 400, there are too many ids, the source language is missing, or a glossary is for
     other languages; 404, an id is unknown.
@@ -352,7 +352,7 @@ def _described(glossary: StoredGlossary) -> dict[str, Any]:
 
 
 def _entries(fields: Fields) -> Entries:
-    """Read `entries`, lines with a term and its translation; CSV may have further columns, the languages."""
+    """Read `entries`, lines with a term and its translation; further CSV columns are skipped."""
     text, kind = fields.needed("entries"), fields.one_of("entries_format", ("tsv", "csv"), "tsv")
     options: dict[str, Any] = {} if kind == "csv" else {"delimiter": "\t", "quoting": csv.QUOTE_NONE}
     rows = csv.reader(io.StringIO(text.removeprefix("\ufeff"), newline=""), **options)

@@ -159,7 +159,7 @@ def _of_sentences(report: FileReport) -> Iterable[str]:
 IDLE_SECONDS: Final = 30.0  # between checks for expired jobs
 REFUSED_SECONDS: Final = 2.0  # pause after a write has failed
 STOP_SECONDS: Final = 10.0
-# Starts of a job, each ended by a crash of the server; a regular stop does not count.
+# Most starts of a job that end with a crash of the server; regular stops do not count.
 MAX_ATTEMPTS: Final = 10
 
 _log = logging.getLogger(__name__)
@@ -169,7 +169,7 @@ class Jobs:
     """The files of all clients, each a job, and the threads that translate them.
 
     A client can access only its own jobs; with a `key`, only the job of this key. For other jobs, methods
-    raise RequestError 404. The first use has the errors of `start`.
+    raise RequestError 404. The first use raises the errors of `start`.
     """
 
     def __init__(
@@ -182,7 +182,7 @@ class Jobs:
         self._opened: JobTable | None = None
         self._threads: list[threading.Thread] = []
         self._running: dict[str, Running] = {}
-        self._turns: dict[str, int] = {}  # of the last started job of each client
+        self._turns: dict[str, int] = {}  # by client: the turn of its last started job
         self._space = Space(settings.max_jobs_bytes)
         self._changed = threading.Condition()
         self._stopping = threading.Event()
@@ -258,7 +258,7 @@ class Jobs:
         """Submit a file, which is copied and synced to disk.
 
         `file_name`: name of the file on the client. If the content fits several formats, its suffix decides.
-        `reservation`: of at least the size of the file, which ends. Raises RequestError: 400, the format is
+        `reservation`: reserved space for the file, which is released. Raises RequestError: 400, the format is
         unknown or terms are not supported. 413, the file is too large. 429 and 503, too many files wait, or
         there is no space.
         """

@@ -1,8 +1,8 @@
 """API keys of clients, stored as hashes, and admission of requests.
 
 A key is a text with 256 random bits, hashed once with SHA-256 and without salt. Slow and salted hashes
-protect passwords, which can be guessed. A random key cannot, and a slow hash would cost time on every
-request.
+protect passwords, which can be guessed. A random key cannot be guessed, and a slow hash would cost time
+on every request.
 """
 
 import hashlib
@@ -214,4 +214,4 @@ class Admission:
         """Free the request slot of a request that has ended."""
         if record.has_slot:
             self._places[record.client] -= 1
-            self._places += Counter()  # without clients that have no requests
+            self._places += Counter()  # removes clients without requests

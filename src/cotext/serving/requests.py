@@ -188,8 +188,8 @@ class Form(MultiPartParser):
     """Reader of a multipart form (RFC 7578), and of a file in its part `file`.
 
     Starlette's parser writes files to the folder for temporary files, which can be in memory. `folder`:
-    folder for the file, which is in memory while it is small, and which the caller closes; without it, every
-    part is a field. `max_bytes`: of all fields. Fields that are not UTF-8 are read as Latin-1.
+    folder for a large file; a small one stays in memory, and the caller closes it. Without a folder, every
+    part is a field. `max_bytes`: limit for all fields. Fields that are not UTF-8 are read as Latin-1.
     """
 
     def __init__(self, request: Request, max_fields: int, max_bytes: int, folder: Path | None = None) -> None:

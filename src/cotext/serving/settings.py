@@ -51,10 +51,10 @@ class ServerSettings(Request):
         "Maximum number of sentences in one request (not for files).", default=2_000, least=1
     )
     max_waiting: int = option(
-        "Maximum number of requests at a time, for all clients together.", default=256, least=1
+        "Maximum number of requests at a time, and of unfinished files, of all clients.", default=256, least=1
     )
     max_waiting_of_client: int = option(
-        "Maximum number of requests of one client at a time.", default=64, least=1
+        "Maximum number of requests at a time, and of unfinished files, of a client.", default=64, least=1
     )
     requests_per_minute: int = option(
         "Maximum number of requests per minute and client; 0: no limit.", default=0, least=0

@@ -1,7 +1,7 @@
 """Systems whose models serve many threads, with fair queueing of client requests, weighted by tokens.
 
     clock of a flow      increases by the tokens searched for it, divided by its weight
-    clock of the model   increases by the tokens searched for all, divided by the weights of all
+    clock of the model   increases by the tokens searched for all flows, divided by all weights
 
 A new flow starts at the clock of the model, and the flow with the smallest clock is the next. So a long
 document gets only its share of every batch, and a short document that comes later is in the next batch. The
@@ -74,7 +74,7 @@ class Flow:
 
     The thread of the flow reads `inbox`: progress, or the error that ended the flow. Without a pool, the
     first progress grants exclusive use of the model until `released`. `tells`: whether to call
-    `Work.on_sentence`. `is_over`: whether its thread has ended it. `background`: copy of the work's
+    `Work.on_sentence`. `heard`: finished sentences to report. `background`: copy of the work's
     attribute, which other threads may change while a batch is made.
     """
 
@@ -183,7 +183,7 @@ class BatchScheduler:
         return chosen
 
     def _in_turn(self, ready: Ready, members: "Counter[tuple[str, bool]]") -> list[tuple[Flow, RowGroup]]:
-        """Return groups in the order of the queue, for some batches."""
+        """Return groups in the order of the queue, up to `ahead` tokens."""
         heap = [(flow.order, 0, flow) for flow in ready]
         heapq.heapify(heap)
         groups: list[tuple[Flow, RowGroup]] = []
@@ -378,7 +378,7 @@ class SharedSystem:
                 continue
             try:
                 ready[flow] = flow.ready(self._turns.ahead)
-            except Exception as error:  # of the constraints of its sentences
+            except Exception as error:  # such as from the constraints of its sentences
                 self._fail(flow, error)
         able = [flow for flow, groups in ready.items() if groups or flow.pool is None]
         if not able:
@@ -463,4 +463,4 @@ class _SharedPool:
         return finished
 
     def close(self) -> None:
-        self._flow.is_over = True  # with all its waiting documents; noticed at the next batch
+        self._flow.is_over = True  # its documents are dropped before the next batch

@@ -33,8 +33,8 @@ from cotext.translation.open import Terminology
 #
 #     Order             By segment number, if given; then equal texts may be different segments. Without
 #                       numbers, an equal text is the same segment. A new text follows the text added last.
-#     Repeated request  The same answer, without search, unless the preceding segments have changed. Following
-#                       segments are not changed.
+#     Repeated request  The same answer, without search, unless the terms or the preceding segments have
+#                       changed. Following segments are not changed.
 #     Other text        With the number of a stored segment, it replaces the segment.
 #     Confirmed         A translation in the request becomes the translation of the segment. It is returned,
 #                       and is context of following segments.

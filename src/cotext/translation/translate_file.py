@@ -78,8 +78,8 @@ class FileOptions:
 class CorpusJob(Job[FileReport]):
     """The translation of a corpus file into the same format, after all checks.
 
-    The file is read twice: for its checksum, and for its documents, which stay in memory. `format`: name of
-    its format; None: detected. `sentences` and `characters` count the translated text.
+    The file is read several times, so it must be a regular file. Its documents stay in memory. `format`: name
+    of its format; None: detected. `sentences` and `characters` count the translated text.
 
     Raises CotextError: an error of `translate_file` that can be found in advance.
     """

@@ -77,7 +77,7 @@ function chosen(second) {
   const first = system();
   const others = about.systems.filter((each) => each !== first && pairOf(each) === pairOf(first));
   byId("beside").replaceChildren(
-    make("option", { value: "" }, others.length ? "nothing" : "no other system of these languages"),
+    make("option", { value: "" }, others.length ? "nothing" : "no other system for these languages"),
     ...others.map((each) => option(each, false)),
   );
   byId("beside").disabled = !others.length;
@@ -137,7 +137,7 @@ function explaining() {
 
 function tryExample() {
   const two = explaining(), text = byId("source").value.trim(), example = exampleOf(system());
-  if (text && text !== example.trim() && !confirm("Replace your document by the example?")) return;
+  if (text && text !== example.trim() && !confirm("Replace your document with the example?")) return;
   write(example);
   if (two) {
     byId("system").value = two[0].name;

@@ -126,7 +126,7 @@ function started() {
   if (translations.some((each) => !each.sentences.length)) return;
   const [first, ...others] = translations.map((each) => each.sentences.map((s) => s.source).join("\n"));
   if (others.some((each) => each !== first)) {
-    showError("result-error", "These two systems divide this text into different sentences and cannot stand side by side: choose one.");
+    showError("result-error", "These two systems divide this text into different sentences, so they cannot be compared. Choose one system.");
     stop();
     return;
   }

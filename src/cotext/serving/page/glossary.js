@@ -48,7 +48,7 @@ export class Glossary {
   #add() {
     const fields = [byId("term-source"), byId("term-target")];
     const [source, target] = fields.map((field) => field.value.trim());
-    if (!source || !target) return showError("glossary-error", "An entry needs a text on both sides.");
+    if (!source || !target) return showError("glossary-error", "An entry needs a term and its translation.");
     for (const field of fields) field.value = "";
     this.#replace([...new Map(this.entries).set(source, target)], "Added.");
     return fields[0].focus();
@@ -84,7 +84,7 @@ export class Glossary {
     byId("term-rows").replaceChildren(...rows);
   }
 
-  // Import a table as `cotext translate --glossary` reads it; what an entry cannot express is an error.
+  // Import a table as for `cotext translate --glossary`; entries with alternatives or forbidden texts are errors.
   async #import(file) {
     const text = await file.text();
     const refuse = (wrong) => showError("glossary-error", `${file.name}${wrong}. Nothing was imported.`);
@@ -101,7 +101,7 @@ export class Glossary {
       found.set(source, target);
     }
     const entries = [...new Map([...this.entries, ...found])];
-    return this.#replace(entries, `${counted(entries.length, "entry", "entries")} now.`);
+    return this.#replace(entries, `The glossary has ${counted(entries.length, "entry", "entries")}.`);
   }
 }
 

@@ -8,8 +8,8 @@ const SHOWN = 6; // most listed context sentences
 const SLIGHT = 0.1; // nats: below, a word is at most a tenth more or less probable
 const SEVERAL = 0.5; // nats: above, the context as a whole is reported even if no single sentence decides
 const MEANING =
-  "Numbers: log-probability of the word with the sentence minus that without it, in nats; " +
-  "next to a word, with all context minus with none.";
+  "Numbers, in nats: log-probability of the word with the context sentence minus without it; " +
+  "next to a word, its log-probability with all context minus without any.";
 
 /** Shows a sentence of a translation; `failed(error)` is called with errors. */
 export class Panel {
@@ -133,9 +133,9 @@ export class Panel {
     const more = ranked.length - shown.length;
     const parts = [
       verdict(word, found, ranked[0], all, system, sentences),
-      alternative ? make("p", {}, "Without it, this system writes: ", quoted(alternative, system.target.code)) : "",
+      alternative ? make("p", {}, "Without this sentence, the system writes: ", quoted(alternative, system.target.code)) : "",
       shown.length ? make("ol", { class: "influences" }, ...shown) : "",
-      more > 0 ? make("p", { class: "soft small" }, `and ${counted(more, "sentence")} of less influence`) : "",
+      more > 0 ? make("p", { class: "soft small" }, `and ${counted(more, "sentence")} with less influence`) : "",
       make("p", { class: "soft small" }, MEANING),
     ];
     this.found.replaceChildren(...parts);
@@ -174,7 +174,7 @@ function lights({ number, side, change }, most) {
 
 function described(confidence, low) {
   if (confidence === null || confidence === undefined) return "";
-  return ` · confidence ${confidence.toFixed(2)}${low ? ", among the lowest here" : ""}`;
+  return ` · confidence ${confidence.toFixed(2)}${low ? ", one of the lowest in this document" : ""}`;
 }
 
 // The result in words: one sentence decided the word, or several together, or none.
