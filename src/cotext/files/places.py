@@ -208,7 +208,7 @@ class MarkupReader:
         self._inside = [Element("", "", "", {}, 0, 0, 0, 0)]  # the first contains the root
         self._spaces = [{"xml": XML_NAMESPACE}]  # namespaces by prefix
         self._elements = 0
-        self._bytes = self._characters = 0  # the last position, in both units
+        self._bytes = self._characters = 0  # the last position, in bytes and in characters
 
     def root(self) -> Element:
         """Return the root element.

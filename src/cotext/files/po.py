@@ -5,9 +5,10 @@ changes; comments, contexts and obsolete entries are kept. In the header of a te
 filled in; `msginit` does the rest.
 
 Translated and fuzzy entries are kept as context. If the job requests `unfinished` or `all` entries, fuzzy
-entries are translated, and their fuzzy flag is removed. In a message with plural forms, the first form is the translation
-of the singular, and all others are the translation of the plural. A single form is the translation of the
-plural. If there are more than two forms, they cannot all be right: the entry is marked fuzzy, with a message.
+entries are translated, and their fuzzy flag is removed. In a message with plural forms, the first form is the
+translation of the singular, and all others are the translation of the plural. A single form is the
+translation of the plural. If there are more than two forms, they cannot all be right: the entry is marked
+fuzzy, with a message.
 
 The package polib is not used, because it rewrites files, with other line breaks.
 """

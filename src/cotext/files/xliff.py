@@ -318,8 +318,8 @@ class _Reader:
             )
         if self._second and self._unnamed_target:
             raise CotextError(
-                f"{self._name}: neither the file nor the run has a target language; add trgLang to the file, "
-                "or use --target-language"
+                f"{self._name}: neither the file nor the run has a target language; add the attribute "
+                "trgLang to the file"
             )
         compared = "the languages of the run are unknown, and not compared with the languages of the file"
         languages_known = self._job.source_language and self._job.target_language

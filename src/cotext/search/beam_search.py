@@ -58,7 +58,7 @@ def length_divisor(length: int, exponent: float, form: LengthPenaltyForm) -> flo
 # the batch nor on other rows. Shapes here: R = B.
 
 
-LARGEST = 1 - 1e-12  # random numbers are below the sum of all probabilities, whatever its rounding
+LARGEST = 1 - 1e-12  # upper bound of random numbers, so that rounding does not make them 1
 
 
 def distribution(log_probability_RU: Tensor, settings: SamplingConfig) -> Tensor:
@@ -75,7 +75,7 @@ def distribution(log_probability_RU: Tensor, settings: SamplingConfig) -> Tensor
     ordered_RU, order_RU = p_RU.sort(dim=1, descending=True, stable=True)
     if settings.top_k:
         ordered_RU[:, settings.top_k :] = 0
-    # A token remains if those before it do not reach the sum yet.
+    # A token remains if those before it do not reach `top_p` yet.
     before_RU = ordered_RU.cumsum(dim=1) - ordered_RU
     ordered_RU[before_RU >= settings.top_p * ordered_RU.sum(dim=1, keepdim=True)] = 0
     kept_RU = torch.zeros_like(p_RU).scatter_(1, order_RU, ordered_RU)

@@ -40,7 +40,7 @@ class Work:
     """The work of a request or a job; can be cancelled from any thread.
 
     `on_sentence` is called with document index, sentence index and translation when a sentence is finished.
-    It is called in the model thread, and must not block. `background`: low priority, for files.
+    It may be called in the model thread, so it must not block. `background`: low priority, for files.
     """
 
     client: str = ""

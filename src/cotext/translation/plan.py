@@ -131,7 +131,7 @@ class DecodingPlan:
                 symbols,
                 tokenizer.unk,
                 blank=tuple(tokenizer.blank()),
-                # With brackets, there is no separator.
+                # With brackets, `sep` is not used, so it must not be written.
                 unused=(*((tokenizer.sep,) if symbols.bracket else ()), *tokenizer.unwritten),
             ),
             options=SearchOptions(
@@ -179,7 +179,7 @@ class DecodingPlan:
         # Beam search per sentence and per document give different results.
         if self.searched_view is not self.view:
             parts.append(f"beam_per:{decode.beam_per}")
-        # Without a beam, the length penalty does not change the output; the kind of path does.
+        # Non-autoregressive output depends on the kind of path, not on the length penalty.
         path = self.kind.path
         parts.append(f"lp:{describe_length_penalty(decode)}" if path is None else f"path:{path}")
         if decode.sampling is not None:

@@ -1,6 +1,6 @@
 """Lines with several sentences: detection, warnings, and splitting for sentence-by-sentence translation.
 
-A system trained on one sentence per line may translate a line of ten sentences by one. Such lines are
+A system trained on one sentence per line may translate a line of ten sentences as one. Such lines are
 detected by punctuation (`cotext.data.splitting`).
 """
 

@@ -119,7 +119,7 @@ def score_instances(rows: RowsToRead) -> list[list[SentenceScore]]:
 
 
 def score_labels(rows: RowsToRead) -> list[list[tuple[float, ...]]]:
-    """Return the log-probabilities of all labels of every current sentence, its end last.
+    """Return the log-probabilities of all labels of every current sentence, closing symbol last.
 
     The model must have token probabilities (`ModelKind.token_nll`).
     """

@@ -84,7 +84,7 @@ class DocumentPool:
         self._ready.pop(opened, None)
 
     def settle(self, opened: OpenDocument) -> int:
-        """Finish ready windows of a document whose sentences are given; return the number of these."""
+        """Finish ready windows whose sentences are given; return the number of their current sentences."""
         return self._search.settle(opened)
 
     def ready(self, opened: OpenDocument, tokens: float = inf) -> list[RowGroup]:
@@ -107,7 +107,7 @@ class DocumentPool:
     ) -> int:
         """Search a batch of windows; return the number of finished sentences.
 
-        `on_sentences` is called after every step with the number that ended. If the search fails, windows
+        `on_sentences` is called after every step with the number of ended ones. If the search fails, windows
         that were finished before are no longer ready.
         """
         try:
@@ -268,7 +268,7 @@ class DocumentTranslator(DocumentScorer):
 
     @property
     def takes_guides(self) -> bool:
-        """Whether terms are supported: autoregressive models with attention, constrained search."""
+        """Whether terms are supported: autoregressive with attention, constrained search, no sampling."""
         kind, options = self.plan.kind, self.plan.options
         reads = kind.forced_pass is not None and kind.path is None
         return reads and options.align == "constrained" and options.sampling is None

@@ -78,7 +78,7 @@ def further(first: str, others: Iterable[Alternative], tokenizer: Tokenizer, mos
 class RowGroup:
     """Rows of a document that share a batch: one row, or all of a group of windows that is searched together.
 
-    `cost`: its size in a separate batch, in tokens, beams and padding included; `longest`: of a row.
+    `longest`: cost of the longest row. `cost`: cost of the group in a separate batch, in tokens of all beams.
     """
 
     document: OpenDocument

@@ -296,7 +296,7 @@ async def received_file(request: Request, client: str) -> AsyncIterator[tuple[Up
     """Receive a form with a file in the field `file`; return the file, all fields, and a reservation.
 
     The file arrives in the folder of jobs. Meanwhile its size is reserved in the space of `client`: the
-    declared size, or else the largest. Raises RequestError: 400, the form is invalid, or does not have
+    declared size, or else the maximum. Raises RequestError: 400, the form is invalid, or does not have
     exactly one file. 413, the form is too large. 429 and 503, there is no space.
     """
     jobs, settings = service_of(request).jobs, service_of(request).settings

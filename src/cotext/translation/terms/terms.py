@@ -167,7 +167,7 @@ def _of_tbx(content: bytes, where: str, source_language: str, target_language: s
         raise CotextError(f"{where}: has no termEntry or conceptEntry; give a glossary in TBX, TSV or CSV")
     if not terms:
         pair = " and ".join(code or "an unknown language" for code in (source_language, target_language))
-        raise CotextError(f"{where}: no concept has terms in {pair}; give a glossary that has both")
+        raise CotextError(f"{where}: no concept has terms in {pair}; give one that has both, or a table")
 
 
 def _is_status(node: "etree._Element") -> bool:
@@ -194,7 +194,7 @@ class TranslationMemory:
         """Read a TMX file; raise CotextError if it is unreadable or has no unit in both languages."""
         if not languages.source or not languages.target:
             raise CotextError(
-                f"{path}: the languages of the run are unknown, so no languages of the memory can be chosen"
+                f"{path}: the languages of the run are unknown, so a memory cannot be used; remove --memory"
             )
         memory = cls.of(
             (source, target, properties.get(DOCUMENT, ""))
