@@ -102,7 +102,7 @@ def test_what_is_refused_encrypted_fonts_and_books_of_a_real_program() -> None:
     assert FORMAT.open(book(**font), "a.epub").contents.documents
     moved = book(**{"OEBPS/book.opf": PACKAGE.replace("one.xhtml", "One.xhtml")})
     [message] = FORMAT.open(moved, "a.epub").contents.messages
-    assert message == "OEBPS/text/One.xhtml: is listed, but not in the book"
+    assert message == "OEBPS/text/One.xhtml: is listed in the book, but missing"
     # Made by LibreOffice from `letter.fodt`.
     content = (Path(__file__).with_name("data") / "letter.epub").read_bytes()
     file = same_again(FORMAT, content)

@@ -83,7 +83,7 @@ def shown_text(pieces: Iterable[Piece], shown: Mapping[int, str] = MappingProxyT
 
 
 def substitutes(pieces: Iterable[Piece], shown: Mapping[int, str]) -> list[tuple[str, str]]:
-    """Return the pairs of a substitute in `shown` and the copied text for which the model reads it."""
+    """Return pairs of a substitute in `shown` and the copied text that it replaces."""
     copied = {shown.get(p.key, p.text): p.text for p in pieces if isinstance(p, Copied)}
     return [(substitute, text) for substitute, text in copied.items() if substitute not in ("", text)]
 

@@ -54,7 +54,7 @@ class _Book(Archive):
         ]
         others = [item for item in spine if item.get("media-type") not in _PAGES]
         messages = [f"{len(others)} pages are not XHTML, and not translated"] if others else []
-        messages += [f"{part}: is listed, but not in the book" for part in pages if part not in self]
+        messages += [f"{part}: is listed in the book, but missing" for part in pages if part not in self]
         return PartsFile(self, documents, messages)
 
     def _parts(self, items: "Iterable[etree._Element]") -> list[str]:

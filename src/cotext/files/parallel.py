@@ -186,7 +186,7 @@ def align_files(
         names = dict(zip(sources, targets, strict=True))
     alone = [name for name in (*sources, *targets) if name not in names and name not in names.values()]
     if not names:
-        raise CotextError(f"no source and target file have the same name; unmatched: {', '.join(alone[:5])}")
+        raise CotextError(f"no source and target file have the same name; rename {', '.join(alone[:5])}")
     files = [(name, sources[name], targets[other]) for name, other in names.items()]
     guessed = languages_of_names(*files[0][1:])
     languages = Languages(known.source or guessed.source, known.target or guessed.target)

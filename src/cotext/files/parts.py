@@ -88,9 +88,9 @@ class Archive:
             with self._zip.open(info) as member:
                 content = member.read(info.file_size + 1)
         except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, ValueError, OSError) as error:
-            raise self._refused(f"part {shown(name)} is damaged ({error})") from None
+            raise self._refused(f"part {shown(name)} is damaged ({error}); save the file again") from None
         if len(content) != info.file_size:
-            raise self._refused(f"part {shown(name)} is cut off")
+            raise self._refused(f"part {shown(name)} is cut off; copy the file again")
         return content
 
     def root(self, part: str) -> "etree._Element":
@@ -141,7 +141,7 @@ class Archive:
         if len(infos) != len(self._members):
             raise self._refused("two parts have the same name; open the file and save it again")
         if len(infos) > MAX_MEMBERS:
-            raise self._refused(f"{len(infos):,} parts, beyond the limit of {MAX_MEMBERS:,}")
+            raise self._refused(f"{len(infos):,} parts, beyond the limit of {MAX_MEMBERS:,}; split it")
         for info in infos:
             path = info.orig_filename.replace("\\", "/")
             if path.startswith("/") or ".." in path.split("/") or ":" in path or "\0" in path:
@@ -150,7 +150,7 @@ class Archive:
                 raise self._refused("encrypted; save the file without a password")
         total = sum(info.file_size for info in infos)
         if total > MAX_TOTAL_BYTES:
-            raise self._refused(f"{total:,} bytes unpacked, beyond the limit of {MAX_TOTAL_BYTES:,}")
+            raise self._refused(f"{total:,} bytes unpacked, but the limit is {MAX_TOTAL_BYTES:,}; split it")
         for info in infos:
             if info.file_size > max(RATIO_FROM_BYTES, MAX_RATIO * info.compress_size):
                 raise self._refused(
@@ -158,7 +158,7 @@ class Archive:
                     " archives can exhaust memory"
                 )
             if info.header_offset + _LOCAL.size + info.compress_size > len(self._content):
-                raise self._refused(f"part {shown(info.filename)} is cut off")
+                raise self._refused(f"part {shown(info.filename)} is cut off; copy the file again")
         if infos and infos[0].header_offset:
             raise self._refused("does not begin with its first part; open the file and save it again")
         for info, following in pairwise(infos):

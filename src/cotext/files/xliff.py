@@ -179,7 +179,7 @@ _IN_REVIEW: Final = "segments waiting for review, kept (--entries unfinished tra
 _IS_FINAL: Final = "segments marked as final, kept"
 _LOCKED: Final = "units marked translate=no or locked, kept"
 _BINARY: Final = "units without text (bin-unit), kept"
-_FOREIGN: Final = "files in other languages, kept unchanged"
+_FOREIGN: Final = "files in languages other than those of the run, kept unchanged"
 _SIZED: Final = "units with a length limit for the target, which is not checked"
 
 

@@ -229,7 +229,7 @@ class _Frontier:
     best_length: Tensor  # [B]
     best_log_probability: Tensor  # [B]
     best_score: Tensor  # [B]
-    ended: Tensor  # [B], number of finished hypotheses among the `beam` best of each step
+    ended: Tensor  # [B], number of hypotheses that ended among the `beam` best of all steps
     uniform: Tensor  # [B, M], random numbers for sampling
     first: Tensor  # [B, 1], first row of every entry; in greedy search 0
 
@@ -316,7 +316,7 @@ def _decoder_inputs(
 ) -> tuple[Tensor, Tensor]:
     """Return decoder inputs of prefixes followed by new labels, and the sentence of each input.
 
-    Two [len(rows), longest], with sentence -1 on padding.
+    Both are [len(rows), longest]; padding has sentence -1.
     """
     sides = [
         begun_input(

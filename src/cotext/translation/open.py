@@ -308,7 +308,7 @@ def _combined(loaded: LoadedModel, config: Config, other: OpenedRun) -> tuple[Wi
         "its view must be windows without later sentences (view.kind = window, view.after = 0)": (
             view.kind != "window" or view.after > 0
         ),
-        "has another tokenizer; prepare its data with --tokenizer RUN, the sentence model": (
+        "has another tokenizer; prepare its data with --tokenizer RUN (the sentence model)": (
             other.loaded.tokenizer.fingerprint != loaded.tokenizer.fingerprint
             or len(other.loaded.left_to_right(key).output_weight) != len(model.output_weight)
         ),

@@ -324,7 +324,7 @@ class DocumentTranslator(DocumentScorer):
         if guide is not None:
             self.require_guides()
         waiting = self._after_first_pass(documents, guide, lambda count: on_sentences(0))
-        # Several batches are read, so that windows of similar length can share one; beams count as tokens.
+        # Read enough for several batches, so that similar lengths can share one. Every beam is one row.
         wanted = max(1, BATCHES_AHEAD * self.config.decode.max_tokens // self.plan.options.beam)
         # Open documents until a few batches are ready, search them, and replace finished documents.
         with closing(self._make_pool(self.windows)) as pool:
