@@ -42,7 +42,7 @@ from cotext.files.text import wrap_width
 from cotext.runtime import CotextError
 
 BILINGUAL: Final = {"xliff": xliff.translated_files, "po": po.translated_files}
-SECTION: Final = 20  # sentence pairs of a section, if documents are cut
+SECTION: Final = 20  # sentence pairs of a section, where a document must be cut into several
 PAIRS: Final = "pairs.tmx"
 
 
