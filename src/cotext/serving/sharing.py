@@ -74,7 +74,7 @@ class Flow:
 
     The thread of the flow reads `inbox`: progress, or the error that ended the flow. Without a pool, the
     first progress grants exclusive use of the model until `released`. `tells`: whether to call
-    `Work.on_sentence`. `heard`: finished sentences to report. `background`: copy of the work's
+    `Work.on_sentence`. `unreported`: finished sentences. `background`: copy of the work's
     attribute, which other threads may change while a batch is made.
     """
 
@@ -85,7 +85,7 @@ class Flow:
     clock: float = 0.0
     served: float = 0.0  # tokens
     documents: dict[OpenDocument, None] = field(default_factory=dict)
-    heard: list[tuple[int, int, str]] = field(default_factory=list)
+    unreported: list[tuple[int, int, str]] = field(default_factory=list)
     progress: Progress = field(default_factory=Progress)
     inbox: "queue.SimpleQueue[Progress | BaseException]" = field(default_factory=queue.SimpleQueue)
     is_over: bool = False
@@ -123,7 +123,7 @@ class Flow:
                 self.pool.remove(opened)
                 del self.documents[opened]
                 self.progress.finished.append(opened)
-        finished, self.heard = self.heard, []
+        finished, self.unreported = self.unreported, []
         self.progress.sentences += len(finished)
         if self.tells:
             for sentence in finished:
@@ -288,14 +288,14 @@ class SharedSystem:
             silent = set(range(len(opened.document.sentences))) - set(opened.kept)
             for j in sorted(silent | opened.texts.keys()):
                 flow.work.on_sentence(opened.index, j, opened.texts.get(j, ""))
-        opened.on_sentence = lambda sentence, text: flow.heard.append((opened.index, sentence, text))
+        opened.on_sentence = lambda sentence, text: flow.unreported.append((opened.index, sentence, text))
         if opened.log is not None:
             opened.log = _Notes(opened.log, flow)
         with self._changed:
             if flow.is_over:
                 return  # the error is in the inbox
             if not flow.documents:
-                self._come(flow)
+                self._enqueue(flow)
             flow.pool.add(opened)
             flow.documents[opened] = None
             self._tell(flow, [opened])
@@ -311,7 +311,7 @@ class SharedSystem:
             return
         flow = Flow(work)
         with self._changed:
-            self._come(flow)
+            self._enqueue(flow)
         if isinstance(granted := flow.inbox.get(), BaseException):
             raise granted
         self._holder = threading.get_ident()
@@ -330,7 +330,7 @@ class SharedSystem:
         if thread is not None:
             thread.join()
 
-    def _come(self, flow: Flow) -> None:
+    def _enqueue(self, flow: Flow) -> None:
         """Queue a flow that was idle."""
         if self._is_stopped:
             raise CancelledError("the server stops")
