@@ -4,7 +4,7 @@
 
 A span arranges the tokens: whole rows, sentences, sentences with a memory, or sentences with the nodes of
 other sentences. A score computes one product, from contents and from absolute or relative positions. For the
-possible combinations, see `models/build.py`. This file contains the plain span and score: whole rows, and
+possible combinations, see `models/checks.py`. This file contains the plain span and score: whole rows, and
 contents.
 
 Shapes: B entries, W beams, R rows (R = B * W while decoding, else R = B), T queries, S keys, D model, H

@@ -35,7 +35,7 @@ class Groups:
 class BatchMean(BatchContext, Blended):
     """The mean before source rows, target rows, or both.
 
-    While it is blended in, a random share of batches has it, on both sides, because it shifts all positions.
+    While the mean is blended in, it is before all rows of a random share of batches and missing in others.
     """
 
     what = "mean"
