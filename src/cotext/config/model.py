@@ -327,8 +327,10 @@ class ModelConfig(Closed):
     the default is the second, so that first sentences are encoded as in that run."""
     neutral_start: bool | None = None
     """Whether new parts of a model have no effect before the first update. The output is then that of the run
-    from which training starts. For this, gates that start at zero are added, even if the paper has none.
-    Default: yes if training starts from an imported model, otherwise as published."""
+    from which training starts. For this, gates that start at zero are added, even if the paper has none. If
+    that run is a sentence model and rows have several sentences, they have `view.separators: bracket` (or
+    `numbered`), `attention.others: gated` and `positions: reset` instead of `absolute`. Default: yes if the
+    run is an imported model, or this setting is true there; otherwise no."""
 
     def stack(self, name: StackName) -> AttentionConfig:
         """Return the attention settings of a stack; missing settings are taken from `attention`."""

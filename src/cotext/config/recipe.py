@@ -78,7 +78,7 @@ class ViewConfig(CutConfig):
     `numbered`: the same, with the number of the sentence in its document as the begin symbol."""
     open_source: bool | None = None
     """With `bracket` and `numbered`: whether source sentences have a begin symbol, too. Default: yes, as
-    published, but no if `model.neutral_start` is true: sentence models are trained without this symbol."""
+    published, but no if `model.neutral_start` is true and the other run is trained without this symbol."""
     indexed_separators: Symbols = 100
     """With `indexed`: number of different symbols; all later sentences use the last symbol."""
     numbers: Symbols | Literal["corpus"] = "corpus"
@@ -142,10 +142,10 @@ class TrainConfig(Closed):
     from, completely or in part."""
     blend: tuple[Blended, ...] | None = None
     """New parts that are blended in gradually, because they change the output from the start. `positions`:
-    removal of the input positions of the other run. `score`: rotary or ALiBi. `mean`: MBE's mean before
-    the row. `separators`, `symbols`: new separators or sentence numbers that the output layer can predict.
-    Default: all of these that the other run does not have, if `model.neutral_start` is true; otherwise
-    none."""
+    shifted or no input positions, and sinusoidal segments. `score`: rotary or ALiBi. `mean`: MBE's mean in
+    front of a row. `separators`, `symbols`: new separators or sentence numbers that the output layer can
+    predict. Default: all of these that the other run does not have, if `model.neutral_start` is true;
+    otherwise none."""
     blend_updates: Count | None = None
     """Number of updates over which these parts are blended in, linearly. Translation and validation have them
     in full, except at update 0. Default: the warm-up."""
@@ -325,7 +325,7 @@ class DecodeConfig(Closed):
     max_ratio: Annotated[float, Field(gt=0, le=20)] = 2.0
     """Length limit: a sentence has at most `max_ratio` times the tokens of its source, plus `max_extra`."""
     max_extra: Annotated[int, Field(ge=0, le=10_000, strict=True)] = 20
-    """See `max_ratio`."""
+    """Tokens that a translation may have in addition to `max_ratio` times those of its source."""
     max_source_tokens: Annotated[int, Field(gt=0, le=1_000_000, strict=True)] = 1024
     """Maximum length of a source sentence, in tokens. Longer sentences are reported as an error before
     translation begins. In scoring, target sentences longer than the length limit for such a source (see

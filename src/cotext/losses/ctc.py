@@ -61,9 +61,8 @@ def fits(units: Units, blank: int) -> Tensor:
     """
     is_label = units.is_label
     repeats = ((units.target[:, 1:] == units.target[:, :-1]) & is_label[:, 1:]).sum(dim=1)
-    has_no_blank = ~((units.target == blank) & is_label).any(dim=1)
-    is_long_enough = units.target_length + repeats <= units.length
-    return has_no_blank & is_long_enough & (units.target_length >= units.forced)
+    no_blank = ~((units.target == blank) & is_label).any(dim=1)
+    return no_blank & (units.target_length + repeats <= units.length) & (units.target_length >= units.forced)
 
 
 @dataclass(frozen=True, slots=True)

@@ -293,7 +293,7 @@ class Engine(ABC):
         beam: int,
         length_penalty: float,
     ) -> list[list[EngineHypothesis]]:
-        """Return at most `beam` hypotheses per row; log-probabilities are valid if nothing is suppressed."""
+        """Return at most `beam` hypotheses per row; log-probabilities are valid if `rules` forbid nothing."""
 
     @abstractmethod
     def score(self, sources: Sequence[Sequence[int]], labels: Sequence[Sequence[int]]) -> list[list[float]]:

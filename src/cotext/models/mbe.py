@@ -35,7 +35,7 @@ class Groups:
 class BatchMean(BatchContext, Blended):
     """The mean before source rows, target rows, or both.
 
-    While the mean is blended in, it is before all rows of a random share of batches and missing in others.
+    While it is blended in, the mean is left out of random batches, because it shifts all positions.
     """
 
     what = "mean"

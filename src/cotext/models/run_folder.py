@@ -159,7 +159,7 @@ def with_seed(config: Config, seed: int) -> Config:
 def told_differences(
     one: Config, other: Config, places: tuple[str, str], may_differ: Collection[str] = MAY_CHANGE
 ) -> str:
-    """Return a line for each key with different values; `places`: words that say where each value is."""
+    """Return a line for each key with different values, except `may_differ`; `places`: where they are."""
     lines = []
     for key, *values in differences(one, other):
         if key not in may_differ:
