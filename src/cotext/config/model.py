@@ -148,8 +148,7 @@ class BatchConfig(Closed):
     source: bool = True
     """Whether source rows attend to other rows (for `mean`: begin with the mean)."""
     target: bool = True
-    """Whether target rows attend to earlier rows, which end before they begin (for `mean`: whether they begin
-    with the mean, which is that of the source)."""
+    """Whether target rows attend to rows that end before them (for `mean`: begin with the source mean)."""
     gate: Literal["continuous", "discrete", "identity"] = "continuous"
     """For `flat`: gate of the context (Wu et al. 2023). `continuous`: between 0 and 1. `discrete`: 0 or 1.
     `identity`: no gate."""

@@ -325,7 +325,7 @@ class DecodeConfig(Closed):
     max_ratio: Annotated[float, Field(gt=0, le=20)] = 2.0
     """Length limit: a sentence has at most `max_ratio` times the tokens of its source, plus `max_extra`."""
     max_extra: Annotated[int, Field(ge=0, le=10_000, strict=True)] = 20
-    """Tokens that a translation may have in addition to `max_ratio` times those of its source."""
+    """Tokens of a sentence in addition to `max_ratio` times those of its source."""
     max_source_tokens: Annotated[int, Field(gt=0, le=1_000_000, strict=True)] = 1024
     """Maximum length of a source sentence, in tokens. Longer sentences are reported as an error before
     translation begins. In scoring, target sentences longer than the length limit for such a source (see
