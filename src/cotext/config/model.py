@@ -1,4 +1,4 @@
-"""The options of a model: the section `model`. Types of values of all sections.
+"""The options of a model (the section `model`), and the value types of all sections.
 
 The attention of each stack is span x score x mix:
 
@@ -20,12 +20,13 @@ from cotext.config.parts import DOCUMENT_LAYERS, Part
 
 
 # Every number has a maximum far beyond useful values, so that a downloaded file cannot request unlimited
-# memory. Types of keys that determine allocations have a smaller one.
+# memory. Types of keys that determine allocations have a smaller maximum.
 LARGEST = 10**9
 
 Fraction = Annotated[float, Field(ge=0, le=1)]
 BelowOne = Annotated[float, Field(ge=0, lt=1)]
-# Strict, because `true` would otherwise count as 1. `Closed` checks floats, as YAML reads 1e-3 as a string.
+# Integers are strict, because `true` would otherwise count as 1. Floats cannot be strict, because YAML reads
+# 1e-3 as a string; `Closed` rejects `true`.
 Count = Annotated[int, Field(ge=0, le=LARGEST, strict=True)]
 PositiveInt = Annotated[int, Field(gt=0, le=LARGEST, strict=True)]
 Sentences = Annotated[int, Field(ge=0, le=10_000, strict=True)]
@@ -86,11 +87,11 @@ class AttentionConfig(Closed):
     """Attention of all stacks; the sections `encoder`, `decoder` and `cross` can override it."""
 
     span: Span = "row"
-    """The tokens that a token attends to. `row`: the whole row, which is a sequence of the batch (on the
-    target side, all tokens before it). `sentence`: its own sentence (in cross-attention, the source sentence
-    that it translates). `memory`: its sentence and `memory_sentences` before it; decoder only. `nodes`: its
-    sentence, and the first and last token of every other sentence (Yu et al. 2024). `current`: the sentences
-    to translate, without context; encoder only."""
+    """The tokens that a token attends to. `row`: the whole row, which is a sequence of the batch (in a
+    left-to-right decoder, up to the token). `sentence`: its own sentence (in cross-attention, the source
+    sentence that it translates). `memory`: its sentence and `memory_sentences` before it; decoder only.
+    `nodes`: its sentence, and the first and last token of every other sentence (Yu et al. 2024). `current`:
+    the sentences to translate, without context; encoder and cross-attention only."""
     score: ScoreKind = "content"
     """Inputs of attention scores. `content`: only the states. `absolute`: absolute positions, added to
     queries and keys in every layer. `relative`: a table of relative positions, in self-attention.
@@ -145,10 +146,9 @@ class BatchConfig(Closed):
     """Attention between the rows of a document, if `batch_context` is set."""
 
     source: bool = True
-    """Whether rows attend to each other on the source side."""
+    """Whether source rows attend to other rows (for `mean`: begin with the mean)."""
     target: bool = True
-    """Whether rows attend to each other on the target side, where a row attends only to rows that end before
-    it begins."""
+    """Whether target rows attend to rows that end before them (for `mean`: begin with the source mean)."""
     gate: Literal["continuous", "discrete", "identity"] = "continuous"
     """For `flat`: gate of the context (Wu et al. 2023). `continuous`: between 0 and 1. `discrete`: 0 or 1.
     `identity`: no gate."""
@@ -249,8 +249,8 @@ class ModelConfig(Closed):
     context_encoder: Literal["none", "separate", "shared"] = "none"
     """An encoder for the context sentences of source rows, to which blocks attend. `none`: none. `separate`:
     a separate stack; all blocks of encoder and decoder attend to it (DocT; J. Zhang et al. 2018). `shared`:
-    all layers of the encoder except the last, then separate layers; the last layer of the encoder attends to
-    it (Voita et al. 2018)."""
+    all layers of the encoder except the last, then separate layers, to which the last layer of the encoder
+    attends (Voita et al. 2018)."""
     context_layers: Count = 1
     """For `context_encoder`: number of separate layers."""
     document_layer: DocumentLayerKind = "none"
@@ -326,8 +326,10 @@ class ModelConfig(Closed):
     the default is the second, so that first sentences are encoded as in that run."""
     neutral_start: bool | None = None
     """Whether new parts of a model have no effect before the first update. The output is then that of the run
-    from which training starts. For this, gates that start at zero are added, even if the paper has none.
-    Default: yes if training starts from an imported model, otherwise as published."""
+    from which training starts. For this, gates that start at zero are added, even if the paper has none. If
+    that run is a sentence model and rows have several sentences, they have `view.separators: bracket` (or
+    `numbered`), `attention.others: gated` and `positions: reset` instead of `absolute`. Default: yes if the
+    run is an imported model, or this setting is true there; otherwise no."""
 
     def stack(self, name: StackName) -> AttentionConfig:
         """Return the attention settings of a stack; missing settings are taken from `attention`."""

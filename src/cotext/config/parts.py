@@ -1,9 +1,8 @@
 """Names of the parts of a model: parts of the package, or classes in Python files of users.
 
-A key of type `Part` names a part of the package, or a class of a Python file, such as
-`idea.py:MyScore`. The path is relative to the recipe or, in a setting on the command line, to the working
-folder. In loaded configurations and in signatures of scores, a prefix of the SHA-256 of the file is added:
-`idea.py:MyScore@0123456789abcdef`.
+A class is named by its file, such as `idea.py:MyScore`. The path is relative to the recipe or, on the command
+line, to the working folder. In loaded configurations and in signatures of scores, a prefix of the SHA-256 of
+the file is added: `idea.py:MyScore@0123456789abcdef`.
 """
 
 import hashlib

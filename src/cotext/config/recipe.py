@@ -41,7 +41,7 @@ class CutConfig(Closed):
     `document`: a whole document, or a chunk of it of at most `max_tokens`. `cumulative`: a sentence with all
     sentences before it in its chunk, on the source side only."""
     before: Sentences = 0
-    """For `window`: context sentences before the current one; sKtoK has K - 1."""
+    """For `window`: context sentences before the current one; K - 1 in recipes sKtoK."""
     after: Sentences = 0
     """For `window`: context sentences after the current one, on the source side only."""
     target_before: Sentences | None = None
@@ -78,12 +78,12 @@ class ViewConfig(CutConfig):
     `numbered`: the same, with the number of the sentence in its document as the begin symbol."""
     open_source: bool | None = None
     """With `bracket` and `numbered`: whether source sentences have a begin symbol, too. Default: yes, as
-    published, but no if `model.neutral_start` is true: sentence models are trained without this symbol."""
+    published, but no if `model.neutral_start` is true and the other run is trained without this symbol."""
     indexed_separators: Symbols = 100
     """With `indexed`: number of different symbols; all later sentences use the last symbol."""
     numbers: Symbols | Literal["corpus"] = "corpus"
-    """With `numbered`: number of different sentence numbers. The maximum is the number of sentences of the
-    longest training document (`corpus`: exactly this number). All later sentences use the last number."""
+    """With `numbered`: number of different sentence numbers, at most (`corpus`: exactly) the number of
+    sentences of the longest training document. All later sentences use the last number."""
     mixed_with: Annotated[tuple[MixedCut, ...], Field(max_length=100)] = ()
     """Additional kinds of instances to train on, each with `weight`, `kind`, `before`, `after`,
     `target_before` and `parts`. Translation and validation use only the main kind."""
@@ -117,8 +117,8 @@ class LossConfig(Closed):
     after true or foreign context. Foreign context comes from another document. Training takes about twice as
     long."""
     glancing: tuple[Fraction, Fraction] = (0.5, 0.3)
-    """For `glancing`: share of the wrongly predicted positions revealed to the decoder, at the start and at
-    the end of training."""
+    """For `glancing`: number of random positions revealed to the decoder, divided by the number of wrongly
+    predicted ones, at the start and at the end of training."""
 
 
 class TrainConfig(Closed):
@@ -142,10 +142,10 @@ class TrainConfig(Closed):
     from, completely or in part."""
     blend: tuple[Blended, ...] | None = None
     """New parts that are blended in gradually, because they change the output from the start. `positions`:
-    removal of the input positions of the other run. `score`: rotary or ALiBi. `mean`: MBE's mean before
-    the row. `separators`, `symbols`: new separators or sentence numbers that the output layer can predict.
-    Default: all of these that the other run does not have, if `model.neutral_start` is true; otherwise
-    none."""
+    shifted or no input positions, and sinusoidal segments. `score`: rotary or ALiBi. `mean`: MBE's mean in
+    front of a row. `separators`, `symbols`: new separators or sentence numbers that the output layer can
+    predict. Default: all of these that the other run does not have, if `model.neutral_start` is true;
+    otherwise none."""
     blend_updates: Count | None = None
     """Number of updates over which these parts are blended in, linearly. Translation and validation have them
     in full, except at update 0. Default: the warm-up."""
@@ -172,13 +172,13 @@ class TrainConfig(Closed):
     """Context sentences in training: the document's `own`, or `foreign` sentences from another document, for
     a control experiment."""
     word_dropout: BelowOne = 0.0
-    """Share of the tokens of source and target input that training replaces by the unknown token; labels
-    stay."""
+    """Share of the subwords of source and target input that training replaces by the unknown token; labels
+    do not change."""
     word_dropout_epochs: Count = 0
     """Number of epochs with `word_dropout`; 0: all of them."""
     coword_dropout: BelowOne = 0.0
-    """Share of the source tokens of current sentences that training replaces by the unknown token, so that
-    context is worth reading (Fernandes et al. 2021)."""
+    """Share of the source subwords of current sentences that training replaces by the unknown token, so that
+    the model learns to use context (Fernandes et al. 2021)."""
     position_offset: Annotated[int, Field(ge=0, le=50_000, strict=True)] = 0
     """Maximum random shift of the positions of a row in training. Shifts are drawn separately for source and
     target, so that the model learns not to depend on absolute positions (Kiyono et al. 2021)."""
@@ -222,7 +222,7 @@ class TrainConfig(Closed):
     """Number of checkpoints averaged into the final model; if the best checkpoint is better on the
     development set, it is the final model instead. 1: no averaging."""
     average_by: Literal["best", "last"] = "best"
-    """Checkpoints to average, without the start: the `best` and the closest ones in time, or the `last`."""
+    """Checkpoints to average (not that of update 0): the `best` and the closest to it, or the `last`."""
     log_every: PositiveInt = 100
     """Updates between progress reports."""
     pool_tokens: PositiveInt = 2_000_000
@@ -248,7 +248,7 @@ class SamplingConfig(Closed):
     """How tokens are drawn at random, if translations are sampled."""
 
     temperature: Annotated[float, Field(gt=0, le=1000)] = 1.0
-    """Log-probabilities are divided by it. Below 1, probable tokens become more probable."""
+    """Divisor of the log-probabilities. Below 1, probable tokens become more probable."""
     top_k: Count = 0
     """Draw only from this number of the most probable tokens; 0: from all tokens."""
     top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
@@ -267,7 +267,7 @@ class DecodeConfig(Closed):
     beam_per: Literal["document", "sentence"] = "document"
     """For documents translated as a whole. `document`: hypotheses compete until the end of the document (or
     chunk). `sentence`: they compete until the end of each sentence, and the best hypothesis becomes the
-    context of the next sentence; needs `view.separators: bracket`."""
+    context of the next sentence; needs `view.separators: bracket` or `numbered`."""
     nbest: Annotated[int, Field(gt=0, le=1000, strict=True)] = 1
     """Number of different translations of every sentence to write into an n-best list next to the output, at
     most `beam` (mbr.md); 1: no list."""
@@ -325,7 +325,7 @@ class DecodeConfig(Closed):
     max_ratio: Annotated[float, Field(gt=0, le=20)] = 2.0
     """Length limit: a sentence has at most `max_ratio` times the tokens of its source, plus `max_extra`."""
     max_extra: Annotated[int, Field(ge=0, le=10_000, strict=True)] = 20
-    """See `max_ratio`."""
+    """Tokens of a sentence in addition to `max_ratio` times those of its source."""
     max_source_tokens: Annotated[int, Field(gt=0, le=1_000_000, strict=True)] = 1024
     """Maximum length of a source sentence, in tokens. Longer sentences are reported as an error before
     translation begins. In scoring, target sentences longer than the length limit for such a source (see
@@ -458,7 +458,7 @@ def read_recipe(recipe: str, children: tuple[str, ...] = ()) -> tuple[dict[str, 
         raise CotextError(f"{where}: expected a mapping of keys to values")
     parents = content.pop("extends", [])
     if is_file(recipe):
-        content = pinned(content, Path(recipe).parent)  # its parts are files relative to it
+        content = pinned(content, Path(recipe).parent)  # paths of parts are relative to the recipe
     if not isinstance(parents, list) or not all(isinstance(parent, str) for parent in parents):
         raise CotextError(f"{where}: extends must be a list of recipes, such as extends: [p-transformer/ctx]")
     if len(children) >= MAX_SECTIONS:

@@ -8,7 +8,7 @@ A size scales the model and preserves the idea of the recipe:
     top layers with another span          keep their number, at most half of the shorter stack
     learning rates                        are set by the size. The (lower) rate of a recipe that starts
                                           from another run is multiplied by rate of the size / rate of base
-    initial weights                       are scaled with the width
+    initial weights                       are those of `fairseq` (small, tiny), which depend on the width
 """
 
 from collections.abc import Mapping

@@ -54,7 +54,7 @@ class ContextAttention(CrossAttention):
 
 
 class ContextSublayer(nn.Module):
-    """The part of a block that attends to context; a gate g mixes its result: g * a + (1 - g) * context.
+    """The part of a block that attends to context; a gate g mixes it in: g * states + (1 - g) * result.
 
     A subclass replaces `beside` or `behind`. Tokens of rows without context do not change.
     """
@@ -193,7 +193,7 @@ class Stacks:
     decoder_norm: nn.Module
 
     def source_packed(self, above: LayerAbove | None = None) -> Packed:
-        """Return the needed properties of source rows, for encoder, a layer on top and decoder."""
+        """Return what the encoder, a layer on top and the decoder require of source rows."""
         own, crosses = self_attentions(self.encoder), cross_attentions(self.decoder)
         return Packed(
             by_sentence=_by_sentence(own, above),
@@ -203,7 +203,7 @@ class Stacks:
         )
 
     def target_packed(self, above: LayerAbove | None = None) -> Packed:
-        """Return the needed properties of target rows: for the decoder and a layer on top of it."""
+        """Return what the decoder and a layer on top of it require of target rows."""
         own, crosses = self_attentions(self.decoder), cross_attentions(self.decoder)
         cross_answers = {name for a in crosses for name in (*a.span.source_answers, *a.score.source_answers)}
         return Packed(

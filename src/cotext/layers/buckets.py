@@ -46,14 +46,15 @@ def sentence_spans(sentence: Tensor) -> Tensor:
 class ExtraTokens:
     """Tokens outside a bucket that its sentences attend to, such as the tokens of their source sentences.
 
-    `at_GL` are the rows to fetch, `token_GL` their token indices in the batch; both -1 on padding.
+    `at_GL`: index of each token in the tensor that `fetch` reads. `token_GL`: its index in the batch. Both
+    are -1 on padding.
     """
 
     def __init__(self, at_GL: Tensor, token_GL: Tensor) -> None:
         real_GL = at_GL >= 0
         self.mask = None if bool(real_GL.all()) else real_GL[:, None, None, :]
         self.sentences, self.tokens = at_GL.shape
-        # On padding, any row is fetched; `mask` hides it, so it gets a gradient of zero.
+        # On padding, any token is fetched; `mask` hides it, so it gets a gradient of zero.
         self.index = at_GL.clamp(min=0).flatten()
         self.token_indices = token_GL
 
@@ -65,7 +66,7 @@ class ExtraTokens:
         return cls(at_GL, at_GL)
 
     def fetch(self, x_PD: Tensor) -> Tensor:
-        """Fetch the rows `at_GL` of x: [P, D] -> [G, L, D]."""
+        """Fetch these tokens from x: [P, D] -> [G, L, D]."""
         return x_PD.index_select(0, self.index).view(self.sentences, -1, x_PD.size(1))
 
 
@@ -125,7 +126,7 @@ class _Rows:
         longest = int((stop - start).max())
         if longest == 0:
             return None
-        # A memory is padded on the left: it ends where its sentence begins, and distances are the same.
+        # Padded on the left, a memory ends where its sentence begins, so distances do not depend on padding.
         at_GM = stop + torch.arange(-longest, 0, device=stop.device)
         real, at_GM = at_GM >= start, at_GM.clamp(min=0)
         return ExtraTokens(torch.where(real, moved_N[at_GM], -1), torch.where(real, self.index_N[at_GM], -1))
@@ -136,7 +137,7 @@ class Sentences:
 
     Sentence indices [B, T] never decrease within a row; padding is -1. With `spans` of the source sentences
     (`sentence_spans`, in rows of `source_tokens`), each sentence has the tokens of its source sentence.
-    `memory_sentences`: each has this many earlier sentences of its row.
+    `memory_sentences`: each also has the tokens of this many earlier sentences of its row.
     """
 
     def __init__(
@@ -214,7 +215,7 @@ class BucketMemory:
         self.distance = torch.arange(keys - 1, -longest, -1, device=device).clamp(min=0)
 
     def fetch(self, own_ND: Tensor, detached: Tensor) -> Tensor:
-        """Return inputs of keys and values: [n, 2D] of the bucket, [N, 2D] of all -> [G, M + L, 2D]."""
+        """Return keys and values: [n, 2D] of the bucket, [N, 2D] of all -> [G, M + L, 2D]."""
         own_ND = self.bucket.unpack(own_ND)
         return own_ND if self.memory is None else torch.cat((self.memory.fetch(detached), own_ND), dim=1)
 
@@ -242,9 +243,8 @@ class MemoryLayout:
 # --- Nodes: the first and last tokens of sentences, to which the other sentences of their row attend.
 #
 # Nodes represent their sentences (Yu et al. 2024, section 3.2.2 and equation 15). A row of 20 sentences has
-# 40 nodes, however long the sentences are, and all its sentences attend to them. Nodes are therefore keys of
-# the row, once. The keys of each sentence, in its bucket, are only the tokens between
-# its own nodes:
+# 40 nodes, however long the sentences are, and all its sentences attend to them. Nodes are therefore stored
+# once, as keys of the row. The keys of a sentence, in its bucket, are only the tokens between its own nodes:
 #
 #     row     B a b E  B c E  B d e E        keys of sentence 1      c         B E B E B E
 #                                                                    its own   of the row
@@ -257,18 +257,19 @@ class MemoryLayout:
 #     keys of sentence 1      B c E    B E . .  B E
 #                             its own  nodes of 0 and 2
 #
-# In equation 14 as printed, nodes are the queries that attend to whole rows. The text of the paper says keys.
+# In equation 14 as printed, nodes are the queries that attend to whole rows. Here they are keys, as in the
+# text of the paper.
 #
-# Shapes: B rows, S tokens of a row, P = B * S, N real tokens of all rows, n most sentences of a row, G
-# sentences of a bucket, L tokens of its longest, M nodes added to it, D model.
+# Shapes: B rows, S tokens of a row, P = B * S, N real tokens of all rows, n sentences of the row with most of
+# them, G sentences of a bucket, L tokens of its longest, M nodes added to it, D model.
 
 
 class Nodes:
     """The nodes of rows and, for every bucket, the nodes of the other sentences in its rows.
 
     Tokens are in the order of the buckets of `among` or, if `among` is None, in the order of the rows.
-    `sentence` [B, S] are the rows that contain the nodes. `queries` are the rows of the sentences in the
-    buckets, counted from 0.
+    `sentence` [B, S]: sentence indices of the rows that contain the nodes. `queries`: sentence indices of the
+    rows in the buckets.
     """
 
     def __init__(

@@ -111,7 +111,7 @@ class SentenceEmbedding(nn.Module, Blended):
         self.dropout = Dropout(dropout)
 
     def segments(self, side: Side, sentence: Tensor, current: Tensor) -> Tensor | None:
-        """Return segments that count back from the sentences `current` [R], [R, T]; None for others."""
+        """Return segments [R, T], counted back from the sentences `current` [R]; None for other kinds."""
         kind = self.source if side == "source" else self.target
         if not self.made.from_current or kind.segments not in ("learned", "sinusoidal"):
             return None
@@ -150,10 +150,10 @@ class SentenceEmbedding(nn.Module, Blended):
         segment: Tensor | None = None,
         below: int | None = None,
     ) -> Tensor:
-        """Add positions and segments to vectors [R, T, D]; the others are [R, T], `shift` a number or [R].
+        """Add positions and segments to vectors [R, T, D]; other tensors are [R, T], and `shift` may be [R].
 
-        `rank`: needed if `reads_ranks`. `segment`: if it differs from the sentence. `below`: an upper bound
-        of all positions, if known.
+        `rank`: needed if `reads_ranks`. `segment`: the segments, if they are not the sentence indices.
+        `below`: an upper bound of all positions, if known.
         """
         kind = self.source if side == "source" else self.target
         # Positions that restart in every sentence equal the positions of the sentence model: no blending.

@@ -9,8 +9,8 @@ each other:
     row 2    document 9, sentence 5    x x x c c
 
 On the target side, a token attends to its own row up to itself, and to the rows that end before its own row
-begins. Rows share current sentences if `view.mixed_with` is used, or a window is drawn twice. Such a row must
-not attend to the other one, which contains its labels.
+begins. Rows share current sentences if `view.mixed_with` is used, or a window is drawn twice. Such rows must
+not attend to each other, because each contains labels of the other.
 
 Shapes: B entries, N current tokens of all rows, M tokens of other rows, G sequences, L tokens of the longest,
 T tokens, D model, H heads, K dimensions per head.
@@ -368,7 +368,7 @@ class ActiveGroups:
         # The whole past of the first beam: the slots that its last token attends to.
         first_BL = own_BQL[:, tokens - 1]
         groups, members = self.shape
-        # Of other entries, all tokens of the first beam are visible.
+        # Of entries before the query's own, all tokens of the first beam are visible.
         mask = self.before_Gmm[:, :, None, :, None] & self._gathered(first_BL)[:, None, None]
         mask = mask.repeat(1, 1, beams * tokens, 1, 1)
         # An entry attends to its own past by its own mask, beam by beam.

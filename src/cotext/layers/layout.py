@@ -42,7 +42,7 @@ from cotext.layers.state import ContextSide, DecoderState, SlotMask, SourceSide
 
 
 def apart_by_sentence(query_BT: Tensor, key_BS: Tensor, mask: Tensor | None, causal: bool) -> Apart:
-    """Separate keys and queries of one side by their sentences; `mask` and `causal` as in `Keys`."""
+    """Divide the keys of one side by whether they are in the query's sentence; see `Keys` for the masks."""
     same = (query_BT[:, :, None] == key_BS[:, None, :])[:, None]
     seen = causal_mask(same.size(2), same.size(3), same.device) if causal else mask
     if seen is None:
@@ -51,14 +51,14 @@ def apart_by_sentence(query_BT: Tensor, key_BS: Tensor, mask: Tensor | None, cau
 
 
 def apart_from_source(source: SourceSide, sentence_BT: Tensor, mask: Tensor | None) -> Apart | None:
-    """Separate source tokens of translated sentences from others, if there are any; `mask` as in `Keys`."""
+    """Separate the tokens of the translated source sentences from others; None if rows have one sentence."""
     if source.spans.size(1) == 1:
         return None
     start, stop = source.span_of(sentence_BT)
     at = torch.arange(source.tokens, device=sentence_BT.device)
     own = ((at >= start[:, :, None]) & (at < stop[:, :, None]))[:, None]
     others = ~own if mask is None else ~own & mask
-    last = source.sentence.amax(dim=1, keepdim=True)  # used for all sentences beyond it
+    last = source.sentence.amax(dim=1, keepdim=True)  # later target sentences count as this one
     return Apart.of(own, others, sentence_BT.minimum(last), source.sentence)
 
 
@@ -87,11 +87,11 @@ class Shared:
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """How the attentions of a stack need the tokens of complete rows.
+    """What a stack requires of the tokens of complete rows.
 
-    `by_sentence`: in buckets of sentences. `aligned`: each sentence with its source sentence.
-    `memory_sentences`: each with this many earlier sentences. `current_only`: only current tokens leave the
-    stack. `answers`: names of layout properties to compute in advance, such as `nodes.rows`.
+    `by_sentence`: they are in buckets of sentences. `aligned`: buckets also have the tokens of each source
+    sentence. `memory_sentences`: buckets also have this many earlier sentences. `current_only`: the stack
+    outputs only current tokens. `answers`: layout properties to compute in advance, such as `nodes.rows`.
     """
 
     by_sentence: bool = False
@@ -152,7 +152,7 @@ class Layout:
     ) -> None:
         self.sentence, self.packed = sentence, packed
         self.causal, self._source, self._current = causal, source, current
-        self.longest = sentence.size(1)  # above all positions
+        self.longest = sentence.size(1)  # upper bound of all positions
         self._indices = indices  # token indices in the batch, if these are only some of its tokens
         self.mask = visible(sentence)
         # Computed now: the forward pass must not read tensor values.
@@ -317,7 +317,7 @@ class Layout:
 
     @cached_property
     def memory(self) -> MemoryLayout:
-        """Memories of the sentences before each sentence."""
+        """For each sentence, the tokens of the sentences before it."""
         return MemoryLayout(self.sentences)
 
     @cached_property
@@ -343,7 +343,7 @@ class Layout:
 def _source_keys(layout: "AnyLayout", sentence_BT: Tensor) -> Keys:
     source, mask, most = layout.source, layout.source.mask, layout.shared.source_sentences
     if most is not None and not isinstance(source, ContextSide):
-        last = source.sentence.amax(dim=1, keepdim=True)  # used for all sentences beyond it
+        last = source.sentence.amax(dim=1, keepdim=True)  # later target sentences count as this one
         mask = near_sentences(sentence_BT.minimum(last), source.sentence, most)
 
     def positions() -> tuple[Tensor, Tensor]:
@@ -353,8 +353,7 @@ def _source_keys(layout: "AnyLayout", sentence_BT: Tensor) -> Keys:
 
 
 class Step:
-    """The next tokens of rows that are being decoded: `sentence` [R, T], after those in the caches of
-    `state`.
+    """The next tokens of rows that are being decoded, after the tokens in the caches of `state`.
 
     In all properties, the T tokens of all beams of an entry are next to each other.
     """
@@ -362,7 +361,7 @@ class Step:
     def __init__(
         self, sentence: Tensor, position: Tensor, rank: Tensor, state: DecoderState, shared: Shared
     ) -> None:
-        """`position` in the row and `rank` in the sentence, [R, T]: see `DecoderState.positions`."""
+        """`sentence`, `position` in the row, `rank` in the sentence, [R, T]: see `DecoderState.positions`."""
         self.sentence, self.position, self.rank = sentence, position, rank
         self.state, self.shared = state, shared
         self.source: SourceSide = state.source
@@ -471,7 +470,7 @@ AnyLayout = Layout | Step
 
 @dataclass(frozen=True, slots=True)
 class ContextLayout:
-    """The sentences of rows [B, T], with tokens that a batch context adds before them, and its own data."""
+    """Sentences of rows [B, T], with tokens that a batch context adds in front; `found`: its other data."""
 
     sentence: Tensor
     found: Any = None
@@ -482,10 +481,10 @@ class Layouts:
     """The layouts of a batch, made before its forward pass.
 
     `source`: layout of the encoder's rows. `side`: source side of cross-attention, without keys and values.
-    `target`: layout of the decoder's rows, with inputs of `input_sentence` [B, T], if known. `context` and
-    `target_context`: layouts of a batch context. `context_rows`: the two parts of source rows, for a context
-    encoder. `shift`: upper bound of all position shifts. `texts`: maximum number of texts of a row, for
-    `soft_copy`.
+    `target`: layout of the decoder's rows, and `input_sentence` [B, T]: sentences of its inputs, if known.
+    `context` and `target_context`: layouts of a batch context. `context_rows`: for a context encoder, the
+    current and the context part of source rows. `shift`: upper bound of all position shifts. `texts`: maximum
+    number of texts of a row, for `soft_copy`.
     """
 
     source: Layout

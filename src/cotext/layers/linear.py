@@ -110,7 +110,7 @@ def joint(projection: nn.Module, a: Tensor, b: Tensor) -> Tensor:
 def gated(gate: nn.Module, a: Tensor, b: Tensor, start: nn.Module | None = None) -> Tensor:
     """Return g * a + (1 - g) * b with g = sigmoid(W [a; b] + bias), for W, bias of `gate`: [..., D] each.
 
-    `start`: a `ZeroGate` that the change of a passes, too.
+    `start`: a `ZeroGate` through which the change of a passes, too.
     """
     b = b.to(a.dtype)
     mixed = torch.lerp(b, a, joint(gate, a, b).sigmoid().to(a.dtype))

@@ -3,9 +3,8 @@
     x -> fused projection (score.project) -> products of queries and keys (span) -> score.attend -> W mixed
 
 A span arranges the tokens: whole rows, sentences, sentences with a memory, or sentences with the nodes of
-other sentences. A score computes one product, from contents and from absolute or relative positions. For the
-possible combinations, see `models/build.py`. This file contains the plain span and score: whole rows, and
-contents.
+other sentences. A score computes one product, from contents and from absolute or relative positions.
+`models/checks.py` lists possible combinations. Here are the plain span (whole rows) and score (contents).
 
 Shapes: B entries, W beams, R rows (R = B * W while decoding, else R = B), T queries, S keys, D model, H
 heads, K per head, N real tokens of all rows. x is packed [N, D] or padded [B, T, D]. While decoding it is [B,

@@ -45,8 +45,8 @@ MAX_ROWS = 1 << 16
 def sinusoidal(positions: Tensor, dimension: int, wavelengths: Wavelengths = "half_minus_one") -> Tensor:
     """Return the sinusoidal encoding of `positions` [...] -> [..., D] (Vaswani et al. 2017, section 3.5).
 
-    The first half contains sines, the second half cosines. Wavelengths grow geometrically from
-    2 pi. With `half_minus_one`, the longest one is 10,000 * 2 pi. With `half`, it is one step shorter.
+    The first half contains sines, the second half cosines. Wavelengths grow geometrically from 2 pi. With
+    `half_minus_one`, the longest one is 10,000 * 2 pi. With `half`, it is one step shorter.
     """
     half = dimension // 2
     steps = half if wavelengths == "half" else max(half - 1, 1)
@@ -95,8 +95,8 @@ def position_of(
 ) -> Tensor:
     """Return the position to encode for token `t` of a row, token `rank` of sentence `sentence`: all [B, T].
 
-    absolute: t. reset: the rank (MCN). shifted: t + k * shift with k = 1 for the first sentence (Lupo et al.
-    2022, section 3.2), or k = 0 unless `from_first`; `shift` is a number or one per row [B]. Only `reset`
+    absolute: t. reset: the rank (MCN). shifted: t + k * shift (Lupo et al. 2022, section 3.2). k counts
+    sentences from 1 or, without `from_first`, from 0. `shift` is a number or one per row [B]. Only `reset`
     uses the rank.
     """
     if kind == "absolute":
@@ -109,8 +109,7 @@ def position_of(
 
 
 def closed_sentence(sentence: Tensor, before: Tensor | None) -> Tensor:
-    """Return the sentence of decoder inputs, where a separator belongs to the sentence that it closes: [R,
-    T].
+    """Return the sentences of decoder inputs [R, T], if separators belong to the sentence that they close.
 
     `sentence` [R, T] is the sentence of the label predicted from each input. `before` [R, 1] is the sentence
     of the previous input, or None at the start of a row:
@@ -156,7 +155,7 @@ class PositionTable(nn.Module):
 
 
 class LearnedPositions(nn.Module):
-    """Learned vectors of the positions from `first` on; positions past the last row share it."""
+    """Learned vectors: position t has row `first` + t; positions past the last row share it."""
 
     def __init__(self, rows: int, dimension: int, first: int = 0) -> None:
         super().__init__()

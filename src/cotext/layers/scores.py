@@ -1,4 +1,4 @@
-"""Attention scores with positions: ALiBi, rotary, distances of sentences. By content: `layers/multi_head.py`.
+"""Attention scores with positions: ALiBi, rotary, distances of sentences. Base class: `layers/multi_head.py`.
 
 Shapes: B rows or entries, W beams, R rows, G sentences of a bucket, L tokens of its longest, N real tokens of
 all rows, T tokens or queries, S keys, C columns for sentences, n distances, D model, H heads, K per head.
@@ -35,7 +35,7 @@ class AlibiScore(Score, Blended):
 
     def attend(self, q_BHTK: Tensor, kv: KeysValues, keys: Keys, layout: AnyLayout) -> Tensor:
         head = torch.arange(1, self.size.heads + 1, device=q_BHTK.device, dtype=torch.float32)
-        # Computed in float32: bfloat16 has no numbers for neighbouring distances above 256.
+        # Computed in float32, because bfloat16 rounds distances above 256.
         slope = self.in_force * 2 ** (-8 * head / self.size.heads)
         bias = (-slope[:, None, None] * keys.distance.abs()[:, None]).to(q_BHTK.dtype)
         if keys.bias is not None:
@@ -95,8 +95,8 @@ class SegmentDistanceScore(Score):
 
     Distances are clipped: sentences that are at least `CLIP` before or after a query share a vector.
 
-    This score supports only complete source rows. The vectors are shared by all heads and start at zero, as
-    plain attention.
+    This score supports only complete source rows. The vectors are shared by all heads. They start at zero, so
+    the first output is that of plain attention.
     """
 
     answers = ("segments",)

@@ -2,7 +2,7 @@
 
 `SentenceSpan` and `NodeSpan` compute sentences as short rows of one product (`layers/buckets.py`). The cost
 is the sum of their squared lengths, without a mask between all tokens. Target sentence k attends to source
-sentence k. The nodes of sentences are those of `layers/buckets.py`.
+sentence k. The nodes of a sentence are its first and last token.
 
 The other spans weigh the own sentence and the other sentences of the row.
 
@@ -18,8 +18,8 @@ output of the sentence model. In cross-attention, s is the source sentence that 
 second term gives queries and keys no gradient before the gates open. Gates therefore need a higher learning
 rate than other weights (`model.attention.gate_rate`).
 
-Positions restart in every sentence, so contents do not show where another sentence is. The bias b_hd does, a
-number per head for each distance d in sentences, back and ahead. From `FAR` sentences on they share it. It
+Positions restart in every sentence, so contents do not show where another sentence is. The bias b_hd does. It
+is one number per head and distance d in sentences, back or ahead. Distances from `FAR` on share a number. It
 starts at 0.
 
 **Biased.** One softmax over the row, with the same bias. The global attention of G-Transformer has a separate
@@ -117,7 +117,7 @@ def positions_of(tokens: Callable[[], TokenIndices], layout: Layout) -> tuple[Te
 
 
 def aligned_of(tokens: Callable[[], TokenIndices], layout: Layout) -> tuple[Tensor, Tensor]:
-    """Return the positions of source keys and queries; see `Layout.aligned_position`."""
+    """Return the positions of queries and source keys; see `Layout.aligned_position`."""
     indices = tokens()
     query = layout.aligned_position.flatten()[indices.query.clamp(min=0)]
     return query, indices.key.clamp(min=0) % layout.source.tokens
@@ -315,7 +315,7 @@ class GatedOthersSpan(BiasedOthersSpan):
         apart = keys.apart()
         if apart is None:  # every row is one sentence
             return score.attend(q_BHTK, kv, keys, layout)
-        # One kernel for both softmaxes has no positions of tokens and no dropout.
+        # The kernel for both softmaxes supports only `Score.attend`, without dropout or recorded weights.
         if type(score).attend is Score.attend and not score.dropout and not watched():
             return attend_apart(q_BHTK, *kv, self.open, self.bias, apart)
         # Queries without keys in other sentences attend to an arbitrary key (`Apart`): its share is 0.

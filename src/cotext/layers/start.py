@@ -1,4 +1,4 @@
-"""Parts that have no effect at first, if training starts from a model without these parts.
+"""Parts that have no effect at first, if training starts from another model, which lacks these parts.
 
 A part whose output can be weighted gets a gate that starts at zero (`ZeroGate`). A part that replaces
 something of the other model, such as rotary positions, is blended in during the first updates (`Blended`).

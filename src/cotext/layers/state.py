@@ -33,7 +33,7 @@ KeysValues = tuple[Tensor, Tensor]  # two [B, H, S, K]
 
 @dataclass(frozen=True, slots=True)
 class SlotMask:
-    """Cache slots that the queries of one call attend to; the same in all layers of one span."""
+    """Cache slots that the queries of one call attend to; the same in all layers with the same span."""
 
     mask: Tensor | None  # broadcasts to [B, H, W * T, slots]
     causal: bool = False
@@ -229,7 +229,7 @@ class ReadInputs:
     last: Tensor
 
     def begins(self, tokens: Sequence[int]) -> bool:
-        """Whether the inputs of a row begin with these and go on."""
+        """Whether the inputs of a row begin with these inputs, and more follow."""
         return len(tokens) > len(self.tokens) and tuple(tokens[: len(self.tokens)]) == self.tokens
 
 
@@ -241,8 +241,8 @@ class DecoderState:
     self-attentions with a cache. `sees`: slots of each beam's past, or None as long as every row uses all
     slots (one beam, no padding). `sentence` and `rank` describe the last token of each row, from which
     positions continue. `slot_sentence` and `slot_position` describe the tokens in the slots. `new` describes
-    the last ones, which are recorded in the slots only when they are read. `kept`: tensors that layers
-    compute once for all steps, by names that the layers choose.
+    the last tokens, which are added to `slots` only when that is read. `kept`: tensors that layers compute
+    once for all steps, by names that the layers choose.
     """
 
     source: SourceSide
@@ -390,7 +390,7 @@ class DecoderState:
         self.used = new.stop
 
     def resume(self, rows: Sequence[ReadInputs | None], slots: int) -> None:
-        """Open with decoder inputs that were read before, None for none, and `slots` for further tokens."""
+        """Open the state with the decoder inputs read before, if any, and `slots` for further tokens."""
         device = self.source.sentence.device
         filled = torch.tensor([0 if row is None else row.slots.size(1) for row in rows], device=device)
         self.used = int(filled.max())
@@ -411,9 +411,9 @@ class DecoderState:
                 self.slots[:, entry, : row.slots.size(1)] = row.slots
 
     def read_inputs(self, rows: Sequence[Sequence[int]], sentences: float) -> list[ReadInputs]:
-        """Return the inputs that every entry has read, given as tokens, before its beams are widened.
+        """Return the inputs that every entry has read, before its beams are widened; `rows`: their tokens.
 
-        `sentences`: of earlier sentences, only this many are needed.
+        `sentences`: only the slots of the last sentence and of this many before it are returned.
         """
         assert self.sentence is not None
         assert self.rank is not None

@@ -36,7 +36,7 @@ from cotext.layers.state import KeysValues
 
 
 class _SharedProjection(TensorFunction):
-    """A projection of detached states, with gradients to the states added.
+    """A product that was computed from detached states; this adds the gradient to the states.
 
     Keys and values of a memory give no gradient to the states; those of a token's own sentence do. The
     product is computed once for both.
@@ -72,7 +72,7 @@ class TransformerXLScore(Score, StartsFromOthers):
         self.table = PositionTable(size.dimension)
 
     def neutral_start(self) -> Mapping[str, float]:
-        """Distances have no effect at first, if required."""
+        """Distances have no effect at first, if `size.neutral_start` is true."""
         return {"distance.weight": 0.0} if self.size.neutral_start else {}
 
     def distances(self, count: int, like: Tensor) -> Tensor:

@@ -214,8 +214,8 @@ class CrossEntropy:
     without discount, so a discount of 1 gives exactly the plain loss. The paper does not specify the count.
 
     `foreign_weight` adds a hinge loss on true against foreign context (contrastive context regularisation,
-    Hwang et al. 2021), for sentences that a batch also has in foreign context. It is per sentence: few words
-    depend on context; the others need not lose probability in foreign context.
+    Hwang et al. 2021), for sentences that a batch also has in context of another document. The hinge is per
+    sentence, because few words depend on context. The others need not lose probability.
     """
 
     def __init__(self, label_smoothing: float, context_discount: float, foreign_weight: float = 0.0) -> None:

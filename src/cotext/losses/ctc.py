@@ -12,8 +12,8 @@ A lattice needs only the probabilities of the labels of its own unit. These are 
 each different token; only the normalisation runs over the vocabulary.
 
 Shapes: N positions of all units, one unit after the other; M of them whose token is predicted; G units, K
-with a path; T most positions of a unit, L most labels, S = 2L + 1 states, C most classes; D model, V
-vocabulary.
+with a path. T, L and C are the largest numbers of positions, labels and classes of a unit; S = 2L + 1 states.
+D model, V vocabulary.
 """
 
 from collections.abc import Callable, Iterator
@@ -43,7 +43,7 @@ class Units:
     """
 
     start: Tensor  # [G], the first position of a unit
-    length: Tensor  # [G], its positions
+    length: Tensor  # [G], the number of its positions
     target: Tensor  # [G, L]; the padding is arbitrary
     target_length: Tensor  # [G]
     forced: bool
@@ -55,14 +55,14 @@ class Units:
 
 
 def fits(units: Units, blank: int) -> Tensor:
-    """Return whether a path exists: two equal labels in a row need a blank between them. [G].
+    """Return whether a path exists: [G]. Two equal labels in a row need a blank between them.
 
     Targets that contain a blank have no path. Forced units need at least one label.
     """
     is_label = units.is_label
     repeats = ((units.target[:, 1:] == units.target[:, :-1]) & is_label[:, 1:]).sum(dim=1)
-    sayable = ~((units.target == blank) & is_label).any(dim=1)
-    return sayable & (units.target_length + repeats <= units.length) & (units.target_length >= units.forced)
+    no_blank = ~((units.target == blank) & is_label).any(dim=1)
+    return no_blank & (units.target_length + repeats <= units.length) & (units.target_length >= units.forced)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +126,7 @@ def _similar(length: Tensor, classes: Tensor, dimension: int) -> Iterator[Tensor
 
 
 def _group(which: Tensor, fitting: Units, token: Tensor, inner_start: Tensor) -> "Group":
-    """Build a group from the units that have a path, whose targets are classes.
+    """Build the group of the units `which`; `fitting`: all units with a path, with classes as targets.
 
     `inner_start` [K]: the index of the first position of each unit among the M.
     """
@@ -136,7 +136,7 @@ def _group(which: Tensor, fitting: Units, token: Tensor, inner_start: Tensor) ->
     time = torch.arange(max(lengths), device=which.device)
     inside = (time >= margin) & (time < length[:, None] - margin)
     real_at, inside_at = (mask.flatten().nonzero()[:, 0] for mask in (time < length[:, None], inside))
-    # Wrong at forced positions, which have no predicted row; `inside_at` skips them.
+    # At forced positions, which are not predicted, `row` is wrong; `inside_at` skips them.
     row = inner_start[which, None] - margin + time
     frame = fitting.start[which, None] + time
     return Group(
@@ -157,7 +157,7 @@ def _group(which: Tensor, fitting: Units, token: Tensor, inner_start: Tensor) ->
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Lattices that are computed together; here K counts the lattices of the group, Q and P their positions.
+    """K lattices that are computed together, with Q predicted positions and P positions in all.
 
     `sizes`: the lengths of units and of their labels, as numbers on the CPU.
     """
@@ -168,9 +168,9 @@ class Group:
     label_length: Tensor  # [K]
     token: Tensor  # [K, C]
     inside: Tensor  # [K, T], positions that are predicted
-    inside_at: Tensor  # [Q], the same as indices of K * T
+    inside_at: Tensor  # [Q], the same positions as indices in the flattened [K, T]
     row: Tensor  # [Q], their indices among the M
-    real_at: Tensor  # [P], all positions, as indices of K * T
+    real_at: Tensor  # [P], all positions, as indices in the flattened [K, T]
     frame: Tensor  # [P], their indices among the N
     forced: bool
     sizes: tuple[tuple[int, ...], tuple[int, ...]]
@@ -354,8 +354,8 @@ def best_alignment(hidden_ND: Tensor, weight_VD: Tensor, lattices: Lattices) -> 
 def _best_path(group: Group, scores_KTC: Tensor) -> Tensor:
     """Return the class at every position of the best path, by Viterbi's algorithm: [K, T].
 
-    States are blank, first label, blank, second label ... blank. A step stays, advances by one state, or by
-    two to a label that differs from the previous one. Behind the end of a unit it stays.
+    States are blank, first label, blank, second label ... blank. A path stays in a state, advances by one or,
+    to a label that differs from the previous label, by two. After the end of a unit, it stays.
     """
     lattices, positions, _ = scores_KTC.shape
     state_KS = group.label.new_zeros(lattices, 2 * group.label.size(1) + 1)

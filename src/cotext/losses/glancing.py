@@ -34,8 +34,8 @@ CHUNK = 1024
 class Paths:
     """The lattices of a batch, and the first and last frames of its units.
 
-    `forced`: the tokens of these frames are given. `without`: number of units without a path. `count`: labels
-    of the other units.
+    `forced`: the tokens of `edges` are given. `without`: number of units without a path. `count`: number of
+    labels of the other units.
     """
 
     lattices: Lattices
@@ -61,7 +61,7 @@ class Glancing:
     """The glancing loss; `ratios` are the ratios at the start and at the end of training.
 
     With paths, the count is the number of target labels without `bos`, so that the loss can be compared with
-    the loss of other systems. Sentences (or sequences with a single path) whose target does not fit into
+    the loss of other systems. Units (sentences, or sequences with one path) whose target does not fit into
     their frames do not count. Without paths, the count is the number of frames not revealed, brackets
     included: the loss is their mean, as in the paper's code. `label_smoothing` is for models without paths.
     """

@@ -10,8 +10,8 @@ earlier row would contain words that the context labels of a later row still hav
 rows therefore attend to each other only through their current sentences, as in flat-batch attention, which
 ABD replaces in the paper. Context does not change.
 
-    row 1    x x a a        mean of row 1: (a + a) / 2; `x` and `y` are neither queries nor keys
-    row 2    y y a b b      the first b attends to b and mean 1, the second b to (b + b) / 2 and mean 1
+    row 1    x x | a a      mean of row 1: (a + a) / 2; context (before |) is neither query nor key
+    row 2    a a | b b      the first b attends to b and mean 1, the second b to (b + b) / 2 and mean 1
 
 A current token attends to the mean of the current tokens of its row up to itself. It also attends to the
 complete means of rows that end before the current sentences of its row begin. Nothing at or after the token
@@ -77,7 +77,7 @@ class DatapointAttention(nn.Module):
     def causal(
         self, x_BQD: Tensor, running_BQD: Tensor, complete_MD: Tensor, sees_BM: Tensor, count: int
     ) -> Tensor:
-        """Tokens [B, Q, D] attend to the mean of their sentence so far and to complete means: -> [B, Q, D].
+        """Tokens [B, Q, D] attend to the mean of their row so far and to complete means: -> [B, Q, D].
 
         `count`: the largest number of complete means of a row, at least 1.
         """
@@ -179,7 +179,7 @@ class DatapointsTarget(RowsTarget):
     def _running(self, x_RTD: Tensor, current_RT: Tensor, keep: bool) -> tuple[Tensor, Tensor]:
         """Return the mean of the current tokens of each row up to every token, and their number.
 
-        [R, T, D] and [R, T, 1]; zeros without any. `keep`: later tokens need the last ones.
+        [R, T, D] and [R, T, 1]; zeros if there are none yet. `keep`: store the last sums for later tokens.
         """
         counted = current_RT[:, :, None].to(x_RTD.dtype)
         total, count = (x_RTD * counted).cumsum(dim=1), counted.cumsum(dim=1)

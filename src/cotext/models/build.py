@@ -1,6 +1,6 @@
-"""Build models from the section `model`; all parts are listed by name in this file.
+"""Build models from the section `model`, with tables of all parts except document layers (`config/parts.py`).
 
-A published system is a recipe that sets slots; a new part is a line in one of the tables below.
+A published system is a recipe that sets slots; a new part is a line in one of the tables.
 """
 
 import math
@@ -40,7 +40,7 @@ from cotext.models.transformer import Parts, Transformer
 from cotext.models.voita_2018 import SharedContext
 from cotext.runtime import CotextError
 
-OTHERS: dict[str, Callable[[AttentionConfig, AttentionSize], RowSpan]] = {  # of the span `row`
+OTHERS: dict[str, Callable[[AttentionConfig, AttentionSize], RowSpan]] = {  # variants of the span `row`
     "joint": lambda config, size: RowSpan(),
     "gated": lambda config, size: GatedOthersSpan(size.heads, config.gate_rate),
     "projected": lambda config, size: ProjectedOthersSpan(size.dimension),
@@ -125,8 +125,8 @@ def _source_symbols(config: Config, vocabulary: int, source_vocabulary: int | No
         )
     if further:
         raise CotextError(
-            f"view.separators = {config.view.separators}: the ids of its symbols are also source pieces, "
-            "where the source has a separate vocabulary; choose plain or bracket"
+            f"view.separators = {config.view.separators}: with separate vocabularies, the ids of its symbols "
+            "are also ids of source subwords; choose plain or bracket"
         )
     return source_vocabulary
 

@@ -46,7 +46,7 @@ from cotext.runtime import CotextError, __version__, shown
 from cotext.runtime.files import discard, new_folder, remove, replacing, require_new
 
 BYTES_PER_NUMBER = 4
-MOST_TIMES = 16  # maximum ratio of memory to file size, before a model is compared with its configuration
+MOST_TIMES = 16  # above this ratio of memory to file size, tensors are compared with the configuration first
 MISFITS = 5  # maximum number of wrong tensors in a message
 CHECKSUM = "cotext.crc32"
 
@@ -90,8 +90,8 @@ def load_weights(path: Path) -> dict[str, Tensor]:
     weights = read_tensors(path)
     if CHECKSUM in metadata and metadata[CHECKSUM] != model_checksum(weights, metadata):
         raise CotextError(
-            f"{path}: damaged: its checksum does not fit its content; copy the file again, or delete "
-            "the folder of this checkpoint"
+            f"{path}: damaged: its checksum does not fit its content; copy the file again, or, if it is in "
+            "a checkpoint folder, delete this folder"
         )
     return _without_int8(weights, path)
 
@@ -197,8 +197,8 @@ def load_run(run: Path, update: int | None = None) -> LoadedModel:
     described = describe_file(path)
     tokenizer = load_tokenizer(run / "tokenizer")
     if tokenizer.fingerprint != described.fingerprint:
-        raise CotextError(f"{path}: was trained with a different tokenizer than {run / 'tokenizer'}")
-    # Untrusted configurations may have any size: compare it with the file before memory is allocated.
+        raise CotextError(f"{path}: needs another tokenizer than {run / 'tokenizer'}; restore this folder")
+    # Untrusted configurations may describe any size: compare it with the file before memory is allocated.
     sizes = tokenizer.vocabulary_size, tokenizer.source_vocabulary_size
     most = BYTES_PER_NUMBER * parameters_at_most(described.config, max(sizes))
     if most > MOST_TIMES * path.stat().st_size:
@@ -282,9 +282,9 @@ def average_run(run: Path, out: Path, updates: Sequence[int]) -> None:
 
 
 def averaged(candidates: Sequence[int], best: int, config: TrainConfig) -> list[int]:
-    """Return the updates to average for the final model, ascending: `average` of them.
+    """Return the `average` updates to average for the final model, ascending.
 
-    The closest to the best update, itself included (of two equally close, the earlier), or simply the last.
+    They are the best update and the closest to it (of two equally close, the earlier), or the last ones.
     """
     if config.average_by == "last":
         return list(candidates[-config.average :])
@@ -308,7 +308,7 @@ def put_in_place(temporary: Path, final: Path) -> None:
 
 
 def prune(run: Path, keep_models: set[int], keep_states: set[int]) -> list[Path]:
-    """Delete checkpoints outside `keep_models`, and the training states of those outside `keep_states`.
+    """Delete checkpoints outside `keep_models`, and training states of checkpoints outside `keep_states`.
 
     Return the folders and files that could not be deleted.
     """
@@ -388,8 +388,8 @@ def output_of(model: Model, symbols_U: Tensor) -> Callable[[Tensor], Tensor]:
 def in_precision(loaded: LoadedModel, precision: Precision, device: torch.device) -> LoadedModel:
     """Convert a loaded model to `decode.precision`.
 
-    Raises CotextError for int8 without a CPU, float16 on a CPU, any precision for an engine, and a model that
-    was not loaded in float32.
+    Raises CotextError for int8 on a GPU, float16 on a CPU, any precision for an engine, and a model that was
+    not loaded in float32.
     """
     if precision == loaded.precision:
         return loaded

@@ -56,10 +56,10 @@ def check(config: Config) -> None:
 
 
 def _check_training(config: Config) -> None:
-    """Reject orders and contexts of training that are impossible for its view.
+    """Reject orders and contexts of training that are impossible for its view or its loss.
 
-    They can be combined with any model: table 5 of the paper (Wu et al. 2023) varies whether rows attend to
-    each other, and whether these are of the same document.
+    They can be combined with any model: table 5 of Wu et al. 2023 varies whether rows attend to each other,
+    and whether the rows of a batch are from one document.
     """
     view, train = config.view, config.train
     if train.order == "documents" and view.mixed_with:
@@ -104,7 +104,7 @@ def _check_language_model(model: ModelConfig) -> None:
 
 
 def _require(setting: str, *values: tuple[str, object, object]) -> None:
-    """Raise CotextError if a key of the section `model` does not have its only value with a setting."""
+    """Raise CotextError if a key of the section `model` does not have the value that `setting` requires."""
     for key, value, needed in values:
         if value != needed:
             raise CotextError(
@@ -156,7 +156,7 @@ def _check_kernel(model: ModelConfig, side: Side, key: str, span: str, score: st
             f"{_key(model, side, 'score')} = {score}: there is no kernel for it with the span "
             f"{span} in {where}; choose {' or '.join(scores)}"
         )
-    # Nodes are also those of later target sentences.
+    # Nodes of later target sentences are not known while decoding from left to right.
     if span == "nodes" and side != "encoder" and model.writes == "left_to_right":
         raise CotextError(
             f"{_key(model, side, key)} = {span}: no kernel decodes with it step by step; it requires "
@@ -292,7 +292,7 @@ TARGET_CONTEXT: Final = "windows with target sentences before the current one"
 MEMORY: Final = "model.decoder.span = memory, model.decoder.top.span = memory"
 TOP: Final = "model.attention.top.layers other than 0"
 OF_START: Final = ("freeze", "fresh_rate", "blend_updates", "init_parts", "init_copies", "init_architecture")
-ROWS: Final = "layers with the span row alone (gated: also in gated top layers)"
+ROWS: Final = "layers whose only span is row (gated: also gated top layers)"
 # Settings, or sections (with a dot at the end), and the condition under which they have an effect.
 # Alternatives are separated by commas. `view.kind` may be that of any view that is mixed.
 USES: Final = {
@@ -348,15 +348,15 @@ USES: Final = {
 def refuse_unused(config: Config, recipe: str, overrides: Iterable[str]) -> None:
     """Raise CotextError with all settings that have no effect with other settings.
 
-    `config` is the result of the recipe and of overrides, such as `key.path=value`. A shipped recipe is
-    accepted; of a file, its own settings are checked.
+    `config` is the result of the recipe and of overrides, such as `key.path=value`. Only overrides are
+    checked and, if the recipe is a file, the settings in this file.
     """
     written = {override.partition("=")[0] for override in overrides}
     if is_file(recipe):
         written.update(key for key, _ in leaves(parse_yaml(read_text(Path(recipe)), recipe) or {}))
     problems, others = [], _of_other_document_layers(config)
     for key, _, value in differences(Config(), config):
-        # The sections `top` of single stacks may be missing: they are values.
+        # A section such as `model.encoder.top` is optional, and therefore compared as one value.
         if not any(f"{key}.".startswith(f"{own}.") or own.startswith(f"{key}.") for own in written):
             continue
         starts = [start for start in USES if f"{key} = {value}".startswith(start)]

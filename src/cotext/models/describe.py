@@ -173,7 +173,7 @@ def describe_length_penalty(decode: DecodeConfig) -> str:
 
 
 def describe_output(config: Config) -> str:
-    """Describe the separators between sentences that are translated together or in context."""
+    """Return `target_context` for windows with target context, `align` for documents, otherwise nothing."""
     view, decode = config.view, config.decode
     if view.kind == "window" and view.target_before != 0:
         return decode.target_context

@@ -7,7 +7,7 @@ Context sentences do not change:
     source -> embedding -> flat-batch attention, gate -> encoder blocks ---> keys and values
     target -> embedding -> flat-batch attention, gate -> decoder blocks <--'     (causal on the target)
 
-On the target, a token attends to its own row up to itself, and to rows whose current sentences end where its
+On the target, a token attends to its own row up to itself, and to rows whose current sentences end before its
 own begin. Rows of different documents do not attend to each other. With `cross_document` they do during
 training, as in the paper, but never in translation. Extra rows are attended to but not decoded; this layer
 needs only their token embeddings.

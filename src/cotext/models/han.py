@@ -3,9 +3,9 @@
 On top of a stack, every token first attends to each of the earlier sentences separately, then to the results.
 A gate mixes the outcome into its state h (section 2.2):
 
-    q_w = f_w(h)      s_j = MultiHead(q_w, states of sentence j)        words of each, equations 1 and 2
-    q_s = f_s(h)      d = FFN(MultiHead(q_s, s_1 ... s_m))           sentences, equations 3 and 4
-    g = sigmoid(W [h; d] + b)         h' = g * h + (1 - g) * d          equations 5 and 6
+    q_w = f_w(h)      s_j = MultiHead(q_w, states of sentence j)        words: equations 1 and 2
+    q_s = f_s(h)      d = FFN(MultiHead(q_s, s_1 ... s_m))              sentences: equations 3 and 4
+    g = sigmoid(W [h; d] + b)         h' = g * h + (1 - g) * d          gate: equations 5 and 6
 
 Each result before the gate passes a layer norm. In the encoder, the states belong to source sentences. In the
 decoder, they are the states that predict the words of target sentences; earlier sentences are complete. The

@@ -27,8 +27,8 @@ from cotext.runtime import CotextError
 class System(nn.Module, ABC):
     """A model that is trained, saved and loaded.
 
-    `sees_other_rows`: whether a row's result depends on other rows of its document. These must then be given
-    together and in order, in one batch or as extra rows. `spares_parameters`: whether some batches or
+    `sees_other_rows`: whether a row's result depends on other rows of its document. All rows of a document
+    must then be given in order, in one batch or as extra rows. `spares_parameters`: whether some batches or
     configurations leave parameters unused. `output_bias` [V]: bias of the output layer; None: zeros.
     `new_symbols`: output symbols that are blended in. `int8_output`: the output layer in int8. `recomputes`:
     whether blocks keep only their inputs for the backward pass.
@@ -63,14 +63,14 @@ class System(nn.Module, ABC):
     def adopted_names(self) -> Mapping[str, str]:
         """Parameter name -> name of the parameter to copy if training starts from another system.
 
-        If the other system has a parameter with the same name, this one is copied instead.
+        If the other system has a parameter with the same name, that parameter is copied instead.
         """
         return {prefix + own: prefix + other for prefix, own, other in self._of_modules("adopted_names")}
 
     def neutral_start(self) -> Mapping[str, float]:
         """Parameter name -> initial value if training starts from a system that lacks the parameter.
 
-        With these values, the part of the parameter has almost no effect.
+        With these values, the part of the model that the parameter belongs to has almost no effect.
         """
         return {prefix + own: value for prefix, own, value in self._of_modules("neutral_start")}
 
@@ -115,7 +115,7 @@ class TranslationModel(System):
     def layouts(
         self, source: Source, input_sentence: Tensor | None = None, training: bool = False
     ) -> Layouts:
-        """Make the layouts of rows for a forward pass; `input_sentence` [B, T]: of target rows, if known.
+        """Make the layouts of rows for a forward pass; `input_sentence` [B, T]: see `Layouts`.
 
         `training`: as in `nn.Module`, whose mode may differ while a batch is prepared in advance. `encode`
         and `decode` use the layouts of their batch (`Source.layouts`), or call this method.
@@ -155,7 +155,7 @@ BEFORE: Final = Reach(inf)
 ALL: Final = Reach(inf, inf)
 
 
-DocumentSettings = DocumentConfig  # as parts and files of users call it
+DocumentSettings = DocumentConfig  # the name that parts and users' files use
 
 
 class DocumentLayer(nn.Module, ABC):
@@ -204,7 +204,7 @@ class Draft:
 
 @dataclass(frozen=True, slots=True)
 class AuxiliaryLoss:
-    """The loss of predictions other than tokens, per row and label: [B].
+    """The loss of predictions other than tokens: [B], to be multiplied by each row's number of labels.
 
     `parts` are values to report, as in `LossParts`.
     """
@@ -293,7 +293,7 @@ class Engine(ABC):
         beam: int,
         length_penalty: float,
     ) -> list[list[EngineHypothesis]]:
-        """Return at most `beam` hypotheses per row; log-probabilities are valid if nothing is suppressed."""
+        """Return at most `beam` hypotheses per row; log-probabilities are valid if `rules` forbid nothing."""
 
     @abstractmethod
     def score(self, sources: Sequence[Sequence[int]], labels: Sequence[Sequence[int]]) -> list[list[float]]:

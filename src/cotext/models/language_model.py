@@ -117,7 +117,7 @@ class WithLanguageModel(TranslationModel):
         of_sentence, in_context, alone = state.states
         own, own_sentence, before = _current(tokens, sentence, state.first, self._pad)
         if not state.is_begun:
-            # In place of the separator that closes the context.
+            # `bos` replaces the separator that closes the context.
             own[:, 0], state.is_begun = self._bos, True
         hidden = [
             self.sentence_model.decode(own, own_sentence, of_sentence),

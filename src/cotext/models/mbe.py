@@ -35,7 +35,7 @@ class Groups:
 class BatchMean(BatchContext, Blended):
     """The mean before source rows, target rows, or both.
 
-    While it is blended in, a random share of batches has it, on both sides, because it shifts all positions.
+    While it is blended in, the mean is left out of random batches, because it shifts all positions.
     """
 
     what = "mean"

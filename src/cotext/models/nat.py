@@ -6,14 +6,14 @@
 With CTC paths, a row has twice as many positions as source tokens. A path through them, with blanks and
 repetitions removed, is the translation (Libovický and Helcl 2018). There is one path per sentence, at the
 positions of that sentence (Yu et al. 2024), or one per row. Without paths (GLAT, Qian et al. 2021), the model
-predicts the number of positions: the difference from the number of source tokens, from the mean of the
-encoder's states. CASA's attention is set by the slots of the stacks: inside sentences and, in the top layers,
+predicts the number of positions from the mean of the encoder's states: the difference from the number of
+source tokens. CASA's attention is set by the slots of the stacks: inside sentences and, in the top layers,
 also to the nodes of other sentences (`layers/spans.py`).
 
-Latent codes (Bao et al. 2022): a second decoder first predicts, at every position, the
-code of the token there, also in one step. A gate mixes these codes into the decoder's input. In training, the
-decoder gets correct codes at random positions, half as many as were predicted wrong. At the others, it gets
-the input that it would have without codes (`--vq-mix-diff` in the authors' scripts).
+Latent codes (Bao et al. 2022): a second decoder first predicts the code of the token at every position, also
+in one step. A gate mixes these codes into the decoder's input. In training, the decoder gets correct codes at
+random positions, half as many as were predicted wrong. At the other positions, it gets the input that it
+would have without codes (`--vq-mix-diff` in the authors' scripts).
 
 Shapes: B rows, S source tokens, T positions, N real positions of all rows or words, D model, V vocabulary, K
 codes.
@@ -59,7 +59,7 @@ class Memory:
     layout: Layout
     length_logits: Tensor | None  # [B, 2 * length_offsets + 1]
     vectors: Tensor | None = None  # [K, D], of codes, before the update by this batch
-    codes: Tensor | None = None  # [B, T], codes that the decoder gets, -1: its own input
+    codes: Tensor | None = None  # [B, T], codes that the decoder gets, -1: its input without a code
 
 
 class NonAutoregressiveTransformer(NonAutoregressiveModel):

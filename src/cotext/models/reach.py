@@ -22,10 +22,10 @@ def source_reach(config: Config) -> Reach:
     on_top = _document_layer(model) if model.document.target else OWN
     written = ALL if model.writes == "non_autoregressive" else _target_row(config)
     spans, reach = model.stack("encoder").spans | model.stack("cross").spans, OWN
-    # Otherwise, all target sentences of a row attend only to the states of current source sentences.
+    # In windows with the span `current`, the decoder attends only to the states of current source sentences.
     if config.view.kind == "document" or "current" not in spans:
         for layer in layers:
-            # Layers above widen the range in the target, on which this cross-attention depends.
+            # Layers above attend to other target sentences, which depend on this cross-attention, too.
             above = sum((_layer(config, "decoder", later) for later in layers[layer + 1 :]), on_top)
             reach |= _layer(config, "cross", layer) + (above & written)
     for layer in range(model.encoder_layers):
@@ -42,8 +42,8 @@ def source_reach(config: Config) -> Reach:
 def target_reach(config: Config) -> Reach:
     """Return the target sentences that the probability of a sentence depends on.
 
-    If all tokens are predicted at once, these are none with one path per sentence, and all with one path per
-    row.
+    If all tokens are predicted at once, it depends on no other sentence with one path per sentence, otherwise
+    on its whole row.
     """
     model = config.model
     if model.writes == "non_autoregressive":

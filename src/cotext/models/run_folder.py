@@ -5,7 +5,7 @@ A run folder:
     config.yaml            the resolved configuration
     code/                  Python files of the user with parts of the model, if any
     tokenizer/             a copy, so that a run needs no other files
-    model.safetensors      used by `translate`: the best model so far, at the end the average
+    model.safetensors      used by `translate`: the best model so far, at the end the average if it is better
     metrics.jsonl          one line per report and validation
     data.json              the data of its training
     init.json              the run that it started from, if any
@@ -159,7 +159,7 @@ def with_seed(config: Config, seed: int) -> Config:
 def told_differences(
     one: Config, other: Config, places: tuple[str, str], may_differ: Collection[str] = MAY_CHANGE
 ) -> str:
-    """Return a line for each key with different values, except some; `places` say where each value is."""
+    """Return a line for each key with different values, except `may_differ`; `places`: where they are."""
     lines = []
     for key, *values in differences(one, other):
         if key not in may_differ:
@@ -183,8 +183,8 @@ def read_metadata(path: Path) -> dict[str, str]:
     """
     if not path.is_file():
         raise CotextError(
-            f"{path}: no such model file; has the run been trained? Give the folder of a run "
-            "that `cotext train` has validated at least once"
+            f"{path}: no such model file; has the run been trained? `cotext train` writes the file at its "
+            "first validation"
         )
     try:
         with safe_open(path, framework="numpy") as file:

@@ -2,11 +2,12 @@
 
 On top of a stack, every token with state h chooses among the other sentences, and in each of them among its
 words. The equations are those of the authors' code (sameenmaruf/selective-attn, b30c31c: src/layers.h and
-src/transformer-context.h). Per head, with one projection for each letter:
+src/transformer-context.h). In each head, qs and qw are projections of h, and ks_i, kw_i and v_i projections
+of the state of word i:
 
-    key of sentence j   K_j = mean of ks over the words of j                 ks, kw, v: of the word's state
-    sentences           a_j = sparsemax over j of (qs K_j / sqrt(K))         qs, qw: of h
-    words of j          b_i = softmax over the words i of j of (qw kw_i / sqrt(K)), or sparsemax
+    key of sentence j   m_j = mean of ks_i over the words i of j
+    sentences           a_j = sparsemax over j of (qs m_j / sqrt(K))
+    words of j          b_i = softmax (or sparsemax) over the words i of j of (qw kw_i / sqrt(K))
     context             c = sum over j of a_j * sum over i in j of b_i v_i
 
     d = LayerNorm(FFN(LayerNorm(W c)))                                       without residual connections

@@ -71,7 +71,7 @@ class RowEmbedder:
     def next(
         self, tokens: Tensor, sentence: Tensor, position: Tensor, rank: Tensor, state: DecoderState
     ) -> Tensor:
-        """Embed the next decoder inputs [R, T]; the others, [R, T'], also describe extra tokens in front."""
+        """Embed the next inputs [R, T]; the other arguments, [R, T'], also describe extra tokens in front."""
         extra = sentence.size(1) - tokens.size(1)
         closed = self.embedding.input_sentence(sentence, state.sentence)
         most: int | None = sentence.size(1)
@@ -116,7 +116,7 @@ class RowEmbedder:
         segment = self.embedding.segments("target", sentence, first)
         if segment is None or self.embedding.made.bracketed:
             return segment
-        return segment.masked_fill(opens, 0)  # it closed the current sentence of the previous row
+        return segment.masked_fill(opens, 0)  # this input closed the current sentence of the previous row
 
     def _shift(self, per_row: Tensor | None) -> Tensor | int:
         if per_row is not None:
@@ -128,7 +128,7 @@ class RowEmbedder:
 # --- The slot `model.batch_context`: attention between the rows of a batch, before the first block.
 
 
-BatchSettings = BatchConfig  # as parts call it
+BatchSettings = BatchConfig  # the name that parts use
 
 
 class BatchContext(nn.Module, ABC):
@@ -153,7 +153,7 @@ class BatchContext(nn.Module, ABC):
 
     @abstractmethod
     def target_layout(self, source: Source, sentence: Tensor, training: bool) -> ContextLayout:
-        """Return such data for complete target rows with inputs of `sentence` [B, T]."""
+        """Return the same for complete target rows; `sentence` [B, T]: the sentences of their inputs."""
 
     @abstractmethod
     def read(self, source: Source, embed: RowEmbedder, found: Any) -> Tensor:
@@ -182,7 +182,7 @@ class RowsTarget(TargetContext):
 
     @abstractmethod
     def keys_of(self, tokens: Tensor, sentence: Tensor, source: Source, order: RowOrder) -> ExtraKeys:
-        """Return keys of complete rows [R, T], to which other rows attend; `order` [R]: of complete rows."""
+        """Return keys of complete rows [R, T], to which other rows attend; `order` [R]: their order."""
 
     def finish(self, entries: Tensor, tokens: Tensor, sentence: Tensor) -> None:
         """Add finished rows to the complete rows: decoder inputs [E, T], -1 on padding."""

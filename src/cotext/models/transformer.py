@@ -37,11 +37,10 @@ class Parts:
     """The parts in the slots of a model, in addition to its stacks; None: empty.
 
     `relative` [2 * span + 1, K]: a table of relative positions that all self-attentions share. `shift`: the
-    segment shift in positions. `sequence`: the mean sentence length of the *source* row, on both sides,
-    because the mean of the target is not known while decoding. `source_sentences`: how many
-    sentences away attention over whole source rows reaches; None: no limit. `cached_sentences`: how many
-    earlier target sentences a layer of the decoder attends to at most. `output_bias` [V]: a bias of the
-    output layer.
+    segment shift in positions, or `sequence`: the mean sentence length of the *source* row, on both sides,
+    because that of the target is not known while decoding. `source_sentences`: how many sentences away
+    attention over whole source rows reaches; None: no limit. `cached_sentences`: how many earlier target
+    sentences a layer of the decoder attends to at most. `output_bias` [V]: a bias of the output layer.
     """
 
     batch_context: BatchContext | None = None
@@ -189,7 +188,7 @@ class Transformer(TranslationModel):
         return x, layout
 
     def _kept_memory(self, source: Source, rows: Sequence[RowCache]) -> list[KeysValues]:
-        """Return the source of each cross-attention; compute and keep only that of rows not known yet."""
+        """Return source keys and values of each cross-attention; compute and keep those of new rows."""
         new = [n for n, row in enumerate(rows) if row.memory is None]
         if new:
             unknown = source.select(torch.tensor(new, device=source.tokens.device))

@@ -25,7 +25,7 @@ from cotext.models.slots import ContextEncoder, ContextRows, RowEmbedder
 
 
 class SharedContext(ContextEncoder):
-    """The encoder's layers except the last, and a separate one; the encoder's last layer attends to it."""
+    """The lower encoder layers, then a separate one, to whose states the last encoder layer attends."""
 
     extra_tokens = 1
 

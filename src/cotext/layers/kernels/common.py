@@ -22,7 +22,7 @@ def precise(x: Tensor) -> Tensor:
 
 
 class TensorFunction(Function):
-    """`Function` with a typed `apply`, which torch leaves untyped; both run the same code."""
+    """`Function` with types for `apply`, which torch leaves untyped."""
 
     if TYPE_CHECKING:
 

@@ -64,8 +64,8 @@ ProductKind = Callable[[Tensor, Tensor], Product]  # from int8 weights [V, D] an
 def onednn(weight_VD: Tensor, scale_V: Tensor) -> Product:
     """Use the operator of compiled quantised models in torch; only on x86.
 
-    `int_mm` has the same bits, and takes about half the time for one row, except for very large matrices. So
-    it is used there, with a second copy of the weights.
+    For one row, `int_mm` gives the same bits in about half the time, except with very large matrices. So
+    smaller matrices are also kept in its format.
     """
     packed = torch.ops.onednn.qlinear_prepack(weight_VD.contiguous(), None)
     weight = packed, scale_V, torch.zeros_like(scale_V, dtype=torch.long)
@@ -90,7 +90,7 @@ def int_mm(weight_VD: Tensor, scale_V: Tensor) -> Product:
 
 
 def as_float(weight_VD: Tensor, scale_V: Tensor) -> Product:
-    """Use the same integers as float32, where no product is exact; sums above 2^24 are rounded."""
+    """Use the integers as float32, if no int8 product is exact; sums above 2^24 are rounded."""
     weight = weight_VD.float()
     return lambda rows_ND: linear(_signed(rows_ND).float(), weight).mul_(scale_V)
 

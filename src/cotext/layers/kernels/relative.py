@@ -2,8 +2,7 @@
 
 A row of Q R^T contains the products of a query with every distance. If each row is shifted by one column more
 than the row above, columns for distances become columns for keys. No [T, S, K] tensor is needed (Huang et al.
-2019, section 3.4).
-For two queries and three keys, d = key - query:
+2019, section 3.4). For two queries and three keys, d = key - query:
 
     by distance   -1  0  1  2        read with a row stride one shorter,        by key    0  1  2
     query 0        .  a  b  c   ->   starting at the second number:     ->      query 0   a  b  c
@@ -79,7 +78,7 @@ def attend_at_distances(
 ) -> Tensor:
     """Like `attend_relative`, for keys in any order, none of them after its query: [B, H, T, K].
 
-    Positive distances must be masked.
+    Positive distances must be masked. `further`: another bias of the scaled scores.
     """
     span = table.size(0) // 2
     # Products only with the distances that occur: search reads few keys at a time.

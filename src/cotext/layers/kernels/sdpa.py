@@ -39,7 +39,7 @@ class TokenIndices:
 
 
 def on_cpu(x: Tensor) -> bool:
-    """Return whether the kernel for CPUs computes an attention; tests replace this to compare both."""
+    """Return whether the kernel for CPUs is used; tests replace this function to compare the kernels."""
     return x.device.type == "cpu"
 
 
