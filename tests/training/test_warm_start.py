@@ -428,7 +428,7 @@ class TestFirstLoss:
         [told] = [m for m in messages if "development loss at the start" in m]
         assert re.fullmatch(
             r"  development loss at the start, nats per token: single sentences \d\.\d{3} "
-            r"\(\d\.\d{3} there\), instances of this recipe \d\.\d{3}",
+            r"\(\d\.\d{3} in that run\), instances of this recipe \d\.\d{3}",
             told,
         )
         assert ckpt.load_run(tmp_path / "run").config.model.from_first is None

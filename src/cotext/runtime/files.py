@@ -61,7 +61,7 @@ class Process:
 
     def runs(self) -> bool | None:
         """Return whether the process still runs, or None if unknown: on another machine, and on Windows."""
-        # On Windows, signal 0 is Ctrl-C.
+        # On Windows, `os.kill` with signal 0 sends Ctrl-C.
         if self.machine != _machine() or ON_WINDOWS:
             return None
         if self.pid <= 0:  # a group of processes, not a process
@@ -196,7 +196,7 @@ def discard(folder: Path) -> bool:
 def require_new(out: Path) -> None:
     """Raise CotextError if the output folder already exists and is not empty."""
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        with suppress(CotextError, OSError):  # of a process that was killed when all was done
+        with suppress(CotextError, OSError):  # delete the lock of a process that was killed after writing
             require_free(lock_path(out), str(out))
         raise CotextError(f"{out}: exists; choose another --out")
 
@@ -298,7 +298,7 @@ SIGN_SECONDS: Final = 15.0
 LAPSE_SECONDS: Final = 120.0
 WRITING_SECONDS: Final = 1.0  # upper bound of the time between creating a lock file and writing into it
 ATTEMPTS: Final = 20
-MAX_BYTES: Final = 4096
+MAX_BYTES: Final = 4096  # of a lock file
 
 
 class Lock:

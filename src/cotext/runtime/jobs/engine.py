@@ -37,8 +37,8 @@ class Job(ABC, Generic[Report]):
     """A job whose units are numbered from 0, and that writes `out` at the end.
 
     `sizes`, the numbers of sentences of all units, are used to divide the job into shards and to count
-    progress. A job with a `shard` processes only the units of that shard. `identity` and `facts`: see
-    `Header`; `facts` must contain the key `signature`.
+    progress. A job with a `shard` processes only the units of that shard. `identity` is everything that
+    determines the result. `facts`, with the key `signature`, is what `joining` needs in addition.
     """
 
     command: ClassVar[str]
@@ -281,7 +281,7 @@ def clear(out: Path) -> None:
     _require_nobody(out)
     for path in folder_of(out).glob(JOURNALS):
         path.unlink()
-    with suppress(OSError):  # other files are in it, or there is no such folder
+    with suppress(OSError):  # the folder contains other files, or does not exist
         folder_of(out).rmdir()
 
 

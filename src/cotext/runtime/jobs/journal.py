@@ -21,7 +21,8 @@ FORMAT: Final = "cotext-job"
 VERSION: Final = 1
 MAX_HEADER_BYTES: Final = 1 << 24  # a longer line is not a header, and is not read into memory
 NOT_DONE: Final = -1  # in place of an offset
-DAMAGE: Final = ValueError, KeyError, TypeError, OverflowError, AttributeError  # raised by foreign lines
+# Errors that reading a damaged line, or a line of another program, raises.
+DAMAGE: Final = ValueError, KeyError, TypeError, OverflowError, AttributeError
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -69,7 +70,7 @@ WHOLE: Final = Shard(1, 1)
 class Header:
     """The first line of a journal.
 
-    `command` and `unit`, a noun in the plural, are used in messages. `identity` is everything that determines
+    `command` and `unit` (such as "documents") are used in messages. `identity` is everything that determines
     the result of the job. It must be equal in all shards and when the job resumes. `facts` are needed only
     for joining.
     """
