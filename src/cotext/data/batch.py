@@ -211,7 +211,6 @@ class Labels:
 
     @property
     def count(self) -> int:
-        """N."""
         return self.index.numel()
 
 

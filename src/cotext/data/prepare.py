@@ -245,8 +245,8 @@ def taken_tokenizer(folder: Path, symbols: LanguageChoice, pair: Languages) -> T
     For a multilingual tokenizer, the choice is `symbols`, else the choice stored in the folder, else the
     languages with the codes of the corpus (`pair`).
 
-    Raises CotextError if the tokenizer has no language symbols, or a language is unknown, or the stored ones
-    are not those of the corpus; also the errors of `load_tokenizer`.
+    Raises CotextError if a language is unknown or not chosen, or the stored languages are not those of the
+    corpus; also the errors of `load_tokenizer`.
     """
     tokenizer = load_tokenizer(folder / "tokenizer")
     if not isinstance(tokenizer, ImportedTokenizer) or not tokenizer.languages:
@@ -404,7 +404,7 @@ def prepare_controlled(
     )
     corpora = [
         CorpusSplit("train", partial(training_documents, documents, seed, order, request.mentions)),
-        # A few hundred documents, which are read several times.
+        # These few hundred documents are kept in memory, because they are read several times.
         CorpusSplit("dev", tuple(held_out_documents("development", seed, order)).__iter__),
         CorpusSplit("test", tuple(held_out_documents("test", seed, order)).__iter__),
     ]

@@ -97,7 +97,7 @@ NUMBERS: Final[dict[str, tuple[float, float, float]]] = {
 }
 RULES: Final = ("empty", "length", "ratio", "copies", "language", "duplicates")
 RATIO_CHARACTERS: Final = 10  # added to both sides, because lengths of short sentences vary by chance
-COPY_LETTERS: Final = 10  # names and numbers are the same in both languages
+COPY_LETTERS: Final = 10  # fewer letters may be a name, which is the same in both languages
 LANGUAGE_LETTERS: Final = 40  # language identification is unreliable on shorter text
 PASSAGE_SENTENCES: Final = 3  # length of a repeated passage; shorter passages recur by chance
 _NUMBER = re.compile(r"[0-9]{1,6}(\.[0-9]{1,6})?")

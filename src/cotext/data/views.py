@@ -101,7 +101,7 @@ def cut_document(
 
 
 def group_of(number: int, windows: int, group_windows: int) -> range:
-    """Return the group of a window, itself included."""
+    """Return the numbers of all windows in the group of window `number`."""
     first = number - number % group_windows
     return range(first, min(first + group_windows, windows))
 

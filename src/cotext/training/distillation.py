@@ -54,7 +54,6 @@ class Noted:
     examples: list[str] = field(default_factory=list)
 
     def add(self, name: str) -> None:
-        """Add a document or a sentence to the count."""
         self.count += 1
         if len(self.examples) < EXAMPLES:
             self.examples.append(name)

@@ -265,7 +265,7 @@ def read_side_file(side_path: Path) -> Iterator[tuple[int, str, int]]:
         elif text:
             raise CotextError(
                 f"{side_path}:{number}: expected a document id, a tab and the number of sentences, but found "
-                f"{text[:80]!r}; with an id for every line, make a file of the format tsv: paste IDS TEXT"
+                f"{text[:80]!r}; if it has an id for every sentence, write the format tsv: paste IDS TEXT"
             )
     if not number:
         raise CotextError(f"{side_path}: is empty; it must contain the document ids of the text file")

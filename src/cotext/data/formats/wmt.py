@@ -209,7 +209,7 @@ def _chosen(path: Path, wanted: str) -> set[tuple[str, str]]:
         source and not sources and any(code for code, other in pairs if other in targets)
     ):
         available = ", ".join("-".join(filter(None, pair)) for pair in pairs)
-        raise CotextError(f"{path}: no document is of {shown(wanted)}; there are {available}")
+        raise CotextError(f"{path}: no document has the language {shown(wanted)}; there are {available}")
     chosen = {
         (first, second)
         for first, second in pairs

@@ -93,7 +93,7 @@ class XmlStream:
             raise CotextError(
                 f"{self._path}:{error.lineno}: malformed XML at column {error.offset + 1}: {reason}"
             ) from None
-        # The parser buffers unfinished comments and attributes.
+        # The size of unfinished comments and attributes is limited, because the parser keeps them in memory.
         self._fed += len(chunk)
         self._require(self._fed - self._parser.CurrentByteIndex, streams.MAX_LINE_BYTES, "markup")
         self._require(self._size, self._limit, self._what)
