@@ -585,7 +585,7 @@ class TestRefusals:
         config = with_section(started(source), "model", dimension=32)
         assert must_raise("", train_here, config, data, out).splitlines() == [
             f"{source}: none of its weights fits this model; start from another run",
-            "  model.dimension: 16 there, 32 here",
+            "  model.dimension: 32 here, not 16",
         ]
 
     @pytest.mark.parametrize(

@@ -211,7 +211,7 @@ def tokenizer_notes(
     """Return notes on the origin and the size of the tokenizer; `sentences` are available for training it."""
     if not isinstance(chosen, TokenizerSettings):
         languages = chosen_languages(tokenizer)
-        symbols = f"; rows begin with the symbols of {languages.strip('-')}" if languages else ""
+        symbols = f"; sequences begin with the symbols of {languages.strip('-')}" if languages else ""
         return (f"the tokenizer was trained on other data, and is used unchanged{symbols}",)
     notes: tuple[str, ...] = ()
     if chosen.sample_sentences is not None and chosen.sample_sentences < sentences:

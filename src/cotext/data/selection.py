@@ -120,7 +120,7 @@ def parse_rules(texts: Sequence[str]) -> dict[str, float]:
             near = nearest_known(name, RULES)
             raise CotextError(f"--clean {shown(text)}: no such rule{near}; all are {', '.join(RULES)}")
         if equals and name not in NUMBERS:
-            raise CotextError(f"--clean {shown(text)}: the rule {name} has no number")
+            raise CotextError(f"--clean {shown(text)}: the rule {name} takes no number")
         rules[name], least, most = NUMBERS.get(name, (0, 0, 0))
         if equals:
             if not _NUMBER.fullmatch(value) or not least <= float(value) <= most:

@@ -155,8 +155,8 @@ def read_json(path: Path, max_bytes: int = MAX_DESCRIPTION_BYTES) -> dict[str, A
 def parse_json(text: str, where: str, numbers: bool = True, unique: bool = False) -> Any:
     """Parse a JSON text; `where` names it in messages. Without `numbers`, every number is read as 0.
 
-    `unique`: reject duplicate keys, which JSON parsers treat differently. Raises CotextError: not JSON, cut
-    off, nested too deep, a lone surrogate, a number that is not finite or exceeds 64 bits.
+    `unique`: reject duplicate keys, which JSON parsers treat differently. Raises CotextError if the text is
+    not JSON, is nested too deep, or contains a lone surrogate or a number that is not finite or over 64 bits.
     """
     try:
         value = (_JSON_UNIQUE if unique else _JSON if numbers else _JSON_WITHOUT_NUMBERS).decode(text)

@@ -145,7 +145,8 @@ def temporary_name(path: Path) -> Path:
 def leftovers(path: Path, alone: bool = False) -> list[Path]:
     """Return the temporary files of `path` that ended processes have left behind.
 
-    `alone`: this process holds the lock that every writer of `path` needs.
+    `alone`: this process holds the lock that every writer of `path` needs, so files of other machines count
+    as left behind.
     """
     process = r"([0-9a-f]{12})-([0-9]+)-([0-9]+)-[0-9a-f]{4}"
     pattern = re.compile(rf"\.{re.escape(path.name)}\.{process}\.partial")
@@ -322,7 +323,7 @@ class Lock:
                 require_free(self.path, self.what)
         except OSError as error:
             raise CotextError(
-                f"{self.what}: cannot be written: {error.strerror or error} (its lock, {self.path})"
+                f"{self.what}: cannot be written: {error.strerror or error} (lock file {self.path})"
             ) from None
         raise CotextError(f"{self.what}: several processes write it alternately; try again")
 
@@ -386,7 +387,7 @@ def holding(path: Path, what: str) -> Iterator[Lock]:
 def writing(*outputs: Path) -> Iterator[Lock]:
     """Lock output files or folders, and delete temporary files that killed processes have left.
 
-    The lock file is next to the output. Yields the lock of the first output; raises as `Lock.acquire`.
+    The lock file is next to the output. Yields the lock of the first output. Errors: see `Lock.acquire`.
     """
     with ExitStack() as stack:
         locks: list[Lock] = []
@@ -404,7 +405,7 @@ def lock_path(out: Path) -> Path:
 
 @contextmanager
 def working_in(folder: Path) -> Iterator[Lock]:
-    """Create a folder if necessary, and lock it; raise as `Lock.acquire`.
+    """Create a folder if necessary, and lock it; raise the same errors as `Lock.acquire`.
 
     If the block raises CotextError before it has written anything, the empty folder is deleted.
     """

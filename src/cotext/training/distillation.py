@@ -157,7 +157,7 @@ class DistilledCorpus:
         return replace(noted, documents=totals.documents, sentences=totals.sentences), collector.statistics()
 
     def _report(self, folder: Path, outcome: Outcome, train: SplitStatistics) -> dict[str, Any]:
-        """Return a report as `prepare` does, with the result of distillation and parts of the old report."""
+        """Return a report like that of `prepare`, with the result of distillation and the old settings."""
         request = self.request
         before, store = self.data.report, self.data.train.path
         command = {"distill": str(request.teacher), "data": str(request.data)}

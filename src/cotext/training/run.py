@@ -2,8 +2,8 @@
 
 All parts of a run are built and checked before anything is written.
 
-The trainer does not import translation. It receives the function that computes BLEU on the development set
-from here.
+The trainer does not import translation. This module gives it the function that translates the development set
+and computes BLEU.
 """
 
 import math
@@ -225,7 +225,7 @@ def require_own(run: Path, config: Config) -> None:
         raise CotextError(f"{run}: the folder is not empty and contains no run; choose another --out")
 
 
-# For languages without spaces, in which 13a makes a sentence one word: tokenizers of sacrebleu itself.
+# Tokenizers of sacrebleu, without further packages, for languages in which 13a makes a sentence one word.
 WITHOUT_SPACES: Final = {"zh": "zh", **dict.fromkeys(("ja", *UNSPACED_LANGUAGES), "char")}
 
 

@@ -243,8 +243,8 @@ class Trainer:
     def train(self) -> TrainingProgress:
         """Train until a limit of the section `train`, early stopping, or a signal.
 
-        Raises CotextError for no usable data, a loss that is not finite, a checkpoint that cannot be resumed
-        or written.
+        Raises CotextError for no usable data, a loss that is not finite, or a checkpoint that cannot be
+        resumed or written.
         """
         self._resume()
         if self.progress.finished and self._is_over() and self._is_averaged():
@@ -263,7 +263,7 @@ class Trainer:
             if self.progress.update:
                 self.callbacks.on_message(f"going on from update {self.progress.update} of {self.run}")
             self.callbacks.on_start(self.progress.update)
-        # These may become the final model: weights of `train.init`; the last weights if a limit was lowered.
+        # The initial weights of `train.init`, or the last ones after a limit was lowered, are candidates.
         begins = self.config.train.init and not self.progress.validated
         if begins or (self._is_over() and self.progress.update not in self.progress.validated):
             self._validate_and_save()

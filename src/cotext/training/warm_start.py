@@ -224,7 +224,7 @@ def start_from(
     # Only matrices count: some vectors, such as the output bias, have the same shape at any width.
     matrices = {name for name, tensor in model.state_dict().items() if tensor.dim() > 1}
     if matrices.isdisjoint({*inheritance.taken, *inheritance.adopted}):
-        words = "".join(f"\n  {key}: {there} in it, {here} here" for key, (here, there) in differing.items())
+        words = "".join(f"\n  {key}: {here} here, not {there}" for key, (here, there) in differing.items())
         raise CotextError(f"{run}: none of its weights fits this model; start from another run{words}")
     keys = {f"model.{key}" for key in architecture(config, described.config)}
     changed = differences(requested or config, config)
@@ -349,7 +349,7 @@ def _prefixes(name: str) -> Iterator[str]:
 # all new parts of the model start without effect.
 
 
-SAMPLE_SENTENCES = 400  # at the beginning of the corpus, in complete documents; this takes seconds
+SAMPLE_SENTENCES = 400  # of the first development documents, which are complete; this takes seconds
 
 
 @dataclass(frozen=True, slots=True)

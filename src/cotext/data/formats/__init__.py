@@ -22,7 +22,7 @@ from cotext.runtime import CotextError, naming, nearest, parse_json, shown
 
 # --- The table of formats: readers, writers and properties.
 
-# Suffixes of common formats that are not written.
+# Suffixes of common formats that Cotext cannot write.
 UNWRITTEN: Final = frozenset(
     (".pdf", ".doc", ".rtf", ".xls", ".ods", ".ppt", ".odp", ".pages", ".mobi", ".zip")
 )
@@ -411,9 +411,9 @@ def _resolve(path: Path, format: str | None) -> Format:
 def write_documents(path: Path, documents: Iterable[Document], format: str) -> None:
     """Write documents of one language; the file appears when all are written.
 
-    For the format docids, a side file is also written. Files of tsv get two columns, jsonl the key
-    `sentences`, and files of wmt hypotheses. Raises CotextError for content that the format cannot represent,
-    if there are no documents, and for storage errors.
+    For the format docids, a side file is also written. In tsv, there are two columns; in jsonl and wmt, the
+    keys are `sentences` and `hypothesis`. Raises CotextError for content that the format cannot represent, if
+    there are no documents, and for storage errors.
     """
     _write(find_format(format), [path], ((Record(d.id, sentences=d.sentences),) for d in documents))
 

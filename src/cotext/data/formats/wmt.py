@@ -307,7 +307,7 @@ def in_order(path: Path, documents: Sequence[Document], ids: Sequence[str]) -> l
 
 
 def encode_wmt(record: Record) -> str:
-    """Write a line with paragraphs as HTML, from which they can be read back unchanged.
+    """Return a line with paragraphs as HTML, from which they can be read back unchanged.
 
     Raises CotextError for an empty id or a paragraph of several lines.
     """

@@ -188,7 +188,7 @@ class Joined(Results):
         super().__init__(journals[0][0], range(self.header.total))
         self._journals = journals
         self._firsts = [header.units.start for _, header in journals]
-        self._opened = NOBODY
+        self._opened = NONE_OPEN
         self._lacking: dict[int, int] = {}
         for number, (path, header) in enumerate(journals):
             self._open(number)
@@ -215,7 +215,7 @@ class Joined(Results):
         """Close the file that was read last."""
         if self._file is not None:
             self._file.close()
-        self._opened = NOBODY
+        self._opened = NONE_OPEN
 
     def require_finished(self, folder: Path) -> None:
         """Raise CotextError if shards are unfinished, overlap, or leave units out."""
@@ -240,7 +240,7 @@ class Joined(Results):
         )
 
 
-NOBODY: Final = -1  # no shard is open
+NONE_OPEN: Final = -1  # no shard is open
 
 
 @contextmanager

@@ -238,7 +238,7 @@ class Journal(Results):
         self.resumed, self._begun = len(self), bool(self.notes)
         if self.damaged:
             self._on_message(
-                f"{self.path}: damaged lines, whose {self._header.unit} are done again: {self.damaged}"
+                f"{self.path}: damaged lines, whose {self._header.unit} are processed again: {self.damaged}"
             )
         return self
 
@@ -265,7 +265,7 @@ class Journal(Results):
         if not self._discard:
             way = "delete it" if self._discard is None else "add --overwrite to discard it"
             raise other_job(self.path, changed, way)
-        self._on_message(f"{self.path}: of another job, discarded:\n{changed}")
+        self._on_message(f"{self.path}: belonged to another job, and was discarded:\n{changed}")
         return False
 
     def add(self, unit: int, result: Mapping[str, Any]) -> None:
@@ -274,7 +274,7 @@ class Journal(Results):
         self.notes.pop(unit, None)
 
     def note(self, unit: int, content: Mapping[str, Any]) -> None:
-        """Append a part of the result of an unfinished unit; raises as `add`."""
+        """Append a part of the result of an unfinished unit; raises CotextError for storage errors."""
         self._begun = True
         self._append({"unit": unit, "note": content})
 
@@ -340,4 +340,4 @@ def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
         for content in (before, json.loads(json.dumps(now)))
     )
     changed = [key for key in {**there, **here} if there.get(key) != here.get(key)]
-    return "\n".join(f"  {key}: {there.get(key)} there, {here.get(key)} now" for key in changed)
+    return "\n".join(f"  {key}: {there.get(key)} before, {here.get(key)} now" for key in changed)
