@@ -60,8 +60,8 @@ class Gap:
 class AlignedCorpus:
     """The aligned documents, and a report.
 
-    `beads`: kept beads by kind, such as "1-2". `left_out`: reasons of excluded documents. `by_lengths`:
-    documents that were aligned only by lengths.
+    `beads`: number of kept beads by kind, such as "1-2". `left_out`: reasons of excluded documents, by id.
+    `by_lengths`: documents that were aligned mainly by lengths, because the words gave too little evidence.
     """
 
     documents: list[ParallelDocument] = field(default_factory=list)
@@ -86,7 +86,7 @@ class AlignedCorpus:
             ("short stretches without counterpart, dropped", dropped),
             ("stretches where the document was cut", cut),
             ("documents left out", left_out),
-            ("documents too short for a lexicon, aligned only by lengths: check them", self.by_lengths),
+            ("documents too short for a lexicon, aligned mainly by lengths: check them", self.by_lengths),
         ):
             if places:
                 lines.append(f"{what}: {len(places):,}")

@@ -208,7 +208,7 @@ LONG_DOCUMENT: Final = 100  # sentences; a smaller corpus may really be one docu
 def tokenizer_notes(
     chosen: TokenizerSettings | Tokenizer, tokenizer: Tokenizer, sentences: int
 ) -> tuple[str, ...]:
-    """Return notes on the origin and the size of the tokenizer; `sentences` are available for training it."""
+    """Return notes on the tokenizer's origin and size; `sentences`: number available for its training."""
     if not isinstance(chosen, TokenizerSettings):
         languages = chosen_languages(tokenizer)
         symbols = f"; sequences begin with the symbols of {languages.strip('-')}" if languages else ""

@@ -210,9 +210,9 @@ def _ranges(bounds: Sequence[int]) -> list[range]:
 
 @dataclass(frozen=True, slots=True)
 class SentenceBySentence:
-    """One window for each current sentence of another view.
+    """One window for each current sentence of another view's window.
 
-    It has the full source of the window, and the target up to this sentence.
+    It has the full source of the other window, and its target up to this sentence.
     """
 
     view: View

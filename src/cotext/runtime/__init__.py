@@ -111,7 +111,7 @@ _ESCAPED_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 # In YAML 1.1, 010 is 8, 1:30 is 90, and no (Norwegian) is false. Here they are texts, as in YAML 1.2.
 _TEXTS = re.compile(r"[-+]?0[0-7_]+|.*:.*|(?i:yes|no|on|off)")
-# Dates would become objects, which are invalid for all settings; << and = would merge other mappings.
+# Dates would become objects, which are invalid for all settings; << would merge mappings; = is an error.
 _UNRESOLVED = {f"tag:yaml.org,2002:{name}" for name in ("timestamp", "merge", "value")}
 
 

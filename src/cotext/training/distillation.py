@@ -190,10 +190,11 @@ def outcome_of(folder: Path) -> Outcome:
 class DistillationJob(Job[Outcome]):
     """The translation of the documents of a prepared corpus; `run` writes the new corpus.
 
-    `placed` replaces the translator of the teacher, for example by one on a cluster. `on_stage` is called
-    while the corpus is written, with the arguments of `Meter.next_task`. Raises CotextError if the teacher or
-    the data do not exist, or have different languages. The same error reports unknown settings, and a folder
-    `out` that is in the data, has other content, or was finished with other settings.
+    `placed` may give the opened teacher another translator, such as one on a cluster. `on_stage` is called
+    while the corpus is written, with a name and the numbers of finished and of all documents. Raises
+    CotextError if the teacher or the data do not exist, or have different languages. The same error reports
+    unknown settings, and a folder `out` that is in the data, has other content, or was finished with other
+    settings.
     """
 
     command, unit = "distill", "documents"
@@ -223,7 +224,7 @@ class DistillationJob(Job[Outcome]):
         if self.finished and (changed := differences(read_json(request.out / JOB), self.identity)):
             raise CotextError(f"{request.out}: exists; choose another --out:\n{changed}")
         self._corpus = DistilledCorpus(request, data, self.identity, opened.weights, opened.signature)
-        # Paths as given; the process that joins shards may run in another folder.
+        # Relative paths refer to `folder`, because shards may be joined from another folder.
         paths = {"teacher": str(request.teacher), "data": str(request.data), "out": str(request.out)}
         here = {"folder": str(Path.cwd()), "model": str(opened.weights), "signature": opened.signature}
         self.facts = {**asdict(request), **paths, **here}

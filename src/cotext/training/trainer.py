@@ -197,7 +197,7 @@ class Trainer:
         if config.train.shard_model:
             shard(objective, self.accelerator.device, self.accelerator.num_processes)
         self.adam, names = make_optimizer(model, config.train, fresh)
-        # A sharded model must not be wrapped in DDP, which keeps the model equal on all processes.
+        # A sharded model must not be wrapped in DDP, which needs the full model on every process.
         self.objective = self.accelerator.prepare_model(objective, evaluation_mode=config.train.shard_model)
         self.optimizer = self.accelerator.prepare(self.adam)
         self.sampler = corpus.sampler(

@@ -34,7 +34,7 @@ def clean(text: str) -> str:
     """Return the text as one line in Unicode normal form C.
 
     Control characters and line separators become spaces, invisible characters are removed, and white space is
-    collapsed and trimmed. All other characters, such as full-width forms, are kept. The result is idempotent.
+    collapsed and trimmed. All other characters, such as full-width forms, are kept. This is idempotent.
     """
     if not text.isprintable() or "▁" in text or "\ufffd" in text:
         text = _INVISIBLE.sub("", _CONTROL.sub(" ", text))
