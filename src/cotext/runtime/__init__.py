@@ -156,7 +156,7 @@ def parse_json(text: str, where: str, numbers: bool = True, unique: bool = False
     """Parse a JSON text; `where` names it in messages. Without `numbers`, every number is read as 0.
 
     `unique`: reject duplicate keys, which JSON parsers treat differently. Raises CotextError if the text is
-    not JSON, is nested too deep, or contains a lone surrogate or a number that is not finite or over 64 bits.
+    not JSON or nested too deep, or contains a lone surrogate, NaN, infinity or an integer over 64 bits.
     """
     try:
         value = (_JSON_UNIQUE if unique else _JSON if numbers else _JSON_WITHOUT_NUMBERS).decode(text)

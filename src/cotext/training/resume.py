@@ -150,8 +150,8 @@ def load_progress(folder: Path) -> TrainingProgress:
 def require_resumable(run: Path, corpus: Mapping[str, str]) -> None:
     """Raise CotextError if training cannot be resumed.
 
-    This is so if the run is in int8, its last checkpoint is damaged or of other data, or it has a finished
-    model without checkpoints.
+    The reason is a run in int8, a damaged last checkpoint, one of other data, or a finished model without
+    checkpoints.
     """
     if is_int8(run / "model.safetensors"):
         raise CotextError(

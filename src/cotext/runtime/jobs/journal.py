@@ -21,7 +21,7 @@ FORMAT: Final = "cotext-job"
 VERSION: Final = 1
 MAX_HEADER_BYTES: Final = 1 << 24  # a longer line is not a header, and is not read into memory
 NOT_DONE: Final = -1  # in place of an offset
-# Errors that reading a damaged line, or a line of another program, raises.
+# Errors raised by a damaged line, or by a line of another program.
 DAMAGE: Final = ValueError, KeyError, TypeError, OverflowError, AttributeError
 
 
