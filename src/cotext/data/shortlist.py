@@ -125,8 +125,8 @@ class Coverage:
     def render(self, count: int) -> str:
         """Return a line of text; `count` is the number of candidates per source token."""
         return (
-            f"shortlist={count}: {self.size:.0f} of {self.vocabulary:,} tokens for a sentence, with "
-            f"{self.tokens:.1f}% of the tokens of dev references, and all tokens of {self.sentences:.1f}%"
+            f"shortlist={count}: {self.size:.0f} of {self.vocabulary:,} tokens for a sentence; it has "
+            f"{self.tokens:.1f}% of the tokens in dev references, and all in {self.sentences:.1f}% of these"
         )
 
 

@@ -230,7 +230,7 @@ class RunCheckpoints:
             self.lock.require()
 
     def candidates(self, progress: TrainingProgress) -> list[int]:
-        """Return the updates whose checkpoints averaging may use, ascending; update 0 only if it is alone."""
+        """Return the updates whose checkpoints averaging may use, ascending; 0 only if there is no other."""
         validated = [update for update in checkpoints(self.run) if update in progress.validated]
         return [update for update in validated if update] or validated
 
