@@ -1,8 +1,8 @@
 """Preparation of training data from corpus files: the command `cotext prepare`.
 
-The text is read twice: to sample the sentences for the tokenizer, and to encode it. Memory does not grow with
-the corpus. The output folder contains train.arrow, dev.arrow, dev.jsonl, tokenizer/ and report.json. A test
-set adds test.arrow and test.jsonl.
+The text is read at least twice: to sample sentences for the tokenizer, and to encode it. Memory does not grow
+with the corpus. The output folder contains train.arrow, dev.arrow, dev.jsonl, tokenizer/ and report.json. A
+test set adds test.arrow and test.jsonl.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -382,8 +382,8 @@ def train_seeds(
 def require_seeds(configs: Mapping[int, Config], data_folder: Path, folder: Path, recipe: str) -> None:
     """Raise CotextError unless the folder is new, or contains runs that can be resumed.
 
-    Their settings and data must be the same, and no other process may train them. Runs in the folder of seeds
-    that are not in `configs` may be in use. The run that a new seed starts from must have a model.
+    Their settings and data must be the same, and no other process may train them. Only runs of seeds that are
+    not in `configs` may be in use. The run that a new seed starts from must have a model.
     """
     data = open_data(data_folder)
     if folder.exists() and not folder.is_dir():

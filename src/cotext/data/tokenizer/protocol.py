@@ -130,7 +130,7 @@ class Tokenizer(ABC):
         """
 
     def blank(self) -> list[int]:
-        """Return, in ascending order, the ids that decode to nothing in any position."""
+        """Return, ascending, the ids that decode to nothing alone, and at most to a space in a text."""
         return [i for i in range(self.pieces) if not self.decode([i])]
 
     def lacks(self, text: str) -> bool:
