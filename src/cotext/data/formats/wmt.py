@@ -1,7 +1,7 @@
 """The format wmt: JSON lines of the general task of WMT, one document per line, and submissions to it.
 
     2026  {doc_id, source_doc, tgt_lang, instruction}; after the task also {src_lang, src_text, refs}
-    2025  {doc_id, src_lang, tgt_lang, src_text, prompt_instruction}; after the task also {refs: {refA: {ref}}}
+    2025  {doc_id, src_lang, tgt_lang, src_text, prompt_instruction}; afterwards also {refs: {refA: {ref}}}
     submissions  {dataset_id, doc_id, tgt_lang, hypothesis, translation_granularity}; published: fewer keys
 
 The sentences of a document are its paragraphs. From a file of several language pairs, one pair is read. It is
