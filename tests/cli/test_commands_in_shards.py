@@ -99,9 +99,9 @@ def test_all_shards_have_the_same_settings(world: World, tmp_path: Path) -> None
     out = tmp_path / "out"
     succeed(*command("translate", world, out), "--shard", "1/2")
     arguments = [*command("translate", world, out), "--shard", "2/2"]
-    must_refuse("job.scores: False there, True now", *arguments, "--scores", tmp_path / "s.tsv")
-    beam = "  job.config.decode.beam: 2 there, 3 now"
-    precision = "  job.config.decode.precision: float32 there, bfloat16 now"
+    must_refuse("job.scores: False before, True now", *arguments, "--scores", tmp_path / "s.tsv")
+    beam = "  job.config.decode.beam: 2 before, 3 now"
+    precision = "  job.config.decode.precision: float32 before, bfloat16 now"
     refused = must_refuse(beam, *arguments, "--set", "beam=3", "--set", "precision=bfloat16")
     assert refused.err.rstrip().splitlines()[-2:] == [beam, precision]
 

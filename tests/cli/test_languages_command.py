@@ -48,7 +48,7 @@ def prepare(world: World, out: Path, taken: Path, *more: str) -> list[str | Path
 def data(world: World, taken: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("data") / "de"
     shown = succeed(*prepare(world, out, taken["run"], "--target-language", "deu")).out
-    assert "rows begin with the symbols of eng_Latn-deu_Latn" in shown
+    assert "sequences begin with the symbols of eng_Latn-deu_Latn" in shown
     return out
 
 

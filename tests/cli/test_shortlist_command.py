@@ -22,7 +22,7 @@ def test_a_run_gets_a_table_and_translates_with_it(data: Path, tmp_path: Path) -
     found = json.loads(succeed(*command, "--json").out)["shortlist"]["100"]
     assert found["tokens"] > 90
     assert 0 < found["size"] <= found["vocabulary"]
-    assert "of the tokens are on it" in succeed(*command).out
+    assert "of the tokens in dev references" in succeed(*command).out
     listed = load(run, shortlist=5)
     assert len(listed.translate(text)) == 1
     assert "|shortlist:5" in listed.signature

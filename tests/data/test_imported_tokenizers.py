@@ -277,9 +277,9 @@ def test_storage(tmp_path: Path, kind: str) -> None:
         (tmp_path / name).write_bytes(content)
     told = json.loads(description)
     for key, value, message in (
-        ("model", [*tokenizer.files, "../../secret"], "the file names are not those"),
-        ("model", list(tokenizer.files)[1:], "the file names are not those"),
-        ("model", "source.spm", "the file names are not those"),
+        ("model", [*tokenizer.files, "../../secret"], "the list of files does not fit"),
+        ("model", list(tokenizer.files)[1:], "the list of files does not fit"),
+        ("model", "source.spm", "the list of files does not fit"),
         ("languages", {"source": "", "target": "xxx"}, "'xxx': not among the languages"),
         ("languages", {"source": 1, "target": []}, "names no languages"),
         ("languages", None, "names no languages"),

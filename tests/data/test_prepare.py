@@ -180,7 +180,7 @@ def test_the_same_command_after_the_end_has_nothing_to_do(files: dict[str, Path]
     assert run(files, out) == report
     assert {path: path.stat().st_mtime_ns for path in out.rglob("*")} == before
     (out / "dev.arrow").write_bytes(b"damaged")
-    must_raise(r"dev.arrow: damaged, .*; prepare it again, with --overwrite", run, files, out)
+    must_raise(r"dev.arrow: damaged, .*; prepare the corpus again, with --overwrite", run, files, out)
 
 
 def test_only_prepared_folders_are_overwritten(files: dict[str, Path], tmp_path: Path) -> None:

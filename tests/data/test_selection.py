@@ -119,7 +119,7 @@ def test_all_rules_and_what_the_language_rule_needs(monkeypatch: pytest.MonkeyPa
     for text, message in (
         ("ration", "'ratio'"),
         *((f"ratio={number}", "a number from 1 to 1000") for number in ("x", "0.5", "1e9")),
-        ("copies=3", "has no number"),
+        ("copies=3", "takes no number"),
         ("all=3", "no such rule"),
         ("", "no such rule"),
     ):

@@ -95,7 +95,7 @@ def test_languages_are_read_one_pair_at_a_time(tmp_path: Path) -> None:
     must_raise(r"s.jsonl:2: a document of eng_Latn-ukr_Cyrl, after others of cs-de_DE", read_documents, path)
     must_raise("'zh_CN' may be en-zh_CN, ja-zh_CN; choose a pair", ids, "zh_CN")
     for none in ("fr", "fr-de", "de-fr"):
-        must_raise(f"no document is of '{none}'; there are cs-de_DE", ids, none)
+        must_raise(f"no document has the language '{none}'; there are cs-de_DE", ids, none)
 
 
 def test_codes_that_a_person_means() -> None:

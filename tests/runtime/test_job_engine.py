@@ -197,7 +197,7 @@ def test_a_journal_cut_anywhere(tmp_path_factory: pytest.TempPathFactory, data: 
     journal_of(out).write_bytes(kept + garbage)
     job = Copy(out)
     assert run(job) == kept.count(b'"result"') - (kept[-1:] != b"\n" and b'"result"' in kept.splitlines()[-1])
-    assert ("damaged lines, whose documents are done again: 1" in "".join(job.told)) == (b"\n" in garbage)
+    assert ("whose documents are processed again: 1" in "".join(job.told)) == (b"\n" in garbage)
     assert out.read_text() == WANTED
 
 
@@ -266,12 +266,12 @@ def test_results_of_another_job_are_neither_taken_over_nor_lost(tmp_path: Path) 
     interrupted(Copy(out, stop=2))
     before = journal_of(out).read_bytes()
     for overwrite, way in ((False, "add --overwrite to discard it"), (None, "delete it")):
-        with pytest.raises(CotextError, match=f"or {way}:\n  job.model: a there, b now$"):
+        with pytest.raises(CotextError, match=f"or {way}:\n  job.model: a before, b now$"):
             run(Copy(out, identity=OTHER), overwrite=overwrite)
         assert journal_of(out).read_bytes() == before
     job = Copy(out, identity=OTHER)
     assert run(job, overwrite=True) == 0
-    assert "of another job, discarded:\n  job.model: a there, b now" in job.told[0]
+    assert "belonged to another job, and was discarded:\n  job.model: a before, b now" in job.told[0]
 
 
 def test_what_a_job_was_refused_over_leaves_nothing(tmp_path: Path) -> None:
@@ -373,9 +373,9 @@ def test_journals_of_another_job_are_refused_before_any_work(tmp_path: Path) -> 
     out = tmp_path / "out"
     shard(out, 1, 2)
     for of, changed, line in (
-        (2, {"identity": OTHER}, "job.model: a there, b now"),
-        (2, {"identity": {"model": "a", "config": {"beam": 1}}}, "job.config.beam: 4 there, 1 now"),
-        (3, {}, "shards: 2 there, 3 now"),
+        (2, {"identity": OTHER}, "job.model: a before, b now"),
+        (2, {"identity": {"model": "a", "config": {"beam": 1}}}, "job.config.beam: 4 before, 1 now"),
+        (3, {}, "shards: 2 before, 3 now"),
     ):
         must_raise(f"or delete {folder_of(out)}:\n  {line}", shard, out, 2, of, stop=0, **changed)
     assert [path.name for path in folder_of(out).iterdir()] == ["1-of-2.jsonl"]
@@ -417,7 +417,7 @@ def test_a_journal_there_twice_or_of_another_job_is_named(tmp_path: Path) -> Non
     shard(tmp_path / "elsewhere", 2, 2, identity=OTHER)
     two.write_bytes((folder_of(tmp_path / "elsewhere") / two.name).read_bytes())
     assert (
-        f"{two}: belongs to a different job from 1-of-2.jsonl; move it away:\n  job.model: a there, b"
+        f"{two}: belongs to a different job from 1-of-2.jsonl; move it away:\n  job.model: a before, b"
         in refused(out)
     )
     two.write_text('{"mine": 1}\n')

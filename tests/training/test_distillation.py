@@ -250,7 +250,7 @@ def test_another_job_is_not_taken_over(world: World, tmp_path: Path, monkeypatch
     succeed(*command(world, out, "--shard", "1/2"))
     before = listing(folder_of(out))
     for differing, arguments in (
-        ("teacher.config.decode.beam: 4 there, 1 now", command(world, out, "--set", "beam=1")),
+        ("teacher.config.decode.beam: 4 before, 1 now", command(world, out, "--set", "beam=1")),
         ("data.train.arrow: ", command(world, out, data=other_data)),
         ("teacher.model: ", ["distill", other_run, *command(world, out)[2:]]),
         ("teacher.model: ", command(world, out, "--checkpoint", "3")),
@@ -279,7 +279,7 @@ def test_what_is_refused_leaves_nothing_behind(world: World, whole: Path, tmp_pa
         ([world.run, "--data", cut, "--out", kd], "train.arrow: not a token store, or cut off"),
         (
             [world.run, "--data", data, "--out", whole, "--set", "beam=1"],
-            "exists; choose another --out:\n  teacher.config.decode.beam: 4 there, 1 now",
+            "exists; choose another --out:\n  teacher.config.decode.beam: 4 before, 1 now",
         ),
         ([world.run, "--data", data, "--out", note], "exists; choose another --out"),
         ([world.run, "--data", data, "--out", data / "kd"], "is inside the data to be distilled"),

@@ -424,7 +424,7 @@ def test_reports_that_are_gone_are_missed(data: Path, tmp_path: Path, left: str 
         (run / "metrics.jsonl").write_text(left and whole[: whole.index("\n") + 9])
 
     first, second = (told_in_training(run_config(max_updates=n), data, run) for n in (8, 12))
-    assert f"{run}/metrics.jsonl: missing or truncated; its content is lost" in first
+    assert f"{run}/metrics.jsonl: missing or truncated; its reports are lost" in first
     assert not any("metrics.jsonl" in text for text in second)
 
 

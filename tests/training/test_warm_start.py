@@ -428,7 +428,7 @@ class TestFirstLoss:
         [told] = [m for m in messages if "development loss at the start" in m]
         assert re.fullmatch(
             r"  development loss at the start, nats per token: single sentences \d\.\d{3} "
-            r"\(\d\.\d{3} there\), instances of this recipe \d\.\d{3}",
+            r"\(\d\.\d{3} in that run\), instances of this recipe \d\.\d{3}",
             told,
         )
         assert ckpt.load_run(tmp_path / "run").config.model.from_first is None
@@ -585,7 +585,7 @@ class TestRefusals:
         config = with_section(started(source), "model", dimension=32)
         assert must_raise("", train_here, config, data, out).splitlines() == [
             f"{source}: none of its weights fits this model; start from another run",
-            "  model.dimension: 16 there, 32 here",
+            "  model.dimension: 32 here, not 16",
         ]
 
     @pytest.mark.parametrize(

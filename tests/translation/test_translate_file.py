@@ -124,7 +124,7 @@ def test_translations_of_another_job_are_neither_taken_over_nor_lost(
     journal = partial(out).read_bytes()
     for differing, (run, document, *more) in (
         ("source", (world.run, other_source)),
-        ("config.decode.beam: 4 there, 1 now", (world.run, source, "--set", "beam=1")),
+        ("config.decode.beam: 4 before, 1 now", (world.run, source, "--set", "beam=1")),
         ("model", (world.run, source, "--checkpoint", "3")),
         ("model", (other_run, source)),
     ):
@@ -134,7 +134,7 @@ def test_translations_of_another_job_are_neither_taken_over_nor_lost(
         assert partial(out).read_bytes() == journal
         assert not out.exists()
     shown = succeed("translate", run, document, "--out", out, *more, "--overwrite")
-    assert f"of another job, discarded:\n  job.{differing}" in shown.err
+    assert f"belonged to another job, and was discarded:\n  job.{differing}" in shown.err
     assert "from an interrupted job" not in shown.out
     succeed("translate", run, document, "--out", fresh, *more)
     assert out.read_bytes() == fresh.read_bytes()

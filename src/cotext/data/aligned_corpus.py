@@ -1,8 +1,8 @@
 """A corpus from documents aligned by sentence: which documents are excluded, and where they are cut.
 
-A single unaligned sentence is dropped, and its document is not cut. Longer unaligned passages are removed.
-Passages in which the words of the two sides are unrelated are removed, too. The document is cut there, and
-its parts become separate documents, as in cleaning (`cotext.data.selection`).
+Up to two successive unaligned sentences of a side are dropped, and the document is not cut. Longer unaligned
+passages are removed, and so are passages in which the words of the two sides are unrelated. There, documents
+are cut, and their parts become separate documents, as in cleaning (`cotext.data.selection`).
 """
 
 from collections import Counter
@@ -24,9 +24,9 @@ SHORT_GAP: Final = 2  # unaligned sentences of a side that do not cut the docume
 WINDOW: Final = 5  # beads over which the evidence of words is averaged
 USUAL_SHARE: Final = 0.1  # share of the median evidence below which a bead is doubtful
 LEAST_EVIDENCE: Final = 0.3  # median evidence in nats below which the corpus is too small for a lexicon
-MOST_BY_LENGTHS: Final = 30  # largest corpus (source sentences) that is then aligned only by lengths
-COVERED: Final = 0.75  # share of the sentences of each side that must then be aligned
-SHOWN: Final = 10
+MOST_BY_LENGTHS: Final = 30  # source sentences of the largest corpus that is aligned without a lexicon
+COVERED: Final = 0.75  # share of the sentences of each side that must be aligned in such a corpus
+SHOWN: Final = 10  # cases of each kind in the report
 EMPTY: Final = "one side is empty"
 COPIED: Final = "both sides are the same text"
 SWAPPED: Final = "the languages are swapped"
@@ -36,7 +36,10 @@ ALONE: Final = "no document of this name on the other side"
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """A removed stretch: first and last sentence of each side, counted from 1."""
+    """A removed stretch: first and last sentence of each side, counted from 1.
+
+    `doubtful`: the stretch has aligned sentences, whose words are unrelated. `cut`: the document is cut here.
+    """
 
     document: str
     source: tuple[int, ...]
@@ -57,8 +60,8 @@ class Gap:
 class AlignedCorpus:
     """The aligned documents, and a report.
 
-    `beads`: kept beads by kind, such as "1-2". `left_out`: reasons of excluded documents. `by_lengths`:
-    documents that were aligned only by lengths.
+    `beads`: number of kept beads by kind, such as "1-2". `left_out`: reasons of excluded documents, by id.
+    `by_lengths`: documents that were aligned mainly by lengths, because the words gave too little evidence.
     """
 
     documents: list[ParallelDocument] = field(default_factory=list)
@@ -83,7 +86,7 @@ class AlignedCorpus:
             ("short stretches without counterpart, dropped", dropped),
             ("stretches where the document was cut", cut),
             ("documents left out", left_out),
-            ("documents too short for a lexicon, aligned only by lengths: check them", self.by_lengths),
+            ("documents too short for a lexicon, aligned mainly by lengths: check them", self.by_lengths),
         ):
             if places:
                 lines.append(f"{what}: {len(places):,}")

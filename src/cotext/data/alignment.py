@@ -40,8 +40,8 @@ KINDS: Final = tuple(PRIORS)
 VARIANCE: Final = 6.8  # of target characters per source character, section 3.2 there
 NARROW: Final = 40  # half width of the band around an earlier path
 NARROW_WIDTH: Final = 601  # largest band that is searched directly, without an earlier path
-NEAR: Final = 2  # half width of the band around a path in which a system scores sentences
-WORST_NEAR: Final = 20  # such a score is at most this many nats below the mean
+NEAR: Final = 2  # half width of the band around a path; in this band, a translation system scores sentences
+WORST_NEAR: Final = 20  # scores of this system are at most this many nats below their mean
 WIDE: Final = (200, 1500)  # smallest and largest half width of the band around the diagonal
 BLOCK: Final = 64  # source sentences whose words are compared at once
 OUTLIERS: Final = 0.05  # share of beads with arbitrary lengths
@@ -127,11 +127,9 @@ class Side:
     bounds: Ints  # [n + 1]
 
     def __len__(self) -> int:
-        """Count the sentences."""
         return len(self.lengths)
 
     def part(self, sentences: range) -> "Side":
-        """Return a range of sentences."""
         first, last = sentences.start, sentences.stop
         start, stop = self.bounds[first], self.bounds[last]
         return Side(self.lengths[first:last], self.words[start:stop], self.bounds[first : last + 1] - start)
@@ -156,7 +154,6 @@ class Vocabulary:
         self._ids: dict[str, int] = {}
 
     def __len__(self) -> int:
-        """Count the words."""
         return len(self._ids)
 
     def side(self, sentences: Sequence[str]) -> Side:
@@ -267,7 +264,7 @@ class Words:
         self._place = np.full(vocabulary, -1, np.int64)
 
     def scores(self, given: Side, other: Side) -> tuple[Floats, Floats]:
-        """Score each other sentence, given one sentence, [n, m], or two successive ones, [n - 1, m]."""
+        """Score sentences of `other`, given one sentence, [n, m], or two successive sentences, [n - 1, m]."""
         own, own_index = np.unique(given.words, return_inverse=True)
         theirs, their_index = np.unique(other.words, return_inverse=True)
         table = self._table(own, theirs)
@@ -341,7 +338,7 @@ class Lexicon:
         return replace(source, words=self._forward.likeliest[source.words])
 
     def scores(self, source: Side, target: Side) -> Floats:
-        """See `Lengths.scores`."""
+        """Return scores as `Lengths.scores` does."""
         one, two_sources = self._forward.scores(source, target)
         back, two_targets = self._backward.scores(target, source)
         back, two_targets = back.T, two_targets.T
@@ -394,7 +391,7 @@ class SharedWords:
         )
 
     def scores(self, sources: range, targets: range) -> Floats:
-        """See `Lengths.scores`; this is for ranges of sentences."""
+        """Return scores as `Lengths.scores` does, for ranges of sentences."""
         first, last = np.searchsorted(self.pairs[0], [sources.start, sources.stop])
         i, j = self.pairs[:, first:last]
         inside = (j >= targets.start) & (j < targets.stop)

@@ -141,7 +141,6 @@ class Source:
     caches: Sequence[RowCache] | None = None  # of every row, for the next search of the same row
 
     def to(self, device: torch.device) -> "Source":
-        """Return a copy on `device`."""
         return to_device(self, device)
 
     def select(self, rows: Tensor) -> "Source":
@@ -165,7 +164,6 @@ class Batch:
     examined: Tensor | None = None  # [B, 2], half-open range of that sentence; also set in `foreign`
 
     def to(self, device: torch.device) -> "Batch":
-        """Return a copy on `device`."""
         return to_device(self, device)
 
     @cached_property
@@ -211,7 +209,6 @@ class Labels:
 
     @property
     def count(self) -> int:
-        """N."""
         return self.index.numel()
 
 

@@ -35,7 +35,7 @@ def further_symbols(view: ViewConfig) -> int:
     """
     if view.separators == "indexed":
         return view.indexed_separators - 1
-    if view.separators != "numbered":  # see `ViewConfig`
+    if view.separators != "numbered":
         return 0
     if view.numbers == "corpus":
         raise CotextError(

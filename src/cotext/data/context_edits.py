@@ -35,7 +35,6 @@ class Excerpt:
     numbers: tuple[int | None, ...]
 
     def pairs(self) -> list[Pair]:
-        """Return source and target of every sentence."""
         return list(zip(self.document.source, self.document.target, strict=True))
 
 

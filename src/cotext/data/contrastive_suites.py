@@ -191,8 +191,8 @@ class SubtitleContext:
             raise CotextError(f"{folder}: no such folder; pass the folder with the OpenSubtitles documents")
         if folder is None and sentences:
             raise CotextError(
-                f"{sentences} sentences of context need the folder with the documents of OpenSubtitles "
-                "(--documents); without it, --context 0"
+                f"{sentences} sentences of context need the folder with the documents of OpenSubtitles: "
+                "give --documents FOLDER, or --context 0"
             )
         self.folder, self.sentences = folder, sentences
         self._film, self._sides = "", [list[str](), list[str]()]
@@ -246,7 +246,7 @@ _VOITA_SEPARATOR = " _eos "
 
 
 class _Antecedent(Entry):
-    """The distance of the antecedent in sentences, and its gender; most examples have neither."""
+    """The distance of the antecedent in sentences, and its gender; both may be missing."""
 
     distance: int | None = Field(default=None, alias="ante distance")
     gender: Any = Field(default=None, alias="ref ante head gender")
@@ -390,10 +390,10 @@ class _OwnSuite(Entry, extra="forbid"):
 def read_suite(path: Path, context: SubtitleContext | None = None) -> ContrastiveSuite:
     """Read a contrastive suite, plain or compressed (gzip, xz). Its format is detected from the content.
 
-    Formats: the JSON of Cotext; ContraPro (Müller et al., 2018) as published, with the sentences of
-    `context`, or with one context sentence (JSON lines). Also the consistency sets of Voita et al. (2019): a
-    JSON list, with the phenomenon in the file name. Equal sentences share one string in memory. Raises
-    CotextError with file, example and reason.
+    Formats: the JSON of Cotext; ContraPro (Müller et al., 2018) as published, with sentences of `context`;
+    ContraPro with one context sentence (JSON lines); and the consistency sets of Voita et al. (2019), a JSON
+    list with the phenomenon in the file name. Equal sentences share one string in memory. Raises CotextError
+    with file, example and reason.
     """
     with naming(path):
         return _suite(path, read_whole(path), context)

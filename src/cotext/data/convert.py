@@ -43,13 +43,13 @@ _ARABIC = "،؛؟۔"
 _MARK = rf"[,.!?;:%()\[\]\"'{_WIDE}{_ARABIC}“”„‘’]"
 # Text that the Moses tokenizer produces and people rarely write.
 _TOKENISED = re.compile(rf"(?:^| ){_MARK}(?= |$)|{_ESCAPE}|@-@|\w '{_CONTRACTION}\b", re.IGNORECASE)
-# Text that it never produces: punctuation at the end of a word (except abbreviations), and no-break spaces.
+# Text that the Moses tokenizer never makes: words with punctuation (except abbreviations), no-break spaces.
 _PLAIN = re.compile(rf"(?:\w[,!?;:]|\w{{3}}\.)(?=\s|$)|\w[{_WIDE}{_ARABIC}]|[\u00a0\u202f]")
 
 _ASCII_QUOTES = re.compile("^['\"`]+$")
 _ELISION: Final = frozenset({"ca", "fr", "it", "uk"})
 _GERMAN_QUOTES = "be bg cs de et hr is ka lt lv mk ru sk sl sq sr uk"  # languages that quote „so“
-_INWARD_GUILLEMETS = "cs da de hr hu pl sk sl sr"  # and »so«, but «so» too
+_INWARD_GUILLEMETS = "cs da de hr hu pl sk sl sr"  # languages that quote both »so« and «so»
 
 
 def _rules(language: str) -> tuple[Rule, ...]:
@@ -87,7 +87,8 @@ class Detokeniser:
     def __init__(self, language: str) -> None:
         code = primary_language(language) or "xx"
         self._joiner, self._rules = moses_detokenizer(code), _rules(code)
-        self._joiner.IS_OPEN_QUOTE = _ASCII_QUOTES  # its own pattern accepts “ for both ends, and never ”
+        # The pattern of sacremoses accepts “ for both ends, and never ”.
+        self._joiner.IS_OPEN_QUOTE = _ASCII_QUOTES
 
     def sentence(self, text: str) -> str:
         """Detokenise a sentence; a sentence that is clearly not tokenised is unchanged."""
@@ -141,7 +142,6 @@ class Tally:
     sentences: int = 0
 
     def count(self, documents: Iterable[D]) -> Iterator[D]:
-        """Yield documents and count them."""
         for document in documents:
             self.documents += 1
             self.sentences += len(document)

@@ -46,7 +46,6 @@ class ParallelDocument:
             )
 
     def __len__(self) -> int:
-        """Count the sentence pairs."""
         return len(self.source)
 
 
@@ -77,7 +76,6 @@ class Languages:
 
     @property
     def reversed(self) -> "Languages":
-        """The pair with source and target swapped."""
         return Languages(self.target, self.source)
 
     def contradicts(self, other: "Languages") -> bool:

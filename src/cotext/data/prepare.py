@@ -1,8 +1,8 @@
 """Preparation of training data from corpus files: the command `cotext prepare`.
 
-The text is read twice: to sample the sentences for the tokenizer, and to encode it. Memory does not grow with
-the corpus. The output folder contains train.arrow, dev.arrow, dev.jsonl, tokenizer/ and report.json. A test
-set adds test.arrow and test.jsonl.
+The text is read at least twice: to sample sentences for the tokenizer, and to encode it. Memory does not grow
+with the corpus. The output folder contains train.arrow, dev.arrow, dev.jsonl, tokenizer/ and report.json. A
+test set adds test.arrow and test.jsonl.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -208,10 +208,10 @@ LONG_DOCUMENT: Final = 100  # sentences; a smaller corpus may really be one docu
 def tokenizer_notes(
     chosen: TokenizerSettings | Tokenizer, tokenizer: Tokenizer, sentences: int
 ) -> tuple[str, ...]:
-    """Return notes on the origin and the size of the tokenizer; `sentences` are available for training it."""
+    """Return notes on the tokenizer's origin and size; `sentences`: number available for its training."""
     if not isinstance(chosen, TokenizerSettings):
         languages = chosen_languages(tokenizer)
-        symbols = f"; rows begin with the symbols of {languages.strip('-')}" if languages else ""
+        symbols = f"; sequences begin with the symbols of {languages.strip('-')}" if languages else ""
         return (f"the tokenizer was trained on other data, and is used unchanged{symbols}",)
     notes: tuple[str, ...] = ()
     if chosen.sample_sentences is not None and chosen.sample_sentences < sentences:
@@ -245,8 +245,8 @@ def taken_tokenizer(folder: Path, symbols: LanguageChoice, pair: Languages) -> T
     For a multilingual tokenizer, the choice is `symbols`, else the choice stored in the folder, else the
     languages with the codes of the corpus (`pair`).
 
-    Raises CotextError if the tokenizer has no language symbols, or a language is unknown, or the stored ones
-    are not those of the corpus; also the errors of `load_tokenizer`.
+    Raises CotextError if a language is unknown or not chosen, or the stored languages are not those of the
+    corpus; also the errors of `load_tokenizer`.
     """
     tokenizer = load_tokenizer(folder / "tokenizer")
     if not isinstance(tokenizer, ImportedTokenizer) or not tokenizer.languages:
@@ -404,7 +404,7 @@ def prepare_controlled(
     )
     corpora = [
         CorpusSplit("train", partial(training_documents, documents, seed, order, request.mentions)),
-        # A few hundred documents, which are read several times.
+        # These few hundred documents are kept in memory, because they are read several times.
         CorpusSplit("dev", tuple(held_out_documents("development", seed, order)).__iter__),
         CorpusSplit("test", tuple(held_out_documents("test", seed, order)).__iter__),
     ]

@@ -224,7 +224,7 @@ class StatisticsCollector:
 
 REPORT: Final = "report.json"
 TRAIN: Final = "train.arrow"  # a token store
-_CHECKSUM: Final = "crc32"  # the entry of the report with the checksum of all others
+_CHECKSUM: Final = "crc32"  # the entry of the report with the checksum of all other entries
 
 
 def write_report(folder: Path, content: Mapping[str, Any]) -> None:
@@ -260,7 +260,7 @@ def file_digests(folder: Path) -> dict[str, str]:
 
 
 def checked_digests(folder: Path, names: Iterable[str]) -> dict[str, str]:
-    """Check files of a prepared folder and return their digests; files that never existed are skipped.
+    """Check files of a prepared folder and return their digests; names of files it never had are skipped.
 
     Raises CotextError if a file is missing or differs from the report. Without a report, nothing is checked.
     """
@@ -314,12 +314,12 @@ class Report:
 def report_of(content: dict[str, Any], path: Path) -> Report:
     """Validate the content of a report; unknown keys are ignored. `path` is used in messages.
 
-    Raises CotextError if it is not a report.
+    Raises CotextError if the content is not a report.
     """
     try:
         return TypeAdapter(Report).validate_python(content)
     except ValidationError:
-        raise CotextError(f"{path}: damaged; prepare it again, with --overwrite") from None
+        raise CotextError(f"{path}: damaged; prepare the corpus again, with --overwrite") from None
 
 
 def _percentiles(distribution: Distribution) -> str:
@@ -364,7 +364,7 @@ def prepared(
     is unchanged.
 
     Raises CotextError if `out` has other content (with `overwrite`: if it is not prepared data) or contains
-    an input. Also if another process works on it, or files cannot be written.
+    an input, if another process works on it, or if files cannot be written.
     """
     out = out.resolve()
     if out.exists() and not out.is_dir():
@@ -399,7 +399,7 @@ def _same(out: Path, job: dict[str, Any]) -> dict[str, Any]:
         raise CotextError(
             f"{out}: exists and is not empty; choose another --out (`prepare` replaces it with --overwrite)"
         )
-    require_whole(out, report["files"], "prepare it again, with --overwrite")
+    require_whole(out, report["files"], "prepare the corpus again, with --overwrite")
     return report
 
 
@@ -411,7 +411,7 @@ def _put(folder: Path, out: Path, lock: Lock) -> None:
     """Rename a finished folder to its final name."""
     lock.require()
     try:
-        if (out / REPORT).is_file():  # other, newer content is not replaced
+        if (out / REPORT).is_file():  # only prepared data are replaced, not files written meanwhile
             os.replace(out, _replaced(out))
         os.replace(folder, out)
     finally:

@@ -77,7 +77,8 @@ class AlignmentRequest(SentenceSplitting, LanguagePair):
         "Source document (text or any file that `translate` reads), or a folder; may be repeated."
     )
     target: Sequence[Path] = option(
-        "Its translation. Several documents are paired by their names without endings and languages."
+        "Translation of the source, or a folder. Several documents are paired by their names, without "
+        "suffixes and language codes."
     )
     out: Path = option("Corpus to write: .tsv, .jsonl or .tmx, also compressed (.xz, .gz).")
     run: Path | None = option("Run whose probabilities guide the alignment, too.", default=None, is_run=True)
@@ -211,7 +212,7 @@ class PreparationRequest(SentenceSplitting, LanguagePair, CorpusFormat):
 class ControlledRequest(Request):
     """The synthetic corpus to generate and prepare; see `cotext.data.prepare.prepare_controlled`.
 
-    `mentions`: see `cotext.data.controlled.training_documents`.
+    `mentions`: number of sentences of each training document that mention its hero; None: by chance.
     """
 
     size: str = option("Number of training documents, or small, medium or large.", argument=True)

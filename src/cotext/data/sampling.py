@@ -71,7 +71,7 @@ class Arrangement:
     tokens that are read ahead and sorted by length. `seed`: determines the order. `order`: shuffled instances
     of similar length, or runs of consecutive windows. `context`: the true context of a window or, for a
     control experiment, context from another document of the pool. `adds_foreign`: whether each batch also
-    holds `Batch.foreign`: one sentence per row, in foreign context.
+    holds `Batch.foreign`: one sentence of each row, in context of another document.
     """
 
     max_tokens: int
@@ -137,8 +137,8 @@ class Sampler:
     def require_instances(self) -> None:
         """Check, without reading a pool, that there are instances to draw.
 
-        Raises CotextError if this shard has no documents, no instance of the store fits, or foreign context
-        has no second document.
+        Raises CotextError if this shard has no documents, no instance of the store fits, or there is no
+        second document for foreign context.
         """
         if len(self.store) <= self.shard:
             raise CotextError(

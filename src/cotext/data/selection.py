@@ -97,7 +97,7 @@ NUMBERS: Final[dict[str, tuple[float, float, float]]] = {
 }
 RULES: Final = ("empty", "length", "ratio", "copies", "language", "duplicates")
 RATIO_CHARACTERS: Final = 10  # added to both sides, because lengths of short sentences vary by chance
-COPY_LETTERS: Final = 10  # names and numbers are the same in both languages
+COPY_LETTERS: Final = 10  # fewer letters may be a name, which is the same in both languages
 LANGUAGE_LETTERS: Final = 40  # language identification is unreliable on shorter text
 PASSAGE_SENTENCES: Final = 3  # length of a repeated passage; shorter passages recur by chance
 _NUMBER = re.compile(r"[0-9]{1,6}(\.[0-9]{1,6})?")
@@ -120,7 +120,7 @@ def parse_rules(texts: Sequence[str]) -> dict[str, float]:
             near = nearest_known(name, RULES)
             raise CotextError(f"--clean {shown(text)}: no such rule{near}; all are {', '.join(RULES)}")
         if equals and name not in NUMBERS:
-            raise CotextError(f"--clean {shown(text)}: the rule {name} has no number")
+            raise CotextError(f"--clean {shown(text)}: the rule {name} takes no number")
         rules[name], least, most = NUMBERS.get(name, (0, 0, 0))
         if equals:
             if not _NUMBER.fullmatch(value) or not least <= float(value) <= most:

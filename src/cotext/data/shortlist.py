@@ -57,7 +57,7 @@ class Shortlist:
         known = np.asarray(source, dtype=np.int64)
         chosen = np.zeros(int(max(self.candidates.max(initial=0), self.frequent.max(initial=0))) + 2, bool)
         chosen[self.frequent] = True
-        # The last entry is for -1.
+        # Padding, -1, sets only the last entry.
         chosen[self.candidates[known[known < len(self.candidates)], :count]] = True
         return np.flatnonzero(chosen[:-1])
 
@@ -125,8 +125,8 @@ class Coverage:
     def render(self, count: int) -> str:
         """Return a line of text; `count` is the number of candidates per source token."""
         return (
-            f"shortlist={count}: {self.size:.0f} of {self.vocabulary:,} tokens for a sentence; of the dev "
-            f"references, {self.tokens:.1f}% of the tokens are on it, and all of {self.sentences:.1f}%"
+            f"shortlist={count}: {self.size:.0f} of {self.vocabulary:,} tokens for a sentence; it has "
+            f"{self.tokens:.1f}% of the tokens in dev references, and all in {self.sentences:.1f}% of these"
         )
 
 

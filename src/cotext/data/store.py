@@ -243,7 +243,7 @@ class TokenStore:
         return self._batches[number], index - first_row
 
     def _is_consistent(self, batches: int) -> bool:
-        """Return whether the totals are possible for the file size and equal the sums over the batches."""
+        """Return whether all numbers are possible for the file size, and batches end at the last document."""
         largest = self._map.size()
         totals = list(asdict(self.totals).values())
         if not isinstance(self._ends, list) or len(self._ends) != batches:

@@ -101,7 +101,7 @@ def cut_document(
 
 
 def group_of(number: int, windows: int, group_windows: int) -> range:
-    """Return the group of a window, itself included."""
+    """Return the numbers of all windows in the group of window `number`."""
     first = number - number % group_windows
     return range(first, min(first + group_windows, windows))
 
@@ -210,9 +210,9 @@ def _ranges(bounds: Sequence[int]) -> list[range]:
 
 @dataclass(frozen=True, slots=True)
 class SentenceBySentence:
-    """One window for each current sentence of another view.
+    """One window for each current sentence of another view's window.
 
-    It has the full source of the window, and the target up to this sentence.
+    It has the full source of the other window, and its target up to this sentence.
     """
 
     view: View

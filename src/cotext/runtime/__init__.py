@@ -40,7 +40,7 @@ def naming(*places: object) -> Iterator[None]:
 
 
 def optional_module(name: str, extra: str, what: str) -> Any:
-    """Return a module that `what` needs; raise CotextError, with the extra that has it, if it is missing."""
+    """Return a module that `what` needs; if it is missing, raise CotextError that names its `extra`."""
     try:
         return import_module(name)
     except ImportError as error:
@@ -95,13 +95,13 @@ def nearest_known(word: str, known: Iterable[str]) -> str:
 
 # --- Reading of untrusted files within limits: descriptions, configurations, JSON and YAML.
 #
-# In a downloaded folder, a name may belong to a device or an endless file. When a text is parsed, its size
-# may grow without bound, and a number may have any length. Corpora are read as streams and have separate
-# limits: see `cotext.data.formats.streams`.
+# In a downloaded folder, a file may be a device or endless. A small text may be parsed to a huge object, or
+# contain a number of any length. Corpora are read as streams and have separate limits: see
+# `cotext.data.formats.streams`.
 
 
 MAX_DESCRIPTION_BYTES: Final = 1 << 20  # of a file that describes others, such as a report
-MAX_YAML_CHARACTERS: Final = 1 << 16  # of a configuration; twenty times the longest shipped one
+MAX_YAML_CHARACTERS: Final = 1 << 16  # of a configuration; 40 times the longest recipe of the package
 MAX_YAML_DEPTH: Final = 20
 MAX_YAML_NUMBER: Final = 40  # characters
 MAX_JSON_WHOLE: Final = 2**63  # integers of 64 bits
@@ -111,7 +111,7 @@ _ESCAPED_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 # In YAML 1.1, 010 is 8, 1:30 is 90, and no (Norwegian) is false. Here they are texts, as in YAML 1.2.
 _TEXTS = re.compile(r"[-+]?0[0-7_]+|.*:.*|(?i:yes|no|on|off)")
-# Dates would become objects, which are invalid for all settings; << and = would merge other mappings.
+# Dates would become objects, which are invalid for all settings; << would merge mappings; = is an error.
 _UNRESOLVED = {f"tag:yaml.org,2002:{name}" for name in ("timestamp", "merge", "value")}
 
 
@@ -155,12 +155,12 @@ def read_json(path: Path, max_bytes: int = MAX_DESCRIPTION_BYTES) -> dict[str, A
 def parse_json(text: str, where: str, numbers: bool = True, unique: bool = False) -> Any:
     """Parse a JSON text; `where` names it in messages. Without `numbers`, every number is read as 0.
 
-    `unique`: reject duplicate keys, which JSON parsers treat differently. Raises CotextError: not JSON, cut
-    off, nested too deep, a lone surrogate, a number that is not finite or exceeds 64 bits.
+    `unique`: reject duplicate keys, which JSON parsers treat differently. Raises CotextError if the text is
+    not JSON or nested too deep, or contains a lone surrogate, NaN, infinity or an integer over 64 bits.
     """
     try:
         value = (_JSON_UNIQUE if unique else _JSON if numbers else _JSON_WITHOUT_NUMBERS).decode(text)
-        # Only an escape can produce a surrogate, so most texts need no search.
+        # Only an escape can produce a surrogate, so the value is searched only if the text has one.
         has_escape = _ESCAPED_SURROGATE.search(text)
         has_surrogate = has_escape and _SURROGATE.search(json.dumps(value, ensure_ascii=False))
     except json.JSONDecodeError as error:

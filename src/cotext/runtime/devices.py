@@ -77,9 +77,9 @@ PACKAGE = __name__.partition(".")[0]
 
 
 def moved(thing: T, place: Callable[[Tensor], Tensor]) -> T:
-    """Return a copy of tensors, containers and objects of this package; shared tensors stay shared.
+    """Copy containers and objects of this package, with `place` applied to each tensor in them.
 
-    Modules, parameters and objects of other packages are not copied.
+    Shared tensors stay shared. Modules, parameters and objects of other packages are not copied.
     """
     copied: T = _moved(thing, place, {})
     return copied

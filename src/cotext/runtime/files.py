@@ -61,7 +61,7 @@ class Process:
 
     def runs(self) -> bool | None:
         """Return whether the process still runs, or None if unknown: on another machine, and on Windows."""
-        # On Windows, signal 0 is Ctrl-C.
+        # On Windows, `os.kill` with signal 0 sends Ctrl-C.
         if self.machine != _machine() or ON_WINDOWS:
             return None
         if self.pid <= 0:  # a group of processes, not a process
@@ -145,7 +145,8 @@ def temporary_name(path: Path) -> Path:
 def leftovers(path: Path, alone: bool = False) -> list[Path]:
     """Return the temporary files of `path` that ended processes have left behind.
 
-    `alone`: this process holds the lock that every writer of `path` needs.
+    `alone`: this process holds the lock that every writer of `path` needs, so files of other machines count
+    as left behind.
     """
     process = r"([0-9a-f]{12})-([0-9]+)-([0-9]+)-[0-9a-f]{4}"
     pattern = re.compile(rf"\.{re.escape(path.name)}\.{process}\.partial")
@@ -196,7 +197,7 @@ def discard(folder: Path) -> bool:
 def require_new(out: Path) -> None:
     """Raise CotextError if the output folder already exists and is not empty."""
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        with suppress(CotextError, OSError):  # of a process that was killed when all was done
+        with suppress(CotextError, OSError):  # delete the lock of a process that was killed after writing
             require_free(lock_path(out), str(out))
         raise CotextError(f"{out}: exists; choose another --out")
 
@@ -298,7 +299,7 @@ SIGN_SECONDS: Final = 15.0
 LAPSE_SECONDS: Final = 120.0
 WRITING_SECONDS: Final = 1.0  # upper bound of the time between creating a lock file and writing into it
 ATTEMPTS: Final = 20
-MAX_BYTES: Final = 4096
+MAX_BYTES: Final = 4096  # of a lock file
 
 
 class Lock:
@@ -322,7 +323,7 @@ class Lock:
                 require_free(self.path, self.what)
         except OSError as error:
             raise CotextError(
-                f"{self.what}: cannot be written: {error.strerror or error} (its lock, {self.path})"
+                f"{self.what}: cannot be written: {error.strerror or error} (lock file {self.path})"
             ) from None
         raise CotextError(f"{self.what}: several processes write it alternately; try again")
 
@@ -386,7 +387,7 @@ def holding(path: Path, what: str) -> Iterator[Lock]:
 def writing(*outputs: Path) -> Iterator[Lock]:
     """Lock output files or folders, and delete temporary files that killed processes have left.
 
-    The lock file is next to the output. Yields the lock of the first output; raises as `Lock.acquire`.
+    The lock file is next to the output. Yields the lock of the first output. Errors: see `Lock.acquire`.
     """
     with ExitStack() as stack:
         locks: list[Lock] = []
@@ -404,7 +405,7 @@ def lock_path(out: Path) -> Path:
 
 @contextmanager
 def working_in(folder: Path) -> Iterator[Lock]:
-    """Create a folder if necessary, and lock it; raise as `Lock.acquire`.
+    """Create a folder if necessary, and lock it; raise the same errors as `Lock.acquire`.
 
     If the block raises CotextError before it has written anything, the empty folder is deleted.
     """

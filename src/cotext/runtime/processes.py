@@ -126,7 +126,7 @@ def _require_success(child: _Child) -> None:
 def _stop(processes: Sequence[subprocess.Popen[bytes]]) -> None:
     """Terminate processes, wait, and kill the processes that have not stopped."""
     if processes:
-        console.print("stopping; training saves itself, and the same command resumes from there")
+        console.print("stopping; training writes a checkpoint, from which the same command resumes")
     for process in processes:
         process.terminate()
     deadline = time.monotonic() + STOP_SECONDS

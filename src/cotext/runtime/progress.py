@@ -46,7 +46,7 @@ NARROW = 60  # columns of a terminal without room for a bar
 
 @contextmanager
 def reporting(quiet: bool, timed: bool) -> Iterator[None]:
-    """If `quiet`, `console` prints nothing; if `timed`, times of day and at the end the duration."""
+    """If `quiet`, `console` prints nothing; if `timed`, it adds times of day, and at the end the duration."""
     before, began = (console.quiet, console.timed), time.monotonic()
     console.quiet, console.timed = quiet, timed
     try:
@@ -143,7 +143,7 @@ class Meter:
             and (whatever_the_time or now - self.last_line >= SECONDS_BETWEEN_LINES)
         ):
             self.last_line = now
-            # Without any step, the time: successive lines differ.
+            # If no step was made, the elapsed time is shown, so that successive lines differ.
             if not note and self.first is not None and self.done < self.total and self.done <= self.first[1]:
                 note = f"for {_clock(now - self.first[0])}"
             console.print(_joined(f"{self.what} {self.done}/{self.total}", note), soft_wrap=True)

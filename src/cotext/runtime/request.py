@@ -54,8 +54,8 @@ def option(
 class Request:
     """Base of requests. Every subclass becomes a frozen dataclass with keyword-only arguments.
 
-    Paths may be given as text, and a single value instead of a sequence. Error messages use the option names
-    of the command line: `--comet-context` is the field `comet_context`.
+    A path may be given as text, and a sequence of one value as this value. Error messages use the option
+    names of the command line: `--comet-context` is the field `comet_context`.
     """
 
     def __init_subclass__(cls) -> None:

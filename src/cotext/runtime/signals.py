@@ -54,7 +54,7 @@ def termination_interrupts() -> Iterator[None]:
 
     A second signal, also a second Ctrl-C, ends the process at once.
     """
-    # In a background job, a signal may be ignored.
+    # Signals that are ignored, as in a background job, stay ignored.
     numbers = [number for number in STOPPING if signal.getsignal(number) != signal.SIG_IGN]
 
     def interrupt(number: int, frame: FrameType | None) -> None:

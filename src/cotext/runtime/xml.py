@@ -62,7 +62,7 @@ def parse(content: bytes, where: str) -> "etree._ElementTree[etree._Element]":
         attribute_defaults=False,
         huge_tree=False,
         strip_cdata=False,
-    )  # not collect_ids=False: libxml2 then opens the document type
+    )  # `collect_ids` must stay True: otherwise, libxml2 opens the document type definition
 
     try:
         root: etree._Element = library.fromstring(content, parser)

@@ -54,7 +54,6 @@ class Noted:
     examples: list[str] = field(default_factory=list)
 
     def add(self, name: str) -> None:
-        """Add a document or a sentence to the count."""
         self.count += 1
         if len(self.examples) < EXAMPLES:
             self.examples.append(name)
@@ -64,8 +63,8 @@ class Noted:
 class Outcome:
     """The result of a distillation. Sentences are named document:sentence, counted from 1.
 
-    `kept`: documents with a sentence that the teacher cannot translate; they keep their target. The other
-    fields are as in `cotext.translation.translator.Translation`, where `cut` is called `truncated`.
+    `kept`: documents with a sentence that is too long for the teacher; they keep their target. `long` and
+    `missing` are as in `cotext.translation.translator.Translation`; `cut` is called `truncated` there.
     """
 
     documents: int
@@ -89,8 +88,8 @@ class Outcome:
 class DistilledCorpus:
     """Writes the output folder when all documents are translated.
 
-    `job` is everything that determines its content, `model` the model file of the teacher, `signature` that
-    of its translations.
+    `job`: everything that determines the content of the folder. `model`: the model file of the teacher.
+    `signature`: the signature of the teacher's translations.
     """
 
     request: DistillRequest
@@ -158,7 +157,7 @@ class DistilledCorpus:
         return replace(noted, documents=totals.documents, sentences=totals.sentences), collector.statistics()
 
     def _report(self, folder: Path, outcome: Outcome, train: SplitStatistics) -> dict[str, Any]:
-        """Return a report as `prepare` does, with the result of distillation and parts of the old report."""
+        """Return a report like that of `prepare`, with the result of distillation and the old settings."""
         request = self.request
         before, store = self.data.report, self.data.train.path
         command = {"distill": str(request.teacher), "data": str(request.data)}
@@ -185,16 +184,17 @@ def outcome_of(folder: Path) -> Outcome:
     try:
         return TypeAdapter(Outcome).validate_python(report["distillation"])
     except (KeyError, ValidationError):
-        raise CotextError(f"{folder / REPORT}: missing or damaged; delete the folder to repeat it") from None
+        raise CotextError(f"{folder / REPORT}: damaged; delete the folder to distill again") from None
 
 
 class DistillationJob(Job[Outcome]):
     """The translation of the documents of a prepared corpus; `run` writes the new corpus.
 
-    `placed` replaces the translator of the teacher, for example by one on a cluster. `on_stage` is called
-    while the corpus is written, with the arguments of `Meter.next_task`. Raises CotextError if the teacher or
-    the data do not exist, or have different languages. Also if settings are unknown or differ from those of a
-    finished folder `out`, or if `out` is not empty or is in the data.
+    `placed` may give the opened teacher another translator, such as one on a cluster. `on_stage` is called
+    while the corpus is written, with a name and the numbers of finished and of all documents. Raises
+    CotextError if the teacher or the data do not exist, or have different languages. The same error reports
+    unknown settings, and a folder `out` that is in the data, has other content, or was finished with other
+    settings.
     """
 
     command, unit = "distill", "documents"
@@ -207,7 +207,8 @@ class DistillationJob(Job[Outcome]):
     ) -> None:
         self.out, self.shard, self.resumed = request.out, shard, 0
         self.on_stage: Callable[[str, int, int], None] = lambda stage, done, total: None
-        self.finished = shard is None and (request.out / JOB).is_file()  # repeated, or killed at the end
+        # The command is repeated, or was killed after writing the folder.
+        self.finished = shard is None and (request.out / JOB).is_file()
         if not self.finished:
             require_new(request.out)
         if request.out.resolve().is_relative_to(request.data.resolve()):
@@ -223,13 +224,13 @@ class DistillationJob(Job[Outcome]):
         if self.finished and (changed := differences(read_json(request.out / JOB), self.identity)):
             raise CotextError(f"{request.out}: exists; choose another --out:\n{changed}")
         self._corpus = DistilledCorpus(request, data, self.identity, opened.weights, opened.signature)
-        # Paths as given; the process that joins shards may run in another folder.
+        # Relative paths refer to `folder`, because shards may be joined from another folder.
         paths = {"teacher": str(request.teacher), "data": str(request.data), "out": str(request.out)}
         here = {"folder": str(Path.cwd()), "model": str(opened.weights), "signature": opened.signature}
         self.facts = {**asdict(request), **paths, **here}
 
     def run(self, on_sentences: Callable[[int], None] = lambda count: None) -> Outcome:
-        """Translate the remaining documents and write the corpus; of a finished one, return the result."""
+        """Translate the remaining documents and write the corpus; if it is finished, only read the result."""
         if not self.finished:
             return run(self, on_sentences, overwrite=None)
         with writing(self.out):
@@ -250,7 +251,7 @@ class DistillationJob(Job[Outcome]):
                 # As text, because the teacher has its own tokenizer.
                 text = self._data.train[unit].decoded(self._data.tokenizer)
                 document = Document(text.id, text.source)
-                try:  # settings were checked before: only its sentences can be too long
+                try:  # settings were checked before, so an error means that a sentence is too long
                     self._translator.check([document])
                 except CotextError:
                     refused.append(unit)
@@ -288,7 +289,7 @@ def join_distilled(out: Path, parts: Joined, on_stage: Callable[[str, int, int],
     )
     data = open_data(request.data)
     if changed := differences(job, {**job, "data": checked_digests(data.folder, data.files_read)}):
-        raise CotextError(f"{request.data}: not the data of the shards; restore that data:\n{changed}")
+        raise CotextError(f"{request.data}: changed since the shards were run; restore it:\n{changed}")
     corpus = DistilledCorpus(request, data, job, began / facts["model"], facts["signature"])
     return corpus.write(parts, on_stage)
 

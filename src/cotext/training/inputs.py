@@ -80,7 +80,7 @@ class PreparedData:
 
 
 def open_data(folder: Path) -> PreparedData:
-    """Open a prepared folder; raise CotextError if it is none, or has parts of different tokenizers."""
+    """Open a prepared folder; raise CotextError if it is not prepared, or its parts differ in tokenizer."""
     if not (folder / TRAIN).is_file() or not (folder / REPORT).is_file():
         where = f"{folder}" if folder.is_dir() or not folder.exists() else "FOLDER"
         raise CotextError(
@@ -95,7 +95,7 @@ def open_data(folder: Path) -> PreparedData:
 
 
 def note_data(run: Path, data: PreparedData, checksums: dict[str, str]) -> None:
-    """Write `data.json` to a run folder, which describes the training data."""
+    """Write `data.json`, a description of the training data, to a run folder."""
     totals = {"train": asdict(data.train.totals), "dev": asdict(data.dev.totals)}
     content = {
         "folder": str(data.folder.resolve()),
@@ -108,7 +108,7 @@ def note_data(run: Path, data: PreparedData, checksums: dict[str, str]) -> None:
 
 
 def other_languages(run: Path, data: PreparedData) -> str:
-    """Return a message if the run to start from uses different language symbols, else an empty string."""
+    """Return a message if the run to start from has language symbols, and the data have others; else ""."""
     there = chosen_languages(load_tokenizer(run / "tokenizer"))
     here = chosen_languages(data.tokenizer)
     if not there or there == here:
@@ -131,7 +131,7 @@ class Corpus:
     unknown: int  # id of the unknown token, which replaces words in word dropout
     max_row_tokens: int
     checksums: dict[str, str]  # digests of the files, the tokenizer and the chosen languages
-    adds_foreign: bool = False  # whether training batches have their sentences in foreign context too
+    adds_foreign: bool = False  # whether batches repeat sentences in context of other documents
 
     def sampler(self, train: TrainConfig, max_tokens: int, shard: int = 0, shards: int = 1) -> Sampler:
         """Return the sampler of the training batches of process `shard` out of `shards`."""
@@ -277,7 +277,7 @@ def _with_blending(config: Config, there: Description) -> Config:
     requested = config.train.blend
     if unchanged := [kind for kind in requested or () if kind not in new]:
         raise CotextError(
-            f"train.blend = {unchanged[0]}: this is not new, compared with {config.train.init}; remove it"
+            f"train.blend = {unchanged[0]}: this is not new: {config.train.init} has it, too; remove it"
             + (f", or choose from {', '.join(new)}" if new else "")
         )
     if requested is None and config.model.neutral_start and new:
@@ -290,7 +290,8 @@ def _with_blending(config: Config, there: Description) -> Config:
 def replacements(there: Description, here: Config) -> list[Blended]:
     """Return the parts that are new, compared with another model, and cannot start without effect."""
     train = there.config.train
-    absent = train.blend or () if there.updates == [0] and train.blended(0) < 1 else ()  # see `set_blend`
+    # Weights of update 0 do not use blended parts yet.
+    absent = train.blend or () if there.updates == [0] and train.blended(0) < 1 else ()
     known = [kind for kind in _replacing(there.config) if kind not in absent]
     return [kind for kind in _replacing(here) if kind not in known]
 
@@ -327,7 +328,7 @@ def _laid_over(config: Config, section: str, **values: Any) -> Config:
 
 
 def written_config(path: Path) -> Config:
-    """Read the configuration in a run folder; raises CotextError as `parse_config`."""
+    """Read the file `config.yaml` of a run; raises the errors of `parse_config`."""
     return parse_config(parse_yaml(read_text(path), str(path)), str(path))
 
 

@@ -40,10 +40,10 @@ class TrainingProgress:
     """The progress of a training run, and its best validation.
 
     `epoch`: completed epochs, on average over the processes. `cpu_seconds`: processor time of all processes
-    for updates and their batches, if `train.max_cpu_minutes` limits it. `validated`: updates with a
-    validation. Only their checkpoints are averaged, not those written when training was stopped. `best` can
-    be the run that training started from, `best_trained` not. `corpus`: digests of the data. `scaler`: state
-    of the loss scale (only fp16).
+    for updates and their batches, if `train.max_cpu_minutes` limits it. `best`: value of the best validation;
+    higher is better. `best_trained`: the same without the initial weights of `train.init`. `validated`:
+    updates with a validation. Only their checkpoints are averaged, not those written when training was
+    stopped. `corpus`: digests of the data. `scaler`: state of the loss scale (only fp16).
     """
 
     update: int = 0
@@ -65,7 +65,7 @@ class TrainingProgress:
 class ProcessState:
     """The state of one process: its position in the data, and its sums since the last training report.
 
-    `sums`: by name, such as `loss`, a sum and the number by which it is divided, [2].
+    `sums`: for each name, such as `loss`, a tensor [2] that contains a sum and its count.
     """
 
     cursor: Cursor
@@ -148,9 +148,10 @@ def load_progress(folder: Path) -> TrainingProgress:
 
 
 def require_resumable(run: Path, corpus: Mapping[str, str]) -> None:
-    """Raise CotextError if the last checkpoint is damaged or of other data, or a model has no checkpoint.
+    """Raise CotextError if training cannot be resumed.
 
-    Also if it is a run in int8.
+    The reason is a run in int8, a damaged last checkpoint, one of other data, or a finished model without
+    checkpoints.
     """
     if is_int8(run / "model.safetensors"):
         raise CotextError(
@@ -159,7 +160,7 @@ def require_resumable(run: Path, corpus: Mapping[str, str]) -> None:
         )
     updates = checkpoints(run)
     if not updates:
-        # Only the model exists if training was killed at its first validation: it has reports, but no end.
+        # Training that was killed at its first validation has left a model, but no final report.
         reports = sealed_lines(run / "metrics.jsonl")
         ended = not (run / "metrics.jsonl").exists() or '"kind": "final"' in reports[-2:][0]
         if ended and (run / "model.safetensors").exists():
@@ -229,7 +230,7 @@ class RunCheckpoints:
             self.lock.require()
 
     def candidates(self, progress: TrainingProgress) -> list[int]:
-        """Return the updates whose checkpoints averaging may use, in ascending order; not the start."""
+        """Return the updates whose checkpoints averaging may use, ascending; 0 only if there is no other."""
         validated = [update for update in checkpoints(self.run) if update in progress.validated]
         return [update for update in validated if update] or validated
 
@@ -333,7 +334,7 @@ class RunCheckpoints:
 
 
 def require_shardable(config: TrainConfig, processes: int) -> None:
-    """Raise CotextError for one process, or for BLEU, which needs the full model on one process."""
+    """Raise CotextError if a sharded model has one process, or is validated by BLEU (needs a full model)."""
     if not config.shard_model:
         return
     if processes == 1:
@@ -354,7 +355,7 @@ def shard(objective: nn.Module, device: torch.device, processes: int) -> None:
     from torch.distributed.fsdp import fully_shard, register_fsdp_forward_method
 
     mesh = init_device_mesh(device.type, (processes,))
-    # Keys and values are views of one projection. No code modifies them in place.
+    # The warning is irrelevant: keys and values are views of one projection, but never modified in place.
     warnings.filterwarnings("ignore", "FSDP2-wrapped module .* returned a view", UserWarning)
     # Inner modules first: an outer group contains only modules that are not yet in a group.
     for module in reversed(list(objective.modules())):

@@ -2,8 +2,8 @@
 
 All parts of a run are built and checked before anything is written.
 
-The trainer does not import translation. It receives the function that computes BLEU on the development set
-from here.
+The trainer does not import translation. This module gives it the function that translates the development set
+and computes BLEU.
 """
 
 import math
@@ -69,9 +69,9 @@ def make_accelerator(
 ) -> Accelerator:
     """Return the `Accelerator` with the device and the processes to train on.
 
-    `spares_parameters`: see `System.spares_parameters`. `device`: cpu, cuda or, for a single process, one of
-    several GPUs, such as cuda:1. If it is None, the GPU is used, if there is one. On a GPU, this enables
-    TF32. Raises CotextError if the device does not exist or does not support `precision`.
+    `spares_parameters`: whether some batches leave parameters unused. `device`: cpu, cuda or, for a single
+    process, one of several GPUs, such as cuda:1. If it is None, the GPU is used, if there is one. TF32 is
+    enabled on a GPU. Raises CotextError if the device does not exist or does not support `precision`.
     """
     requested = None if device is None else choose_device(device)
     if requested is not None and requested.index is not None:
@@ -81,9 +81,8 @@ def make_accelerator(
                 "and select devices by CUDA_VISIBLE_DEVICES"
             )
         torch.get_device_module(requested).set_device(requested)
-    # Buffers are not synchronised: they are tables whose size depends on the batches of each process. In
-    # validation, the processes make different numbers of forward passes. The search for unused parameters
-    # takes time, and DDP warns if there are none.
+    # Buffers are not synchronised: they are tables whose size depends on the batches of each process. DDP
+    # searches for unused parameters only if there are some, because this takes time.
     wrapping = DistributedDataParallelKwargs(
         broadcast_buffers=False, find_unused_parameters=spares_parameters
     )
@@ -97,8 +96,8 @@ def make_accelerator(
         raise CotextError(f"train.precision = {config.precision}: {error}") from None
     if requested is not None and accelerator.device.type != requested.type:
         raise CotextError(
-            f"--device {device}: training uses {accelerator.device.type} here (ACCELERATE_USE_CPU, or "
-            "--device is another kind of device); remove --device"
+            f"--device {device}: training uses {accelerator.device.type} instead, perhaps because the "
+            "variable ACCELERATE_USE_CPU is set; unset it, or remove --device"
         )
     # Accelerate would use single precision without a warning.
     if config.precision == "fp16" and accelerator.device.type == "cpu":
@@ -219,14 +218,14 @@ def require_own(run: Path, config: Config) -> None:
         for before in known:
             if changed := told_differences(before, config, ("in the run", "requested")):
                 raise CotextError(
-                    f"{run}: contains a run with another configuration; choose another --out, or the same "
-                    f"settings to go on with it:{changed}"
+                    f"{run}: contains a run with another configuration; choose another --out, or use the "
+                    f"same settings to resume it:{changed}"
                 )
     elif any(not entry.name.startswith((".config.yaml", NAME)) for entry in run.iterdir()):
         raise CotextError(f"{run}: the folder is not empty and contains no run; choose another --out")
 
 
-# Tokenizers of sacrebleu that need no other package, for languages of which 13a makes a sentence one word.
+# Tokenizers of sacrebleu, without further packages, for languages in which 13a makes a sentence one word.
 WITHOUT_SPACES: Final = {"zh": "zh", **dict.fromkeys(("ja", *UNSPACED_LANGUAGES), "char")}
 
 
@@ -297,8 +296,8 @@ def train(
 
     `recipe` is the name of the configuration in messages. For `device`, see `make_accelerator`. `seeds`: the
     seeds of all runs that are trained together, if there are several. Raises CotextError if settings
-    contradict each other, the data or this machine (before the run folder is created). Also if the folder
-    contains another run, and the errors of `Trainer.train`.
+    contradict each other, the data or this machine (before the run folder is created), or the folder
+    contains another run; also the errors of `Trainer.train`.
     """
     setup = set_up(config, data_folder, run, recipe, device)
     config, data, start, accelerator = setup.config, setup.data, setup.start, setup.accelerator
@@ -358,7 +357,7 @@ def train_seeds(
 
     `configs` contains the configuration of every seed. `watched` returns the callbacks for the training of a
     seed. Returns the progress of each run. If a run is stopped by a signal, later runs are not begun.
-    Raises the errors of `train`; problems with the folder of a seed, before the first training.
+    Raises the errors of `train`. Before the first training, it raises the errors of `require_seeds`.
     """
     # In distributed training, only the first process checks: it may begin to write before the others check.
     if is_first_process():
@@ -381,10 +380,10 @@ def train_seeds(
 
 
 def require_seeds(configs: Mapping[int, Config], data_folder: Path, folder: Path, recipe: str) -> None:
-    """Raise CotextError unless the folder is new, or contains the same runs, undamaged and unused.
+    """Raise CotextError unless the folder is new, or contains runs that can be resumed.
 
-    The run that a new seed starts from must have a model. Runs of other seeds may be in use, but must have
-    the same settings and data.
+    Their settings and data must be the same, and no other process may train them. Only runs of seeds that are
+    not in `configs` may be in use. The run that a new seed starts from must have a model.
     """
     data = open_data(data_folder)
     if folder.exists() and not folder.is_dir():
@@ -524,7 +523,7 @@ def dry_run(config: Config, data_folder: Path, run: Path, recipe: str, device: s
     if (run / "config.yaml").exists():
         raise CotextError(f"{run}: contains a run; choose another --out")
     setup = set_up(config, data_folder, run, recipe, device)
-    # BLEU, by which a model may be chosen, is never computed.
+    # The trainer requires this function for `best_by: bleu`, but a dry run never calls it.
     bleu = (lambda model: 0.0) if config.train.validate_bleu else None
     trainer = setup.trainer(run, TrainingCallbacks(score_development=bleu))
     parameters = count_parameters(setup.model)
@@ -577,7 +576,7 @@ def _peak_memory(torch_device: torch.device) -> int:
     if torch_device.type == "cuda":
         return int(torch.cuda.max_memory_allocated(torch_device))
     if sys.platform == "win32":
-        return 0  # not known
+        return 0  # unknown, because Windows has no `resource`
     import resource
 
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)

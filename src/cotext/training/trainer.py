@@ -126,9 +126,9 @@ class Objective(nn.Module):
 
 
 class Adam(AdamW):
-    """Adam that skips an update if `found_inf` is 1. The fused kernel checks this on the device.
+    """Adam that skips an update if `found_inf` is 1; the fused kernel checks this on the device.
 
-    With fp16, the gradient scaler also sets and deletes this attribute.
+    With fp16, the gradient scaler sets and deletes this attribute instead.
     """
 
     found_inf: Tensor | None = None
@@ -148,9 +148,8 @@ def make_optimizer(
 ) -> tuple[Adam, list[str]]:
     """Return Adam with decoupled weight decay, and the names of its parameters in order.
 
-    `fresh` contains the names of parameters that are new when training starts from another run. They have
-    `config.fresh_rate` times the learning rate of the others. The model can set separate rates for some
-    parameters.
+    `fresh` contains the names of parameters that are new when training starts from another run. Their
+    learning rate is multiplied by `config.fresh_rate`, unless the model has a factor for them (`rates`).
     """
     named = {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
     rates = model.rates() if isinstance(model, System) else {}
@@ -198,7 +197,7 @@ class Trainer:
         if config.train.shard_model:
             shard(objective, self.accelerator.device, self.accelerator.num_processes)
         self.adam, names = make_optimizer(model, config.train, fresh)
-        # A sharded model must not be wrapped in DDP, which keeps the model equal on all processes.
+        # A sharded model must not be wrapped in DDP, which needs the full model on every process.
         self.objective = self.accelerator.prepare_model(objective, evaluation_mode=config.train.shard_model)
         self.optimizer = self.accelerator.prepare(self.adam)
         self.sampler = corpus.sampler(
@@ -244,8 +243,8 @@ class Trainer:
     def train(self) -> TrainingProgress:
         """Train until a limit of the section `train`, early stopping, or a signal.
 
-        Raises CotextError for no usable data, a loss that is not finite, a checkpoint that cannot be resumed
-        or written.
+        Raises CotextError for no usable data, a loss that is not finite, or a checkpoint that cannot be
+        resumed or written.
         """
         self._resume()
         if self.progress.finished and self._is_over() and self._is_averaged():
@@ -257,14 +256,14 @@ class Trainer:
             reached = self.progress.update if self.progress.validated else self.progress.update or -1
             damaged, logged = self.journal.forget_after(reached)
             if damaged:
-                self.callbacks.on_message(f"{self.journal.path}: damaged lines, left out: {damaged}")
+                self.callbacks.on_message(f"{self.journal.path}: damaged lines were removed: {damaged}")
             # Validations are logged before their checkpoints are written, so the log has the last validation.
             elif self.progress.validated and self.progress.validated[-1] not in logged:
-                self.callbacks.on_message(f"{self.journal.path}: missing or truncated; its content is lost")
+                self.callbacks.on_message(f"{self.journal.path}: missing or truncated; its reports are lost")
             if self.progress.update:
                 self.callbacks.on_message(f"going on from update {self.progress.update} of {self.run}")
             self.callbacks.on_start(self.progress.update)
-        # The initial model is a candidate for the final model, and so is the last one if a limit was lowered.
+        # The initial weights of `train.init`, or the last ones after a limit was lowered, are candidates.
         begins = self.config.train.init and not self.progress.validated
         if begins or (self._is_over() and self.progress.update not in self.progress.validated):
             self._validate_and_save()
@@ -310,7 +309,7 @@ class Trainer:
         return self._limit_reached() or stops_early
 
     def _is_averaged(self) -> bool:
-        """Return whether the final model was made with these settings of averaging, which may change."""
+        """Return whether the final model was made with the current settings of averaging."""
         path, now = self.run / "model.safetensors", self.config.train
         made = describe_file(path).config.train if path.exists() else None
         return made is not None and (made.average, made.average_by) == (now.average, now.average_by)
@@ -446,8 +445,8 @@ class Trainer:
             if batches := figures.get(INFINITE):
                 self.callbacks.on_message(
                     f"up to update {figures['update']:.0f}: the loss of {batches:,.0f} batch"
-                    f"{'es' if batches > 1 else ''} was not finite, and is left out of the figures; "
-                    "gradients that were finite count"
+                    f"{'es' if batches > 1 else ''} was not finite, and is excluded from the reports; "
+                    "gradients were used where they were finite"
                 )
             self.callbacks.on_update(figures)
 
@@ -462,7 +461,7 @@ class Trainer:
             )
 
     def validate(self, updates: Sequence[int]) -> dict[str, float]:
-        """Return the metrics of `Validator.figures` for weights of these updates, with update and epoch."""
+        """Validate the model, which has the mean weights of `updates`; add the current update and epoch."""
         ckpt.set_blend(self.model, self.config.train, updates)
         position = {"update": float(self.progress.update), "epoch": float(self.progress.epoch)}
         return position | self.validator.figures()
@@ -477,7 +476,7 @@ class Trainer:
         improved = progress.best is None or value > progress.best
         if improved:
             progress.best, progress.best_update = value, progress.update
-        # Early stopping and averaging do not count the start.
+        # Early stopping and averaging ignore the validation before the first update.
         if progress.best_trained is not None and value <= progress.best_trained:
             progress.validations_without_best += 1
         elif progress.update:
@@ -514,9 +513,10 @@ class Trainer:
         if int(self.accelerator.reduce(epochs, "sum")) // progress.processes != progress.epoch:
             folder = checkpoint_folder(self.run, progress.update)
             raise CotextError(
-                f"{folder}: its position in the data is not in epoch {progress.epoch}; delete {folder}"
+                f"{folder}: its position in the data is not in epoch {progress.epoch}; delete {folder}, and "
+                "run the same command again"
             )
-        if not progress.best_trained_update:  # the start, or a checkpoint of 0.1.0
+        if not progress.best_trained_update:  # a checkpoint before the first update, or of version 0.1.0
             progress.best_trained = progress.best if progress.best_update else None
             progress.best_trained_update = progress.best_update
         self.progress, self.cursor = progress, state.cursor
@@ -546,7 +546,7 @@ class Trainer:
                 )
             self.journal.write("final", figures)
             self.callbacks.on_validation({**figures, "final": 1.0})
-            # This comes last, so a process killed before repeats all of it.
+            # This comes last: if the process is killed earlier, the whole method is repeated.
             self.checkpoints.save_progress(progress)
 
     def _validate_mean(self, updates: list[int]) -> dict[str, float]:

@@ -133,7 +133,7 @@ class Validator:
             corpus.symbols,
             self.config.train.max_tokens,
             corpus.max_row_tokens,
-            # The groups of translation are used, so that the loss is the loss of the translated sequences.
+            # Rows that attend to each other are grouped as in translation, because groups change the loss.
             group_windows=self.config.decode.group_windows if self.model.sees_other_rows else None,
         )
 

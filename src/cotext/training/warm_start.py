@@ -4,14 +4,14 @@ A parameter is initialised from the first of these parameters that the other run
 
     taken     the parameter of the same name and shape
     adopted   the parameter of the same shape and with the name in `System.adopted_names`
-    partly    the parameter of the same name with fewer rows, such as an embedding without the special
-              symbols that the recipe adds; only the leading rows are taken
+    partly    the leading rows of the parameter of the same name with fewer rows, such as an embedding
+              without the symbols that the recipe adds (or with more symbols, which are then left out)
 
 Otherwise it gets the constant at which it has no effect (`System.neutral_start`), or keeps its random values.
 Without `train.init_copies`, a parameter of the other run initialises only one parameter. With
 `train.init_parts: encoder`, the decoder's parameters are ignored; embeddings and output bias are not.
 
-Separators need care: if the two recipes separate sentences differently, their rows in the embedding have
+Separators need care: if the two recipes separate sentences differently, the embeddings of separators have
 different meanings. A symbol that does not occur in the other run starts as a copy of a similar symbol
 (`translate_symbols`). Its own row would be a bad start, because symbols that never occur are trained to be
 improbable.
@@ -224,7 +224,7 @@ def start_from(
     # Only matrices count: some vectors, such as the output bias, have the same shape at any width.
     matrices = {name for name, tensor in model.state_dict().items() if tensor.dim() > 1}
     if matrices.isdisjoint({*inheritance.taken, *inheritance.adopted}):
-        words = "".join(f"\n  {key}: {there} there, {here} here" for key, (here, there) in differing.items())
+        words = "".join(f"\n  {key}: {here} here, not {there}" for key, (here, there) in differing.items())
         raise CotextError(f"{run}: none of its weights fits this model; start from another run{words}")
     keys = {f"model.{key}" for key in architecture(config, described.config)}
     changed = differences(requested or config, config)
@@ -349,7 +349,7 @@ def _prefixes(name: str) -> Iterator[str]:
 # all new parts of the model start without effect.
 
 
-SAMPLE_SENTENCES = 400  # at the beginning of the corpus, in complete documents; this takes seconds
+SAMPLE_SENTENCES = 400  # of the first development documents, which are complete; this takes seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -367,7 +367,7 @@ class StartLoss:
     def render(self) -> str:
         return (
             f"  development loss at the start, nats per token: single sentences {self.sentences_here:.3f} "
-            f"({self.sentences_there:.3f} there), instances of this recipe {self.instances_here:.3f}"
+            f"({self.sentences_there:.3f} in that run), instances of this recipe {self.instances_here:.3f}"
         )
 
 

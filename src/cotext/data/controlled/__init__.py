@@ -69,7 +69,7 @@ def held_out_documents(
 
 
 class _Kind(NamedTuple):
-    """The distances of a phenomenon, its candidates (chance is one over this), and the slots of its words."""
+    """The distances of a phenomenon, its number of candidates, and the slots of the clue and the choice."""
 
     distances: tuple[int, ...]
     candidates: int

@@ -210,7 +210,7 @@ class Planner:
             for index in self.draw.shuffled(self.free_indices(0, self.length))[: self.mentions]:
                 self.reserved[index] = "hero"
             return
-        # The first mention can be in any sentence but the last; there are two or three mentions.
+        # The first mention can be in any sentence but the last; two or three are reserved if there is room.
         indices = self.free_indices(0, self.length - 1)
         for mention in range(3 if self.draw.chance(0.25) else 2):
             if indices:

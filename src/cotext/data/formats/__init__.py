@@ -22,7 +22,7 @@ from cotext.runtime import CotextError, naming, nearest, parse_json, shown
 
 # --- The table of formats: readers, writers and properties.
 
-# Suffixes of common formats that are not written.
+# Suffixes of common formats that Cotext cannot write.
 UNWRITTEN: Final = frozenset(
     (".pdf", ".doc", ".rtf", ".xls", ".ods", ".ppt", ".odp", ".pages", ".mobi", ".zip")
 )
@@ -34,8 +34,8 @@ class Format:
     """One corpus format: its reader, its writer and its properties.
 
     `encode` returns the text of one document, or is None for a format that is only read. `header`, `between`
-    and `footer` surround the documents. `holds_empty_sentences`: anywhere in documents. `languages` reads the
-    codes of source and target from a file; a missing code is empty.
+    and `footer` surround the documents. `holds_empty_sentences`: documents may have them at any place.
+    `languages` reads the codes of source and target from a file; a missing code is empty.
     """
 
     name: str
@@ -149,10 +149,10 @@ def require_written(out: Path) -> None:
 BEGINNING_BYTES = 1 << 18
 _TALK_BEGINNING = re.compile(r"(?:<doc\s[^<>]*>\s*)?<(?:url>\s*https?:|talkid>)")
 _OBJECT_BEGINNING = re.compile(r'\{\s*"')
-_KEY = re.compile(r'"(?:\w*id|source|target|sentences)"\s*:')  # of a corpus
+_KEY = re.compile(r'"(?:\w*id|source|target|sentences)"\s*:')  # a key of a corpus in JSON
 _CATALOGUE_BEGINNING = re.compile(r'[\[{]$|\{\s*"|\[\s*["\[{]')
-_OF_SENTENCES = re.compile("[ ，。！？]")  # not of ids
-# Their markup would be translated.
+_OF_SENTENCES = re.compile("[ ，。！？]")  # characters that sentences have, but not ids
+# Text files that are refused, because their markup would be translated.
 CATALOGUES = (
     dict.fromkeys((".json", ".arb", ".ipynb"), "JSON")
     | dict.fromkeys((".yaml", ".yml"), "YAML")
@@ -186,7 +186,7 @@ def detect_format(path: Path) -> str:
     if _is_object(first, complete or len(lines) > 1) and (kind != "JSON" or _KEY.search(first)):
         return "wmt" if wmt.begins_wmt(first) else "jsonl"
     if kind and (kind != "JSON" or _CATALOGUE_BEGINNING.match(first)):
-        refuse(path, f"{kind}, as a catalogue of strings, a table or a manual")
+        refuse(path, f"{kind} (a catalogue of strings, a table or a manual)")
     if _TALK_BEGINNING.match(text.lstrip()):
         refuse(path, "a training file of IWSLT (train.tags)")
     if first == line_formats.DOCUMENT_LINE:
@@ -411,9 +411,9 @@ def _resolve(path: Path, format: str | None) -> Format:
 def write_documents(path: Path, documents: Iterable[Document], format: str) -> None:
     """Write documents of one language; the file appears when all are written.
 
-    For the format docids, a side file is also written. Files of tsv get two columns, jsonl the key
-    `sentences`, and files of wmt hypotheses. Raises CotextError for content that the format cannot represent,
-    if there are no documents, and for storage errors.
+    For the format docids, a side file is also written. In tsv, there are two columns; in jsonl and wmt, the
+    keys are `sentences` and `hypothesis`. Raises CotextError for content that the format cannot represent, if
+    there are no documents, and for storage errors.
     """
     _write(find_format(format), [path], ((Record(d.id, sentences=d.sentences),) for d in documents))
 

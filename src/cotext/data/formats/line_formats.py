@@ -136,7 +136,7 @@ def _tsv_rows(path: Path) -> Iterator[tuple[int, list[str]]]:
 
 
 def encode_tsv(record: Record) -> str:
-    """Write a line for every sentence; raises CotextError for a sentence with a tab."""
+    """Return a line for every sentence; raise CotextError for a tab, or a line like the header."""
     document_id = id_to_write(record)
     sides = [side for side in (record.sentences, record.source, record.target) if side is not None]
     lines = []
@@ -198,7 +198,7 @@ def _sentences(where: str, document_id: str, key: str, value: object) -> tuple[s
 
 
 def encode_jsonl(record: Record) -> str:
-    """Write a line with a JSON object; raises CotextError for an empty id or a sentence with line breaks."""
+    """Return a line with a JSON object; raise CotextError for an empty id or a sentence with line breaks."""
     if not record.id:
         raise CotextError("a document has an empty id, which cannot be written")
     value: dict[str, object] = {"id": record.id}
@@ -265,7 +265,7 @@ def read_side_file(side_path: Path) -> Iterator[tuple[int, str, int]]:
         elif text:
             raise CotextError(
                 f"{side_path}:{number}: expected a document id, a tab and the number of sentences, but found "
-                f"{text[:80]!r}; with an id for every line, make a file of the format tsv: paste IDS TEXT"
+                f"{text[:80]!r}; if it has an id for every sentence, write the format tsv: paste IDS TEXT"
             )
     if not number:
         raise CotextError(f"{side_path}: is empty; it must contain the document ids of the text file")

@@ -58,8 +58,8 @@ def refuse(path: Path, kind: str) -> None:
     """Raise CotextError for a file of this kind; nothing if `kind` is empty."""
     if kind:
         raise CotextError(
-            f"{path}: not a supported format: it looks like {kind}; extract its text, one sentence per line, "
-            "an empty line between documents, or use another format of docs/data-format.md"
+            f"{path}: not a supported format: it looks like {kind}; extract its text (one sentence per line, "
+            "an empty line between documents), or use another format of docs/data-format.md"
         )
 
 

@@ -1,7 +1,7 @@
 """The format wmt: JSON lines of the general task of WMT, one document per line, and submissions to it.
 
     2026  {doc_id, source_doc, tgt_lang, instruction}; after the task also {src_lang, src_text, refs}
-    2025  {doc_id, src_lang, tgt_lang, src_text, prompt_instruction}; after it also {refs: {refA: {ref}}}
+    2025  {doc_id, src_lang, tgt_lang, src_text, prompt_instruction}; afterwards also {refs: {refA: {ref}}}
     submissions  {dataset_id, doc_id, tgt_lang, hypothesis, translation_granularity}; published: fewer keys
 
 The sentences of a document are its paragraphs. From a file of several language pairs, one pair is read. It is
@@ -209,7 +209,7 @@ def _chosen(path: Path, wanted: str) -> set[tuple[str, str]]:
         source and not sources and any(code for code, other in pairs if other in targets)
     ):
         available = ", ".join("-".join(filter(None, pair)) for pair in pairs)
-        raise CotextError(f"{path}: no document is of {shown(wanted)}; there are {available}")
+        raise CotextError(f"{path}: no document has the language {shown(wanted)}; there are {available}")
     chosen = {
         (first, second)
         for first, second in pairs
@@ -307,7 +307,7 @@ def in_order(path: Path, documents: Sequence[Document], ids: Sequence[str]) -> l
 
 
 def encode_wmt(record: Record) -> str:
-    """Write a line with paragraphs as HTML, from which they can be read back unchanged.
+    """Return a line with paragraphs as HTML, from which they can be read back unchanged.
 
     Raises CotextError for an empty id or a paragraph of several lines.
     """

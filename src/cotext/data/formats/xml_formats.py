@@ -93,7 +93,7 @@ class XmlStream:
             raise CotextError(
                 f"{self._path}:{error.lineno}: malformed XML at column {error.offset + 1}: {reason}"
             ) from None
-        # The parser buffers unfinished comments and attributes.
+        # The size of unfinished comments and attributes is limited, because the parser keeps them in memory.
         self._fed += len(chunk)
         self._require(self._fed - self._parser.CurrentByteIndex, streams.MAX_LINE_BYTES, "markup")
         self._require(self._size, self._limit, self._what)
@@ -277,10 +277,10 @@ def pairs(
 ) -> Iterator[tuple[str, str, dict[str, str]]]:
     """Yield source, target and properties of every unit; a text that the unit does not have is empty.
 
-    In the returned properties, `x-document` is the name of the unit's document, or empty. The file may call
-    this property differently. `x-position` is the position from the file, or else the number of the unit in
-    its document, from 1. Regions of language codes are ignored ("en" also
-    finds "en-US"), but an equal code is preferred.
+    In the returned properties, `x-document` is the name of the unit's document, or empty; the file may have
+    it under another name. `x-position` is the position from the file, otherwise the number of the unit in its
+    document, from 1. Regions of language codes are ignored ("en" also finds "en-US"), but an equal code is
+    preferred.
 
     Raises CotextError if the file is missing or malformed, or exceeds a limit.
     """
@@ -316,7 +316,7 @@ def _target_of(unit: Unit, source: str) -> str | None:
 
 
 def encode_tmx(record: Record, languages: tuple[str, str] | None = None) -> str:
-    """Write a unit for every sentence, with its document and position.
+    """Return a unit for every sentence, with its document and position.
 
     Raises CotextError for a character that XML cannot contain.
     """

@@ -33,7 +33,7 @@ from cotext.data.tokenizer.protocol import clean as clean
 from cotext.runtime import CotextError, naming, read_bytes, read_json, shown
 
 SIDES: Final[tuple[Side, ...]] = get_args(Side)
-MAX_MODEL_BYTES = 1 << 28  # about 10 bytes per character of a vocabulary of a million subwords
+MAX_MODEL_BYTES = 1 << 28  # 268 bytes per subword of the largest vocabulary
 
 
 def reservoir_sample(sentences: Iterable[str], size: int | None, seed: int) -> tuple[list[str], int]:
@@ -135,7 +135,7 @@ def _imported_files(path: Path, description: Mapping[str, Any]) -> tuple[list[st
     listed, languages = description.get("model"), description.get("languages")
     names = [name for name in (*kind.required, *kind.optional) if isinstance(listed, list) and name in listed]
     if listed != names or not {*kind.required} <= {*names}:
-        raise CotextError(f"{path}: damaged: the file names are not those of such a tokenizer")
+        raise CotextError(f"{path}: damaged: the list of files does not fit this kind of tokenizer")
     if not isinstance(languages, dict) or not all(isinstance(languages.get(side), str) for side in SIDES):
         raise CotextError(f"{path}: damaged: names no languages")
     return names, LanguageChoice(languages["source"], languages["target"])

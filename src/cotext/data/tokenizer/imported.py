@@ -475,7 +475,7 @@ def language_symbols(files: Mapping[str, bytes]) -> dict[str, int] | list[str]:
 
     Raises CotextError if a file is not a JSON object.
     """
-    # Its numbers are not needed. An unknown model_max_length is written as 10^30, which would be rejected.
+    # Numbers in CONFIG are not needed; an unknown model_max_length is 10^30, which would be rejected.
     read = {name: read_object(files[name], name, numbers=name != CONFIG) for name in files}
     symbols = {name: row for name, row in _numbered(read) if _is_language(name)}
     if symbols:

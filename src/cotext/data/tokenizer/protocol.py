@@ -34,7 +34,7 @@ def clean(text: str) -> str:
     """Return the text as one line in Unicode normal form C.
 
     Control characters and line separators become spaces, invisible characters are removed, and white space is
-    collapsed and trimmed. All other characters, such as full-width forms, are kept. The result is idempotent.
+    collapsed and trimmed. All other characters, such as full-width forms, are kept. This is idempotent.
     """
     if not text.isprintable() or "▁" in text or "\ufffd" in text:
         text = _INVISIBLE.sub("", _CONTROL.sub(" ", text))
@@ -45,10 +45,10 @@ def clean(text: str) -> str:
 class TokenizerSettings:
     """Settings for training a tokenizer.
 
-    `vocabulary`: number of subwords or, for `moses-bpe`, of merges. If it is None, `usual_vocabulary` is
-    used, or the largest possible number. `byte_fallback`: whether unknown characters are encoded as bytes, so
-    that outputs have no unknown tokens. If it is None, it is on unless fewer than 4,000 subwords are
-    requested. `character_coverage`: if it is None, 0.9995 with byte fallback, otherwise 1. `num_threads`
+    `vocabulary`: number of subwords or, for `moses-bpe`, of merges. If it is None: `usual_vocabulary` or
+    32,000 merges, fewer if the text is too small. `byte_fallback`: whether unknown characters are encoded as
+    bytes, so that outputs have no unknown tokens. If it is None, it is on unless fewer than 4,000 subwords
+    are requested. `character_coverage`: if it is None, 0.9995 with byte fallback, otherwise 1. `num_threads`
     changes the result slightly (order of summation). Its default is therefore the same on all machines.
     `sample_sentences`: number of training sentences of both languages. If it is None, all sentences are used,
     in memory. `language`: language of the Moses rules for both sides. Outputs are detokenised with these
@@ -70,8 +70,8 @@ class TokenizerSettings:
 def usual_vocabulary(sentences: int, characters: int) -> int:
     """Return the default number of subwords, for a corpus of `sentences` in both languages together.
 
-    It grows with the square root of the corpus: 5,500 for 60,000 sentences, and 32,000 from two million. It
-    is at least 1,000, and twice the number of distinct characters.
+    It grows with the square root of the corpus: 5,500 for 60,000 sentences, and 32,000, the maximum, from two
+    million. It is at least 1,000 and, up to the maximum, twice the number of distinct characters.
     """
     by_size = 32_000 * math.sqrt(sentences / 2_000_000)
     return min(32_000, 100 * round(max(by_size, 2 * characters, 1_000) / 100))
@@ -130,7 +130,7 @@ class Tokenizer(ABC):
         """
 
     def blank(self) -> list[int]:
-        """Return, in ascending order, the ids that decode to nothing in any position."""
+        """Return, ascending, the ids that decode to nothing alone, and at most to a space in a text."""
         return [i for i in range(self.pieces) if not self.decode([i])]
 
     def lacks(self, text: str) -> bool:
@@ -234,7 +234,8 @@ class SentencePieceTokenizer(Tokenizer):
         if coverage is None:
             coverage = 0.9995 if byte_fallback else 1.0
         longest = max((len(sentence.encode()) for sentence in sample), default=0)
-        limit: Any = {"max_sentence_length": longest} if longest > 4192 else {}  # longer ones are left out
+        # By default, sentencepiece ignores longer sentences.
+        limit: Any = {"max_sentence_length": longest} if longest > 4192 else {}
         model = io.BytesIO()
         try:
             sentencepiece.SentencePieceTrainer.train(
@@ -288,7 +289,7 @@ class SentencePieceTokenizer(Tokenizer):
 
     @cached_property
     def _lacking(self) -> dict[str, bool]:
-        """Whether characters are unknown; filled when they are asked for."""
+        """Whether each character that `lacks` has examined is unknown."""
         return {}
 
     @cached_property
@@ -376,7 +377,7 @@ class WordSplitter:
             words = self._moses.tokenize(sentence, escape=False)
         if self._truecaser is None:
             return words
-        # Words that look like tags are text, and kept.
+        # The truecaser does not remove words that look like tags.
         text: str = self._truecaser.truecase(" ".join(words), return_str=True, use_known=True)
         return text.split()
 
@@ -452,7 +453,7 @@ class MosesBPETokenizer(Tokenizer):
         counts = [f"{word} {count}" for word, count in words.items()]
         merged = io.StringIO()
         try:
-            with contextlib.redirect_stderr(io.StringIO()):  # hides its progress bar
+            with contextlib.redirect_stderr(io.StringIO()):  # hides the progress bar of subword-nmt
                 learning.learn_bpe(counts, merged, settings.vocabulary or MERGES, is_dict=True)
         except ValueError as error:  # from `max` of an empty sequence
             raise CotextError("the text has no pair of characters to merge") from error

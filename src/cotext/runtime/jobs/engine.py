@@ -37,8 +37,8 @@ class Job(ABC, Generic[Report]):
     """A job whose units are numbered from 0, and that writes `out` at the end.
 
     `sizes`, the numbers of sentences of all units, are used to divide the job into shards and to count
-    progress. A job with a `shard` processes only the units of that shard. `identity` and `facts`: see
-    `Header`; `facts` must contain the key `signature`.
+    progress. A job with a `shard` processes only the units of that shard. `identity` is everything that
+    determines the result. `facts`, with the key `signature`, is what `joining` needs in addition.
     """
 
     command: ClassVar[str]
@@ -188,7 +188,7 @@ class Joined(Results):
         super().__init__(journals[0][0], range(self.header.total))
         self._journals = journals
         self._firsts = [header.units.start for _, header in journals]
-        self._opened = NOBODY
+        self._opened = NONE_OPEN
         self._lacking: dict[int, int] = {}
         for number, (path, header) in enumerate(journals):
             self._open(number)
@@ -215,7 +215,7 @@ class Joined(Results):
         """Close the file that was read last."""
         if self._file is not None:
             self._file.close()
-        self._opened = NOBODY
+        self._opened = NONE_OPEN
 
     def require_finished(self, folder: Path) -> None:
         """Raise CotextError if shards are unfinished, overlap, or leave units out."""
@@ -240,7 +240,7 @@ class Joined(Results):
         )
 
 
-NOBODY: Final = -1  # no shard is open
+NONE_OPEN: Final = -1  # no shard is open
 
 
 @contextmanager
@@ -281,7 +281,7 @@ def clear(out: Path) -> None:
     _require_nobody(out)
     for path in folder_of(out).glob(JOURNALS):
         path.unlink()
-    with suppress(OSError):  # other files are in it, or there is no such folder
+    with suppress(OSError):  # the folder contains other files, or does not exist
         folder_of(out).rmdir()
 
 

@@ -21,7 +21,8 @@ FORMAT: Final = "cotext-job"
 VERSION: Final = 1
 MAX_HEADER_BYTES: Final = 1 << 24  # a longer line is not a header, and is not read into memory
 NOT_DONE: Final = -1  # in place of an offset
-DAMAGE: Final = ValueError, KeyError, TypeError, OverflowError, AttributeError  # raised by foreign lines
+# Errors raised by a damaged line, or by a line of another program.
+DAMAGE: Final = ValueError, KeyError, TypeError, OverflowError, AttributeError
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -69,7 +70,7 @@ WHOLE: Final = Shard(1, 1)
 class Header:
     """The first line of a journal.
 
-    `command` and `unit`, a noun in the plural, are used in messages. `identity` is everything that determines
+    `command` and `unit` (such as "documents") are used in messages. `identity` is everything that determines
     the result of the job. It must be equal in all shards and when the job resumes. `facts` are needed only
     for joining.
     """
@@ -237,7 +238,7 @@ class Journal(Results):
         self.resumed, self._begun = len(self), bool(self.notes)
         if self.damaged:
             self._on_message(
-                f"{self.path}: damaged lines, whose {self._header.unit} are done again: {self.damaged}"
+                f"{self.path}: damaged lines, whose {self._header.unit} are processed again: {self.damaged}"
             )
         return self
 
@@ -264,7 +265,7 @@ class Journal(Results):
         if not self._discard:
             way = "delete it" if self._discard is None else "add --overwrite to discard it"
             raise other_job(self.path, changed, way)
-        self._on_message(f"{self.path}: of another job, discarded:\n{changed}")
+        self._on_message(f"{self.path}: belonged to another job, and was discarded:\n{changed}")
         return False
 
     def add(self, unit: int, result: Mapping[str, Any]) -> None:
@@ -273,7 +274,7 @@ class Journal(Results):
         self.notes.pop(unit, None)
 
     def note(self, unit: int, content: Mapping[str, Any]) -> None:
-        """Append a part of the result of an unfinished unit; raises as `add`."""
+        """Append a part of the result of an unfinished unit; raises CotextError for storage errors."""
         self._begun = True
         self._append({"unit": unit, "note": content})
 
@@ -339,4 +340,4 @@ def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
         for content in (before, json.loads(json.dumps(now)))
     )
     changed = [key for key in {**there, **here} if there.get(key) != here.get(key)]
-    return "\n".join(f"  {key}: {there.get(key)} there, {here.get(key)} now" for key in changed)
+    return "\n".join(f"  {key}: {there.get(key)} before, {here.get(key)} now" for key in changed)
