@@ -30,8 +30,8 @@ from cotext.runtime import CotextError, parse_json, read_bytes, read_json, shown
 # --- Tensors in model files: safetensors, and PyTorch's pickles of tensors. Other objects in a pickle are
 # rejected (`torch.load(weights_only=True)`).
 
-MOST_TIMES = 16  # most memory / file size
-ALWAYS_ALLOWED = 1 << 26  # bytes
+MOST_TIMES = 16  # maximum memory of a model / size of its files
+ALWAYS_ALLOWED = 1 << 26  # parameters of a model that is read even from smaller files
 SHARDS = 1000
 FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 # Errors of loading a damaged or hostile pickle of tensors.
@@ -129,7 +129,7 @@ def open_pickle(path: Path) -> Tensors:
         for n, t in content.items()
     )
     if not is_valid:
-        raise CotextError(f"{path}: does not contain only named tensors with all their numbers")
+        raise CotextError(f"{path}: contains something other than named tensors with all their values")
     return Tensors((path,), {name: tuple(t.shape) for name, t in content.items()}, content.__getitem__)
 
 
@@ -228,7 +228,7 @@ def read_files(folder: Path, required: Iterable[str], optional: Iterable[str] = 
     contents = {}
     for name in required:
         if not (folder / name).exists():
-            raise CotextError(f"{folder}: {name} is missing; it is a part of such a model")
+            raise CotextError(f"{folder}: {name} is missing; models of this type need it")
         contents[name] = read_bytes(folder / name, MAX_BYTES)
     for name in (*optional, "tokenizer_config.json"):
         if (folder / name).exists():
@@ -309,7 +309,7 @@ def read_model(foreign: ForeignModel) -> Model:
     most = 4 * parameters_at_most(foreign.config, max(sizes))
     if most > max(MOST_TIMES * tensors.size, 4 * ALWAYS_ALLOWED):
         raise CotextError(
-            f"{tensors.where}: far smaller than the model of its configuration; they do not belong together"
+            f"{tensors.where}: far smaller than the model of its configuration; get both from the same model"
         )
     with torch.no_grad():
         model = build_model(foreign.config, *sizes)
@@ -337,7 +337,7 @@ def _require_fit(foreign: ForeignModel, model: Model) -> None:
         used |= {*foreign.bias.names}
     problems += [f"{name} is missing" for name in sorted(used - tensors.shapes.keys())]
     unknown = tensors.shapes.keys() - used - foreign.ignored
-    problems += [f"{shown(name)} is not known in such a model" for name in sorted(unknown)]
+    problems += [f"{shown(name)} is unknown in this type of model" for name in sorted(unknown)]
     if not problems:
         for own, parameter in model.named_parameters():
             part = foreign.bias if own == "output_bias" else foreign.parts[own]
