@@ -89,8 +89,7 @@ class AdaptReport:
 class Adaptation:
     """The steps of an adaptation, in the order in which they must be called.
 
-    Raises CotextError for an engine, or a corpus in languages other than the model's; also the errors of
-    `pair_files`.
+    Raises CotextError for an engine or a corpus in other languages than the model, and as `pair_files` does.
     """
 
     def __init__(self, request: AdaptRequest) -> None:

@@ -159,7 +159,7 @@ def _download(model: str) -> Path:
         return Path(download_model(model))
     except Exception as error:
         raise RefusalError(
-            f"no weights at hand ({_first_line(_root(error))}). Where there is a network, this fetches them: "
+            f"no weights at hand ({_first_line(_root(error))}). Where there is a network, download them with "
             f"{sys.executable} -c \"import comet; print(comet.download_model('{model}'))\"; give its path"
         ) from None
 

@@ -217,7 +217,8 @@ def check_correspondence(
     for position, (ours, theirs) in enumerate(zip(hypothesis, references, strict=False), start=1):
         if same_ids and ours.id != theirs.id:
             raise CotextError(
-                f"document number {position} is {ours.id!r} in {one} but {theirs.id!r} in {other}; order them"
+                f"document number {position} is {ours.id!r} in {one} but {theirs.id!r} in {other}; order "
+                "both alike"
             )
         if same_sentences and len(ours.sentences) != len(theirs.sentences):
             raise CotextError(

@@ -1,8 +1,8 @@
 """Alignment of an output with its source, and the sentences that were moved.
 
-Word translations are learned from the audited text, as in `cotext.data.alignment`. Here, lost, added and
-merged sentences are less likely. A text in the place of a translation is paired with the source sentence,
-however unlike they are, so that one fault is one bead. Sentences may be in another place of their document.
+Word translations are learned from the audited text, as in `cotext.data.alignment`. Unlike there, lost, added
+and merged sentences have a low probability. A text in the place of a translation is paired with the source
+sentence, however unlike they are, so that one fault is one bead. Moved sentences are found in their document.
 """
 
 import math
@@ -28,7 +28,7 @@ _REPLACED: Final = -6.0  # the lowest score of a pair in the same place
 _UNRELATED: Final = -8.0  # the lowest score that is expected of unrelated sentences
 # Subtracted from the gain of a move
 _MOVED: Final = 10.0
-_SHIFTED: Final = 2.0  # instead, if all sentences between have counterparts in both cases
+_SHIFTED: Final = 2.0  # instead of _MOVED, if all pairs between the two places shift by one
 _DISTANCE: Final = 2.0  # times the log of the distance in beads
 _WINDOW: Final = 4 * alignment.BLOCK  # beads among which moved sentences are looked for
 _JOINS: Final = 3  # rounds of joining unaligned sentences to their neighbours; limits the time
@@ -176,8 +176,8 @@ class _Judge:
     def _gains(scores: Floats, of_ours: Ints, of_theirs: Ints) -> tuple[Floats, Floats]:
         """Return by how much the score of a path increases if a pair is moved, in two ways, [n, m].
 
-        First: their former counterparts are left unaligned. Second: all pairs between the two places shift
-        by one. `scores`: of all pairs. `of_ours`, `of_theirs`: the bead of each sentence.
+        First: the former counterparts of both sentences are left unaligned. Second: all pairs between the two
+        places shift by one. `scores`: of all pairs. `of_ours`, `of_theirs`: the bead of each sentence.
         """
         apart = np.abs(of_ours[:, None] - of_theirs)
         placed = np.maximum(scores, _REPLACED) + _PAIR

@@ -84,8 +84,8 @@ class ContrastiveTest:
 class AccuracyCell:
     """The accuracy of one system in one group of examples, in per cent, with its 95 % interval.
 
-    `in_window`: the clue is in the window. `learned`: not every run ended as its start. `shown`: use of
-    context.
+    `in_window`: the clue is in the window. `learned`: some run is better than its initial model. `shown`:
+    context use is significant.
     """
 
     percent: float
@@ -244,7 +244,6 @@ def measure_quality(
 
     Raises CotextError if translations do not fit the references, or a protocol is unknown.
     """
-    # Every run has translated the test set.
     runs = enumerate(run for system in systems for run in system.runs)
     hypotheses = {f"{n}": run.hypothesis for n, run in runs if run.hypothesis}
     source = test.source if any(find_protocol(name).needs_source for name in protocols) else None
@@ -262,7 +261,7 @@ def measure_quality(
         test, interval, difference = tests.get(scores[0].protocol), None, None
         if test is not None:
             low, high = test.intervals_95[system]
-            # Scores are limited to possible ones; error rates may exceed 100.
+            # Limit intervals to possible scores; error rates may exceed 100.
             interval = max(0.0, low), high if is_lower_better(scores[0].protocol) else min(100.0, high)
             difference = test.differences.get(("0", system))
         spread = Spread(tuple(score.value for score in scores))

@@ -1,8 +1,8 @@
 """Contrastive suites with a run: the preferred candidates, and the generated forms.
 
-Controls score each sentence in which the candidates differ twice: alone, and in context from other documents
-of the suite (see `cotext.data.context_edits`). Examples with the same sentence and candidates have the same
-context: one choice, which is scored once.
+For controls, each sentence in which candidates differ is also scored alone, and in context from other
+documents of the suite (see `cotext.data.context_edits`). That context is the same for examples with the same
+sentence and candidates, so they are scored once.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -51,7 +51,7 @@ def foreign_sentences(suite: ContrastiveSuite) -> ForeignSentences:
     if len(pairs) < 2:
         raise CotextError(
             f"contrastive suite {suite.name!r}: all examples are from one document, but foreign context "
-            "is drawn from other documents; omit --controls, or choose --context shuffled or none"
+            "is drawn from other documents; omit --controls and --context"
         )
     for example, number in zip(suite.examples, numbers, strict=True):
         right = example.candidates[example.correct]
@@ -120,7 +120,7 @@ def _in_other_rows(
 
 
 def _choice(excerpt: Excerpt, candidates: Sequence[Sequence[str]]) -> CandidateSet:
-    """Put the candidates into an edited excerpt of the document with the right one."""
+    """Put the candidates into an edited excerpt, whose target has the right candidate."""
     targets = tuple(
         tuple(
             written if number is None else candidate[number]
@@ -153,8 +153,9 @@ def run_suite(
     """Score every candidate of a suite in its context and count how often the right one wins.
 
     The sentences in which the candidates differ are scored, each as current sentence of its window. Raises
-    CotextError for a sentence that is too long, before any work; and for other context if all examples are
-    from one document. `global` also needs rows that attend to each other, and examples longer than a window.
+    CotextError for a sentence that is too long, before any work; and for controls or edited context if all
+    examples are from one document. `global` needs rows that attend to each other, and examples longer than a
+    window.
     """
     rules = rules or SuiteRules()
     scorer = suite_scorer(translator, suite, rules)

@@ -21,8 +21,8 @@ from cotext.runtime.rendering import render_p, render_rows
 class Decisions:
     """The decisions of one system on one suite: right or not, by example id.
 
-    `documents`: document numbers, if examples share one. `readings`: decisions in no and foreign context.
-    `digest`: of the examples; empty if unknown.
+    `documents`: document numbers, if examples share one. `readings`: decisions in each kind of context.
+    `digest`: digest of the examples; empty if unknown.
     """
 
     suite: str
