@@ -175,7 +175,7 @@ def mbr(request: MbrRequest, json: Json = False) -> None:
 
 
 def attention(request: DocumentRequest, json: Json = False) -> None:
-    """Draw sentence-to-sentence attention maps of a document, for every attention module."""
+    """Measure the attention between sentences of a document, and draw a map for each kind of attention."""
     from cotext.evaluation.studies.attention.report import report_attention
 
     report = report_attention(request)

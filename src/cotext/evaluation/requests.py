@@ -113,7 +113,7 @@ class EvaluationRequest(Protocols, TargetLanguage, Words, DocumentComet, PairedT
 
     hypothesis: Sequence[Path] = option("Translations by a system; repeat for each system.")
     reference: Sequence[Path] = option("Reference translations; repeat for several references.")
-    source: Path | None = option("Source, for COMET and to check the number of sentences.", default=None)
+    source: Path | None = option("Source, for COMET and --terms; must have as many sentences.", default=None)
     realign: bool = option(
         "Align documents with different numbers of sentences; report omissions and additions.", default=False
     )
@@ -226,13 +226,13 @@ class AdaptRequest(CorpusFormat, Device):
     )
     out: Path = option("Run folder to make; an interrupted adaptation is resumed.")
     minutes: float = option(
-        "Time to train, without validation: as many updates as fit by an estimate.", default=60.0, least=0.01
+        "Training time, without validation. The number of updates is estimated.", default=60.0, least=0.01
     )
     dev_documents: int | None = option(
-        "Documents set aside for development. Default: a fifth, 20 at most.", default=None, least=1
+        "Number of documents for development. Default: a fifth, 20 at most.", default=None, least=1
     )
     test_documents: int | None = option(
-        "Documents set aside for the test. Default: a fifth, 20 at most.", default=None, least=2
+        "Number of documents for the test. Default: a fifth, 20 at most.", default=None, least=2
     )
     seed: int = option("Seed of the documents that are set aside, and of training.", default=1)
 
@@ -252,7 +252,7 @@ class MbrRequest(CometOptions, CorpusFormat):
         "Metric of similarity: chrf, comet (with --comet and --source), or one that you add.", default="chrf"
     )
     probabilities: Literal["scores", "uniform"] = option(
-        "Weights of the translations in a list: model probabilities, or uniform.", default="scores"
+        "scores: translations in a list count by model probability; uniform: equally.", default="scores"
     )
     candidates: int | None = option("Number of translations used from each list.", default=None, least=1)
     source: Path | None = option("Source documents, for COMET.", default=None)
@@ -273,7 +273,7 @@ class DocumentRequest(CorpusFormat, RunOptions):
     """A document of a file, and the run to analyse it with."""
 
     run: Path = option("Run folder, or name of a model.", argument=True, is_run=True)
-    document: Path = option("File with the document, in any format.", argument=True)
+    document: Path = option("File with the document, in any corpus format.", argument=True)
     out: Path = option("Folder for values and plots.")
     target: Path | None = option("Translation of the document. Default: the run translates it.", default=None)
     id: str | None = option("Id of the document. Default: the first one.", name="document", default=None)
@@ -322,7 +322,7 @@ class SpeedRequest(CorpusFormat, Decoding):
         argument=True,
         is_run=True,
     )
-    document: Path = option("File with the documents to translate, in any format.")
+    document: Path = option("File with the documents to translate, in any corpus format.")
     documents: int | None = option(
         "How many documents to translate, from the first. Default: all.", default=None, least=1
     )

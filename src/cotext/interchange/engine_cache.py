@@ -31,7 +31,7 @@ from cotext.translation.translator import Translator
 ENGINES: Final = "engines"
 LOCK: Final = ".lock"
 LOCK_SECONDS: Final = 600.0  # longest time to wait for a conversion by another process
-KEPT: Final = 3  # most engines of other weights in a folder: the newest
+KEPT: Final = 3  # number of engines of other weights that a folder keeps: the newest
 # An engine has the precision of the settings; bfloat16 has no equivalent on every CPU.
 QUANTIZATIONS: Final = ("float32", "int8")
 # Settings that engines support only with these values.
@@ -76,7 +76,7 @@ def open_to_translate(
     if wanted == "auto" and (reason or not is_faster or _is_in_training(run)):
         return opened.with_engine(None)
     if reason:
-        raise CotextError(f"decode.engine = ctranslate2 is not possible with {reason}; remove one of the two")
+        raise CotextError(f"decode.engine = ctranslate2 is not possible with {reason}; set engine=auto")
     try:
         engine = _cached(opened, update, threads, before)
     except CotextError as error:
@@ -169,7 +169,7 @@ def _cached(opened: OpenedRun, update: int | None, threads: int | None, state: t
                 _prune(place, weights)
                 make(folder)
                 return load(folder)
-        except (OSError, CotextError, ImportError) as error:  # the last: an installation that does not work
+        except (OSError, CotextError, ImportError) as error:  # ImportError: a broken installation
             # Another user may have made the engine in a folder that this user cannot write.
             if isinstance(error, OSError) and folder.is_dir():
                 with suppress(CotextError):  # damaged

@@ -159,7 +159,7 @@ UNITS: Final = ("documents", "sentences", "source_tokens", "target_tokens")
 class Figure:
     """A score, or an accuracy on a contrastive suite in per cent, with its signature.
 
-    `metric`: name of the metric in the head of the card. `what`: name of the output or of the examples.
+    `metric`: name of the metric in the card's front matter. `what`: name of the output or of the examples.
     """
 
     metric: str
@@ -184,7 +184,7 @@ class CardFacts:
 
 
 def read_scores(path: Path, required: bool = True) -> list[Figure]:
-    """Read the scores in a file of `evaluate --json` or `contrastive --out`; fail if `required`."""
+    """Read the scores in a file of `evaluate --json` or `contrastive --out`; `required`: raise if none."""
     figures: list[Figure] = []
     try:
         content = read_json(path)
@@ -235,7 +235,7 @@ def _code(text: Any) -> str:
 
 
 def model_card(facts: CardFacts) -> str:
-    """Return the card of a run: Markdown with a head in YAML."""
+    """Return the card of a run: Markdown with YAML front matter."""
     config = facts.loaded.config
     languages = Languages.parse(config.languages)
     head: dict[str, Any] = {"language": [languages.source, languages.target]} if str(languages) else {}
@@ -268,8 +268,8 @@ translator = cotext.load({json.dumps(facts.name)})
 print(translator.translate(["The first sentence.", "The second sentence."]))
 ```
 
-Run it next to this folder, or pass the repository (`owner/{facts.name}`) once it is on the hub. Weights
-are safetensors and the rest is text: loading runs no code of this folder.
+Run it next to this folder, or pass the repository (`owner/{facts.name}`) once it is on the hub. The
+weights are safetensors, and loading runs no code of this folder.
 
 ## System
 

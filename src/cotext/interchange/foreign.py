@@ -1,6 +1,6 @@
 """Reading of foreign weights into a model: files, settings, and the order of vocabulary rows.
 
-    own row     subword 0 ... P-1     pad              bos                 eos         sep
+    Cotext      subword 0 ... P-1     pad              bos                 eos         sep
     foreign     in its order          <pad>, or zeros  decoder's start     </s>        </s>
 
 All symbols that the foreign model predicts keep their probabilities. Symbols that it does not predict get a
@@ -155,7 +155,7 @@ class ForeignModel:
     """A model of another toolkit whose structure is known and whose weights are not read yet.
 
     `parts`: the sources of all parameters except `output_bias`, whose source is `bias` (None: zeros).
-    `absent`: own symbols that it does not predict. `ignored`: redundant tensors.
+    `absent`: symbols of Cotext that it does not predict. `ignored`: redundant tensors.
     """
 
     kind: str
@@ -170,7 +170,7 @@ class ForeignModel:
 
     @property
     def symbol_rows(self) -> tuple[int, ...]:
-        """Rows of the foreign target embedding, by own id."""
+        """Rows of the foreign target embedding, by id in Cotext."""
         rows = self.parts["embedding.weight"].rows
         assert rows is not None
         return rows
@@ -268,7 +268,7 @@ def make_config(model: Mapping[str, Any], decode: Mapping[str, Any], languages: 
 
 @dataclass(frozen=True, slots=True)
 class VocabularyRows:
-    """Rows of a foreign embedding of `count` rows, by own id; `pad`: the row of padding, or -1."""
+    """Rows of a foreign embedding of `count` rows, by id in Cotext; `pad`: the row of padding, or -1."""
 
     rows: tuple[int, ...]
     count: int
@@ -297,7 +297,7 @@ class VocabularyRows:
         return Part((name,), rows=self.rows, count=self.count)
 
     def absent(self, tokenizer: ImportedTokenizer) -> tuple[int, ...]:
-        """Return own symbols that the foreign model does not predict."""
+        """Return the symbols of Cotext that the foreign model does not predict."""
         never = (tokenizer.bos, tokenizer.sep)
         return never if self.pad != NO_ROW else (tokenizer.pad, *never)
 

@@ -1,8 +1,8 @@
 """Import of pretrained sentence models: a folder of another toolkit becomes a run folder.
 
-The run has all files of a trained run except the log, and import.json with its origin and the result of the
-self-test. The self-test compares token ids and logits of random subwords with those of `transformers`, which
-reads the weights from the folder again.
+The run has the files that translation needs, and import.json with its origin and the result of the self-test.
+The self-test compares token ids and logits of random subwords with those of `transformers`, which reads the
+weights from the folder again.
 """
 
 import random
@@ -360,7 +360,7 @@ def run_self_test(folder: Path, foreign: ForeignModel, model: Model) -> SelfTest
 
 
 def _theirs(folder: Path, kind: str, **options: Any) -> Any:
-    """Load an object of the class `kind` with transformers, without network and code of the folder."""
+    """Load an object of the class `kind` with transformers; do not use the network or code of the folder."""
     import transformers
 
     messages: Any = transformers.logging

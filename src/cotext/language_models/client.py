@@ -74,7 +74,7 @@ class Pace:
 
 
 def backoff(attempt: int) -> float:
-    """Return the seconds before attempt `attempt` + 1, which double from 1."""
+    """Return the seconds after attempt `attempt` (counted from 0), which double from 1."""
     return min(2.0**attempt, MAX_WAIT_SECONDS)
 
 
@@ -108,7 +108,7 @@ Received = tuple[int, str, str]  # a response: its status, text, and header Retr
 
 
 class Connections:
-    """Up to `at_once` connections to one address; a response has at most `most_bytes`.
+    """Connections to one address, up to `at_once` of them kept open; a response has at most `most_bytes`.
 
     Raises CotextError if httpx2 is not installed, or the address or a proxy setting is invalid.
     """

@@ -283,7 +283,7 @@ def numbered(sentences: Sequence[str]) -> str:
 def read_numbered(text: str, count: int) -> tuple[list[str], list[str]]:
     """Return the sentences of an answer, and the kinds of text removed from it.
 
-    Raises UnusableError if the answer does not have `count` numbered sentences.
+    Raises UnusableError if the answer does not have `count` numbered sentences, or has text among them.
     """
     left_out = list[str]()
     lines = text.replace("\r\n", "\n").split("\n")

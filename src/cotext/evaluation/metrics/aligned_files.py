@@ -14,7 +14,7 @@ from cotext.runtime.progress import say
 
 
 def name_systems(paths: Sequence[Path]) -> dict[str, Path]:
-    """Name systems by their files or folders, by their paths if names are equal; see `require_different`."""
+    """Return paths by file name, or by path if names are equal; raise the errors of `require_different`."""
     require_different(paths)
     plain = [path.absolute().name for path in paths]
     names = [name if plain.count(name) == 1 else str(path) for name, path in zip(plain, paths, strict=True)]

@@ -108,7 +108,7 @@ def build_metric(
     if unspaced and (not language or protocol.kind == "ter"):
         raise CotextError(
             f"protocol {protocol.name!r}: the references are written without spaces, so words would be whole "
-            "sentences; give --target-language, such as zh or ja (TER: only these)"
+            "sentences; give --target-language, such as zh or ja (TER supports only these two)"
         )
     if protocol.kind == "ter":
         # Without spaces between words, an edit would replace a whole sentence; sacrebleu splits characters.

@@ -67,7 +67,7 @@ def looks_like_path(model: str) -> bool:
 
 
 def find_python(given: Path | None) -> Path:
-    """Return the interpreter with COMET: `given` (its path or environment), or else that of the variable."""
+    """Return the interpreter with COMET: `given` (its path or environment), or else COTEXT_COMET_PYTHON."""
     named = given or (Path(value) if (value := os.environ.get(PYTHON_VARIABLE)) else None)
     if named is None:
         raise CotextError(

@@ -438,7 +438,7 @@ def _comparable(example: ContrastiveExample, scores: CandidateScores, score: Sco
         return list(scores.log_probabilities)
     if min(scores.tokens) < 1:
         raise CotextError(
-            f"{where}: a candidate has no scored token, so its mean is undefined; use score 'sum'"
+            f"{where}: a candidate has no scored token, so its mean is undefined; use --score sum"
         )
     return [value / tokens for value, tokens in zip(scores.log_probabilities, scores.tokens, strict=True)]
 

@@ -127,7 +127,7 @@ Counter = Callable[[Document, Sequence[Document], Document | None], Sequence[flo
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CountedMetric(Metric):
-    """A metric with counts of documents that add up; `combine` maps sums [R, S] to scores [R]."""
+    """A metric with counts of documents that add up; `combine` maps sums [corpora, counts] to scores."""
 
     count: Counter
     combine: SumScorer
@@ -173,7 +173,7 @@ def find_protocol(name: str) -> Metric:
 
 
 def is_lower_better(protocol: str) -> bool:
-    """Return whether lower scores are better; False for learned metrics, which have no name here."""
+    """Return whether lower scores are better; False for COMET, which is not among `metrics`."""
     return protocol in metrics() and metrics()[protocol].better == "lower"
 
 

@@ -1,7 +1,7 @@
 """Sentence-to-sentence attention of one document: `cotext attention`.
 
 The document is read in the windows in which the run translates it, grouped as in translation. Maps of every
-attention module, and gates, are written as images and as JSON.
+attention module, and gates, are written as JSON. For each kind of attention, an image shows the mean map.
 """
 
 import json

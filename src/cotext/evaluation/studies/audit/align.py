@@ -32,7 +32,7 @@ _SHIFTED: Final = 2.0  # instead of _MOVED, if all pairs between the two places 
 _DISTANCE: Final = 2.0  # times the log of the distance in beads
 _WINDOW: Final = 4 * alignment.BLOCK  # beads among which moved sentences are looked for
 _JOINS: Final = 3  # rounds of joining unaligned sentences to their neighbours; limits the time
-_LEAST_MERGED: Final = 0.01  # share of beads with merged sentences that is assumed of any text
+_LEAST_MERGED: Final = 0.01  # minimum share of beads with merged sentences that is assumed
 _SIZES: Final = np.array([[[1.0]], [[1.5]], [[1.5]]])  # of 1-1, 1-2 and 2-1 beads
 _SAMPLE: Final = 128  # sentences of each side from which the score of unrelated sentences is estimated
 

@@ -100,7 +100,7 @@ def changed_names(pairs: Sequence[Pair]) -> Found:
 
 
 def wrong_terms(pairs: Sequence[Pair], glossary: Glossary | None) -> Found:
-    """Yield glossary terms that are missing, also in inflected forms, and forbidden translations."""
+    """Yield glossary terms of which no inflected form is found, and forbidden translations."""
     guide = TermGuide([[source for _, source, _ in pairs]], glossary)
     for number, (_, _, text) in enumerate(pairs):
         wanted = guide.constraints(0, number)

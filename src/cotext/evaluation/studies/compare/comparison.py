@@ -1,4 +1,4 @@
-"""Comparison of systems: scores, contrastive accuracies, context use, tests against the first, papers.
+"""Comparison of systems: scores, contrastive accuracies, context use, tests, and published values.
 
 A system is a run, or runs that differ only in their seeds. Values of a system are means over its runs.
 """
@@ -339,7 +339,7 @@ def compare_with_papers(
 
 
 def published_for(recipe: MatchedRecipe) -> list[Published]:
-    """Return the published values of exactly these settings."""
+    """Return the published values of a recipe, for exactly its settings."""
     return [v for v in published_values() if recipe.name in v.recipes and recipe.fits(v.setting)]
 
 
@@ -417,7 +417,7 @@ def _is_of(example: ContrastiveExample, value: Published) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class SeedFigure:
-    """A value by seed, of a distance or (empty `group`) all, and its difference from the first."""
+    """A score (empty `group`) or an accuracy at a distance (`group`), by seed, and its difference."""
 
     name: str
     group: str

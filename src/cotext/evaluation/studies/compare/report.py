@@ -320,7 +320,7 @@ def _facts(result: RunComparison) -> str:
                 ("run", f"<code>{escape(str(measured.path))}</code>"),
                 ("model and decoding", f"<code>{escape(measured.signature)}</code>"),
             ]
-        folded_signatures = folded("Signatures of its figures", "\n".join(signatures))
+        folded_signatures = folded("Signatures of all values", "\n".join(signatures))
         parts.append(f"<h3>{escape(run.label)}</h3>\n{facts(entries)}\n{folded_signatures}")
     shared = [(name, escape(value)) for name, value in versions().items()]
     if result.test is not None:

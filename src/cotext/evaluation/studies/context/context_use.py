@@ -1,4 +1,4 @@
-"""Context use: how log-probabilities change if context is removed or replaced; the documents of analyses.
+"""Context use: how log-probabilities change if context is removed or replaced; documents to analyse.
 
 CXMI (conditional cross-mutual information; Fernandes et al. 2021, section 3) of a context C is
 

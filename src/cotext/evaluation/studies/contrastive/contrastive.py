@@ -35,7 +35,7 @@ from cotext.translation.open import OpenedRun, scoring_entries, systems_of, tran
 from cotext.translation.scorer import CandidateSet, SentenceScore, score_candidates
 from cotext.translation.translator import DocumentTranslator
 
-# Contexts for scoring candidates, and the condition of `edited` that changes the excerpt.
+# For each context of candidates, the condition of `edited` that makes it.
 EDITS: Final = {"none": "none", "foreign": "random", "shuffled": "shuffled", "global": "random"}
 SEED = 1  # for drawing sentences of other documents
 
@@ -66,7 +66,7 @@ def score_in_contexts(
     foreign: ForeignSentences | None,
     edits: Sequence[str] = CONTEXTS[1:],
 ) -> dict[str, list[CandidateScores]]:
-    """Score the candidates of examples in their own context and, given `foreign` sentences, in `edits`.
+    """Score the candidates of examples in true context and, given `foreign` sentences, in `edits`.
 
     `edits` are keys of EDITS. Everything is scored in one call, so that batches are shared.
     """
@@ -171,7 +171,7 @@ def suite_scorer(translator: DocumentTranslator, suite: ContrastiveSuite, rules:
     """Return a function that scores a chunk (see `chunks_of`) by context; raise the errors of `run_suite`."""
     if rules.context == "global" and translator.plan.group_windows == 1:
         raise CotextError(
-            "--context global replaces context in other rows, which this system does not use; choose "
+            "--context global replaces context in other sequences, which this system does not use; choose "
             "shuffled, foreign or none"
         )
     translator.check_pairs(_texts(suite))

@@ -202,7 +202,7 @@ ALL_SUITES: Final = "all suites"  # name of the pooled suites in tables
 
 
 def pooled_aggregates(right: Mapping[str, Sequence[float]]) -> dict[str, float]:
-    """Return per cent right: `disc`, each example counts the same; `disc_avg`, each suite does."""
+    """Return accuracies in per cent: `disc` weights all examples alike, `disc_avg` all suites."""
     shares = [100.0 * sum(decisions) / len(decisions) for decisions in right.values()]
     disc = 100.0 * sum(map(sum, right.values())) / sum(map(len, right.values()))
     return {"disc": disc, "disc_avg": sum(shares) / len(shares)}
