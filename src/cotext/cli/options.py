@@ -88,7 +88,7 @@ def tell_slow_precision(opened: "OpenedRun") -> None:
 Json = Annotated[bool, typer.Option("--json", help="Print all figures as JSON instead of text.")]
 # Messages about translated sentences.
 CUT_OFF = "truncated at the length limit (--set max_ratio=... or max_extra=...)"
-LONG = "longer than the training data"
+LONG = "longer than any in the training data"
 
 
 def counted(number: int, thing: str) -> str:

@@ -332,7 +332,7 @@ def tell_distilled(out: Path, outcome: "Outcome", resumed: str, json: bool) -> N
     for noted, what in (
         (outcome.missing, "missing"),
         (outcome.cut, "truncated at the length limit (--set max_ratio=... or max_extra=...)"),
-        (outcome.long, "longer than the training data of the teacher"),
+        (outcome.long, "longer than any in the training data of the teacher"),
     ):
         if noted.count:
             typer.echo(f"  {counted(noted.count, 'sentence')} {what}; document:sentence {_examples(noted)}")

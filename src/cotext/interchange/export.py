@@ -62,7 +62,7 @@ def export_hub(
     `licence`: licence of the model, in the notation of the hub (apache-2.0, cc-by-4.0 ...). If it is empty,
     the licence of the import is used if it is in this notation. `scores`: JSON files of `cotext evaluate` and
     `cotext contrastive`. Without `update`, the files in the run folder are used, too. `recipe`: name of the
-    recipe; if it is empty, the recipe of the paper's table row is used.
+    recipe; if it is empty, the paper and its table row are given instead.
 
     Raises CotextError: the run needs another run; a file has no scores; `out` is not empty or not writable.
     Also the errors of `load_run`.

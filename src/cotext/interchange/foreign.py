@@ -346,15 +346,15 @@ def _require_fit(foreign: ForeignModel, model: Model) -> None:
     refuse_misfits(tensors.where, problems)
 
 
-def _misfits(part: Part, tensors: Tensors, asked: tuple[int, ...]) -> list[str]:
-    """Return messages for foreign tensors whose shape does not match a parameter of the shape `asked`."""
+def _misfits(part: Part, tensors: Tensors, needed: tuple[int, ...]) -> list[str]:
+    """Return messages for foreign tensors whose shape does not match a parameter of the shape `needed`."""
     problems = []
     for name in part.names:
         shape = tuple(size for size in tensors.shapes[name] if size != 1)
-        rows = asked[0] // len(part.names) if part.rows is None else part.count
-        expected = tuple(size for size in (rows, *asked[1:]) if size != 1)
+        rows = needed[0] // len(part.names) if part.rows is None else part.count
+        expected = tuple(size for size in (rows, *needed[1:]) if size != 1)
         if shape != expected:
-            problems.append(f"{name} is {list(tensors.shapes[name])}, which does not fit {list(asked)}")
+            problems.append(f"{name} is {list(tensors.shapes[name])}, which does not fit {list(needed)}")
     return problems
 
 

@@ -152,7 +152,7 @@ def _stems(text: str) -> Iterator[str]:
 
 
 def _terms(stems: Mapping[int, Stems], pairs: Sequence[Pair], counts: Mapping[str, int]) -> Found:
-    """Yield sentences with a word that all other sentences of the document translate alike."""
+    """Yield sentences that translate a word differently from all other sentences of their document."""
     where: dict[str, list[int]] = defaultdict(list)
     for number, (source, _) in stems.items():
         for stem in source:
@@ -234,7 +234,7 @@ class SystemAudit:
     """The findings of an output in the order of the text.
 
     `merged`: output sentences that translate several source sentences. `divided`: the reverse. `is_weak`: few
-    words correspond. `positions`: name, sentences and findings of similar positions in the documents.
+    words correspond. `positions`: ranges of positions in the documents, with their sentences and findings.
     """
 
     name: str
