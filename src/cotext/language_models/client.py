@@ -371,7 +371,7 @@ class Client:
         headers = {"User-Agent": f"cotext/{__version__}"}
         if self._secret:
             headers["Authorization"] = f"Bearer {self._secret}"
-        self._requests: dict[str, threading.Lock] = {}  # of this job, by digest
+        self._requests: dict[str, threading.Lock] = {}  # locks of the job's requests, by digest
         self._counted: set[str] = set()
         self._places = threading.BoundedSemaphore(endpoint.at_once)
         self._connections = Connections(self._address, headers, MAX_ANSWER_BYTES, endpoint.at_once)

@@ -33,7 +33,7 @@ _DISTANCE: Final = 2.0  # times the log of the distance in beads
 _WINDOW: Final = 4 * alignment.BLOCK  # beads among which moved sentences are looked for
 _JOINS: Final = 3  # rounds of joining unaligned sentences to their neighbours; limits the time
 _LEAST_MERGED: Final = 0.01  # minimum share of beads with merged sentences that is assumed
-_SIZES: Final = np.array([[[1.0]], [[1.5]], [[1.5]]])  # of 1-1, 1-2 and 2-1 beads
+_SIZES: Final = np.array([[[1.0]], [[1.5]], [[1.5]]])  # relative lengths of 1-1, 1-2 and 2-1 beads
 _SAMPLE: Final = 128  # sentences of each side from which the score of unrelated sentences is estimated
 
 
@@ -193,7 +193,7 @@ class _Judge:
         low, high = np.minimum(place[:, None], place), np.maximum(place[:, None], place)
         change = np.where(place[:, None] < place, later[high] - later[low], earlier[high] - earlier[low])
         change -= here[high + 1] - here[low]
-        stretch = np.cumsum(np.diff(of_ours[r], prepend=0) > 1)  # of pairs that follow each other
+        stretch = np.cumsum(np.diff(of_ours[r], prepend=0) > 1)  # numbers of the runs of adjacent pairs
         change[stretch[:, None] != stretch] = -np.inf
         shifted = np.full_like(pair, -np.inf)
         shifted[np.ix_(r, c)] = pair[np.ix_(r, c)] + change - _SHIFTED
@@ -201,7 +201,7 @@ class _Judge:
         return alone, shifted
 
     def _scores(self, source: Side, output: Side) -> Floats:
-        """Like `alignment.Lengths.scores`; unrelated sentences are expected to have at least `_UNRELATED`.
+        """Return scores of all beads by lengths and words; unrelated sentences are expected at `_UNRELATED`.
 
         Deviations from the expectation grow with the square root of the number of words.
         """

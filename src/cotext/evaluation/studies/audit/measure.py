@@ -380,7 +380,7 @@ def _system(
     if len(sides[0]) != len(sides[1]):
         sides = [[tuple(text)] for text in lines]
     beads = align(*sides[: 2 + bool(texts[2])])
-    places = [(d.id, n) for d in texts[0] for n in range(1, len(d) + 1)]  # of the source sentences
+    places = [(d.id, n) for d in texts[0] for n in range(1, len(d) + 1)]  # of source sentences
     pairs = [
         (
             places[bead.source[0]][0] if bead.source else "",
