@@ -92,7 +92,7 @@ def test_excerpts_are_chosen_and_foreign_context_needs_another_document() -> Non
     assert excerpts(t, document, (3, 1)) == [every[3], every[1]]
     assert alone(every[3]).document.source == ("it mat",)
     single = ContrastiveSuite("s", "en", "de", EXAMPLES[:1])
-    message = "all examples are from one document, .* or choose --context shuffled or none"
+    message = "all examples are from one document, .* omit --controls and --context"
     must_raise(message, run_suite, translator(VIEWS["window"]), single, CONTROLS)
     assert run_suite(translator(VIEWS["window"]), single).overall.total == 1
 

@@ -83,7 +83,7 @@ def test_discourse_marks(tmp_path: Path) -> None:
     assert any(line.split()[:5] == ["TC", "reference", "-", "ours", "+50.00"] for line in both.splitlines())
     assert "tc: 2 documents are too few for any significant difference" in both
     (tmp_path / "ours").write_text("She saw it.\nIt shone.\n\nBut he left.\n")
-    must_refuse("tokenise both or none", *command, "--discourse", tmp_path / "marks")
+    must_refuse("tokenise both or neither", *command, "--discourse", tmp_path / "marks")
 
 
 def test_names_of_systems_and_the_same_by_another_path(tmp_path: Path) -> None:

@@ -59,8 +59,8 @@ def test_a_speed_up_without_a_rival_says_so(runs: dict[str, Path], tmp_path: Pat
     assert ways == ["casa (1), best path", "casa (2), best path"]
     assert found["settings"]["many"][0]["times_as_fast_as_the_fastest_left_to_right"] is None
     assert [note.split(":")[0] for note in found["notes"]] == [
-        "No run writes from left to right",
-        "No run is a sentence Transformer, whose sentences as one batch are the strongest rival",
+        "No run is autoregressive",
+        "No run is an autoregressive sentence Transformer, which can decode all sentences as one batch",
     ]
 
 

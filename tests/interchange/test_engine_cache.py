@@ -124,7 +124,7 @@ def test_what_an_engine_does_not_support_is_left_to_torch(
     assert open_to_translate(run, "cpu", decode).translator.engine is None
     assert not (run / "engines").exists()
     assert capsys.readouterr() == ("", "")
-    with pytest.raises(CotextError, match=f"engine = ctranslate2 is not possible with {words}; remove one"):
+    with pytest.raises(CotextError, match=f"ctranslate2 is not possible with {words}; set engine=auto"):
         open_to_translate(run, "cpu", {**decode, "engine": "ctranslate2"})
 
 

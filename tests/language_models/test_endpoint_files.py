@@ -107,7 +107,7 @@ def test_what_is_told_on_the_screen(tmp_path: Path, fake: Fake, source: Path) ->
     assert "the name says 'en'" in outcome.err
     assert (tmp_path / "out.de").read_text() == TARGET.replace("Er ist laut.", "It is loud.")
     assert "6 sentences in 2 documents" in outcome.out
-    assert "untranslated: the source stands there: 1 (the answer has no numbered lines), 1:4" in outcome.out
+    assert "untranslated: the source text is kept: 1 (the answer has no numbered lines), 1:4" in outcome.out
     assert "model:fake|" in outcome.out
     assert KEY not in outcome.out + outcome.err
 

@@ -4,7 +4,7 @@ Documents are set aside, the rest is prepared with the model's tokenizer, and tr
 (`model.neutral_start`). Everything except the run is in the folder OUT.adapt:
 
     pairs.tmx                     pairs of bilingual files or documents, or of a corpus cut into sections
-    data/                         the corpus, divided by whole documents, and prepared
+    data/                         the prepared corpus; whole documents are for training, development or test
     before.jsonl, after.jsonl     the test documents, translated by the model and by the run
     report.json, report.html      scores of both, tests, and the sentences that changed most
 
@@ -89,7 +89,7 @@ class AdaptReport:
 class Adaptation:
     """The steps of an adaptation, in the order in which they must be called.
 
-    Raises CotextError for an engine or a corpus in other languages; also the errors of `pair_files`.
+    Raises CotextError for an engine or a corpus in other languages than the model, and as `pair_files` does.
     """
 
     def __init__(self, request: AdaptRequest) -> None:
@@ -121,7 +121,7 @@ class Adaptation:
     def preparation(self) -> PreparationRequest:
         """Return the request to set documents aside and prepare the data with the model's tokenizer."""
         tokenizer = load_tokenizer(self.request.model / "tokenizer")
-        # A multilingual tokenizer has its own names of the languages that it was imported for.
+        # A multilingual tokenizer already knows its languages, under its own names.
         of_many = isinstance(tokenizer, ImportedTokenizer) and bool(tokenizer.languages)
         pair = Languages() if of_many else self._languages
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -249,7 +249,7 @@ def answer(report: AdaptReport) -> str:
     first = report.evaluation.scores[AFTER][0]
     [test] = report.evaluation.paired[first.protocol].differences.values()
     if describe_file(model_file(report.request.out)).updates == [0]:
-        outcome = "the model as it was: nothing was better on the development documents"
+        outcome = "the unchanged model: no checkpoint was better on the development documents"
     elif not test.significant:
         outcome = "not shown to be better or worse than the model on the test documents"
     else:

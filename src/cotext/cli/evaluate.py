@@ -175,7 +175,7 @@ def mbr(request: MbrRequest, json: Json = False) -> None:
 
 
 def attention(request: DocumentRequest, json: Json = False) -> None:
-    """Draw sentence-to-sentence attention maps of a document, for every attention module."""
+    """Measure the attention between sentences of a document, and draw a map for each kind of attention."""
     from cotext.evaluation.studies.attention.report import report_attention
 
     report = report_attention(request)
@@ -368,7 +368,7 @@ def _forms_of(client: "Client", suites: "Suites") -> "Iterator[Found]":
     """Yield for each suite how often the correct form is in translations by a language model.
 
     The signature counts untranslated sentences. Raises CotextError for candidates that do not differ in
-    words; also as `EndpointTranslator.translate`.
+    words; also the errors of `EndpointTranslator.translate`.
     """
     from cotext.evaluation.metrics.contrastive import generative_accuracy
     from cotext.language_models.translator import EndpointTranslator, translation_signature

@@ -30,7 +30,7 @@ def systems(json: Json = False) -> None:
 def schema(
     what: Annotated[Literal["recipe", "endpoint"], typer.Argument(help="recipe or endpoint.")],
 ) -> None:
-    """Print a JSON Schema that editors can use to complete and check recipes or endpoint files."""
+    """Print a JSON Schema, with which editors complete and check recipes or endpoint files of LLMs."""
     from cotext.config.recipe import recipe_schema
     from cotext.language_models.config import Endpoint
 
@@ -101,17 +101,17 @@ def convert_suite(request: SuiteConversionRequest) -> None:
     typer.echo(f"{out}: {suite.name}, {counted(len(suite.examples), 'example')}")
 
 
-def _detokenisers(file: Path, request: Detokenisation, found: Sequence[str]) -> "Detokenisers":
-    """Return detokenisers of the languages given by options, or else of the languages of the file."""
+def _detokenisers(file: Path, request: Detokenisation, recorded: Sequence[str]) -> "Detokenisers":
+    """Return detokenisers for the languages given by options, or else for the `recorded` ones of the file."""
     from cotext.data.convert import Detokenisers
 
     given = {"--source-language": request.source_language, "--target-language": request.target_language}
-    if len(found) == 1 and request.target_language is not None:
+    if len(recorded) == 1 and request.target_language is not None:
         raise CotextError(
             f"{file}: has one language; set it with --source-language, without --target-language"
         )
     codes = ["", ""]
-    for side, ((option, wish), language) in enumerate(zip(given.items(), found, strict=False)):
+    for side, ((option, wish), language) in enumerate(zip(given.items(), recorded, strict=False)):
         codes[side] = primary_language(language) if wish is None else language_code(wish, option)
         if wish is None and codes[side] not in CODES:
             raise CotextError(

@@ -198,7 +198,7 @@ def main() -> None:
     except (InterruptionError, KeyboardInterrupt):
         # A second Ctrl-C must not print a traceback while the interpreter exits.
         signal.signal(signal.SIGINT, signal.SIG_DFL)
-        resuming = "to resume train, translate, distill or a shard, run the same command again"
+        resuming = "to resume train, adapt, translate, distill or a shard, run the same command again"
         sys.exit(_fail(f"interrupted; {resuming}", INTERRUPTED))
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from cotext.translation.open import OpenedRun
 
 MAX_MESSAGE_LINES = 24
-MAX_MESSAGE_WIDTH = 600  # characters of a line: some lines on a screen
+MAX_MESSAGE_WIDTH = 600  # characters of a line, which a terminal wraps
 # Base class of the errors that typer raises for invalid arguments; typer does not export it.
 UsageError: Any = typer.BadParameter.__base__
 
@@ -43,7 +43,7 @@ def _shortened(line: str) -> str:
 
 
 def printable(text: str) -> str:
-    """Return text from files for a terminal: long lines shortened, control and half characters escaped."""
+    """Return text from files for a terminal: long lines shortened, unprintable characters escaped."""
     return "\n".join(visible(_shortened(line)) for line in text.splitlines())
 
 
@@ -88,7 +88,7 @@ def tell_slow_precision(opened: "OpenedRun") -> None:
 Json = Annotated[bool, typer.Option("--json", help="Print all figures as JSON instead of text.")]
 # Messages about translated sentences.
 CUT_OFF = "truncated at the length limit (--set max_ratio=... or max_extra=...)"
-LONG = "longer than the training data"
+LONG = "longer than any in the training data"
 
 
 def counted(number: int, thing: str) -> str:
@@ -100,8 +100,8 @@ def counted(number: int, thing: str) -> str:
 def output(out: Path | None, inputs: Iterable[Path | None], part: "Shard | None" = None) -> Iterator[None]:
     """Check in advance that a file can be written, and lock it for the duration of the block.
 
-    `part`: a shard of its job; then it must not exist, and is not locked. Raises the errors of
-    `check_output`, and CotextError if another process is writing the file.
+    `part`: a shard of the job that writes the file. `out` must then not exist, and is not locked. Raises the
+    errors of `check_output`, and CotextError if another process is writing the file.
     """
     if out is None:
         yield
@@ -204,12 +204,12 @@ def _parameter(name: str, declared: Option, default: Any) -> inspect.Parameter:
         default = None if optional else default
     elif get_origin(kind) is Mapping:
         kind, optional, default = list[str], True, None
-    flag, told = option_name(name, declared), "Default:" not in declared.help
+    flag, shows_default = option_name(name, declared), "Default:" not in declared.help
     if declared.argument:
         about: Any = typer.Argument(help=declared.help, autocompletion=complete)
     else:
         names = f"{flag}/--no-{flag[2:]}" if default is True else flag
-        about = typer.Option(names, help=declared.help, show_default=told, autocompletion=complete)
+        about = typer.Option(names, help=declared.help, show_default=shows_default, autocompletion=complete)
     return inspect.Parameter(
         name,
         inspect.Parameter.KEYWORD_ONLY,
@@ -222,7 +222,7 @@ def _value(given: Any, declared: Option) -> Any:
     """Convert a value of the command line to the type of the request's field; None if not given."""
     if get_origin(without_none(declared.type)) is Mapping and given is not None:
         return settings(given)
-    if declared.is_run and declared.type is str:  # may also be a part of a run
+    if declared.is_run and declared.type is str:  # may be something else, as for --tokenizer
         from cotext.interchange.model_names import known_models
 
         there = known_models()

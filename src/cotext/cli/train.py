@@ -44,7 +44,7 @@ def train(request: TrainRequest, json: Json = False) -> None:
     config = first or load_config(recipe, size, [*settings, *_start(init, None)])
     from cotext.models.checks import refuse_unused
 
-    if not (request.out / "config.yaml").is_file():  # a run keeps its start, and was checked at its beginning
+    if not (request.out / "config.yaml").is_file():  # the settings of a begun run were checked before
         refuse_unused(config, recipe, settings)
     quiet = not is_first_process()  # only one of several processes prints
     if request.dry_run:
@@ -67,7 +67,7 @@ def train(request: TrainRequest, json: Json = False) -> None:
     if not quiet:
         typer.echo(f"{request.out}: {state_of(done)}")
     if not done.finished:
-        # A failure, so that a script does not go on with an incomplete model.
+        # Exit with an error, so that a script does not go on with an incomplete model.
         raise typer.Exit(INTERRUPTED)
 
 
@@ -144,7 +144,7 @@ def shown_training(what: str, updates: int, quiet: bool) -> "Iterator[TrainingCa
             ]
             bleu = f"  BLEU {figures['bleu']:.2f}" if "bleu" in figures else ""
             if gates := [value for name, value in figures.items() if name.startswith("gates.")]:
-                parts.append(f"gates open by {sum(gates) / len(gates):.3f}, at most {max(gates):.3f}")
+                parts.append(f"gates: mean {sum(gates) / len(gates):.3f}, maximum {max(gates):.3f}")
             mark = "  final model" if "final" in figures else "  best so far" if figures["best"] else ""
             console.print(
                 f"update {figures['update']:.0f}  dev {'  '.join(parts)}{bleu}{mark}", soft_wrap=True
@@ -332,7 +332,7 @@ def tell_distilled(out: Path, outcome: "Outcome", resumed: str, json: bool) -> N
     for noted, what in (
         (outcome.missing, "missing"),
         (outcome.cut, "truncated at the length limit (--set max_ratio=... or max_extra=...)"),
-        (outcome.long, "longer than the training data of the teacher"),
+        (outcome.long, "longer than any in the training data of the teacher"),
     ):
         if noted.count:
             typer.echo(f"  {counted(noted.count, 'sentence')} {what}; document:sentence {_examples(noted)}")

@@ -184,7 +184,7 @@ def _tell(out: Path, report: "FileReport") -> None:
     if report.align == "free":
         typer.echo(
             f"  {report.recovered_pieces:,} of {report.pieces:,} {report.piece} with the right number of "
-            f"sentences; in {report.recovered_documents:,} of {documents}, all are right"
+            f"sentences; in {report.recovered_documents:,} of {documents}, all {report.piece}"
         )
     for where, what in (
         (report.missing, "missing"),
@@ -245,13 +245,13 @@ def _translate_standard_input(request: TranslationRequest) -> None:
 
 
 def join(
-    out: Annotated[Path, typer.Argument(help="The --out path of all parts.")],
+    out: Annotated[Path, typer.Argument(help="The path that every part was given as --out.")],
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace the file OUT if it exists.")
     ] = False,
     json: Json = False,
 ) -> None:
-    """Join the parts of a job that ran with `--shard i/n` into the output of one process."""
+    """Join the parts of a job that ran with `--shard i/n`; the output is the same as of one process."""
     from cotext.runtime.jobs.engine import joining
 
     with joining(out, overwrite) as parts:
@@ -497,7 +497,7 @@ def export(
     """Export a run for CTranslate2, for the Hugging Face Hub, or in int8.
 
     ctranslate2: a model folder for CTranslate2. hub: a folder with a model card, to publish. int8: a run of
-    about a fourth of the size, only for translation and scoring.
+    about a fourth of the size, for translation, scoring and `train --init`.
     """
     from cotext.interchange.model_names import resolve_run
 

@@ -52,10 +52,10 @@ class TargetLanguage(Request):
 
 
 class Words(Request):
-    """A tokenizer into whose words texts are split for scoring."""
+    """A tokenizer that splits texts into words before scoring."""
 
     words: Path | None = option(
-        "Run or data folder whose moses-bpe tokenizer splits the texts, and truecases if it does so.",
+        "Run or data folder. Its moses-bpe tokenizer splits texts into words (truecased if trained so).",
         default=None,
     )
 
@@ -83,7 +83,7 @@ class DocumentComet(CometOptions):
     """COMET with and without the context of the document."""
 
     comet_context: int = option(
-        "Previous sentences of document COMET (2 in its paper).", default=0, needs="comet", least=0
+        "Number of previous sentences for document COMET (2 in its paper).", default=0, needs="comet", least=0
     )
 
 
@@ -113,7 +113,7 @@ class EvaluationRequest(Protocols, TargetLanguage, Words, DocumentComet, PairedT
 
     hypothesis: Sequence[Path] = option("Translations by a system; repeat for each system.")
     reference: Sequence[Path] = option("Reference translations; repeat for several references.")
-    source: Path | None = option("Source, for COMET and to check the number of sentences.", default=None)
+    source: Path | None = option("Source, for COMET and --terms; must have as many sentences.", default=None)
     realign: bool = option(
         "Align documents with different numbers of sentences; report omissions and additions.", default=False
     )
@@ -154,7 +154,7 @@ class LeaderboardRequest(Protocols, TargetLanguage, DocumentComet, CorpusFormat)
         "Realign all documents, not only those with different numbers of sentences.", default=False
     )
     samples: int | None = option(
-        "Samples of paired tests. Default: 10000, or 40 per pair if more.", default=None, least=100
+        "Samples of paired tests. Default: 10000, or 40 per pair of systems if more.", default=None, least=100
     )
     seed: int = option("Seed of the samples.", default=12345, least=0)
 
@@ -182,7 +182,7 @@ class ComparisonRequest(Protocols, Words, TargetLanguage, CorpusFormat, Decoding
     suite: Sequence[Path] = option("Contrastive suite; may be repeated.", default=())
     samples: int = option("Samples of tests and intervals.", default=10_000, least=100)
     use: bool = option("Compute CXMI on the test set.", default=True)
-    controls: bool = option("Also score suites without context and with foreign context.", default=True)
+    controls: bool = option("Also score suites without context and in foreign context.", default=True)
     csv: Path | None = option("Also write all figures to this CSV file.", default=None)
 
     @property
@@ -226,13 +226,13 @@ class AdaptRequest(CorpusFormat, Device):
     )
     out: Path = option("Run folder to make; an interrupted adaptation is resumed.")
     minutes: float = option(
-        "Time to train, without validation: as many updates as fit by an estimate.", default=60.0, least=0.01
+        "Training time, without validation. The number of updates is estimated.", default=60.0, least=0.01
     )
     dev_documents: int | None = option(
-        "Documents set aside for development. Default: a fifth, 20 at most.", default=None, least=1
+        "Number of documents for development. Default: a fifth, 20 at most.", default=None, least=1
     )
     test_documents: int | None = option(
-        "Documents set aside for the test. Default: a fifth, 20 at most.", default=None, least=2
+        "Number of documents for the test. Default: a fifth, 20 at most.", default=None, least=2
     )
     seed: int = option("Seed of the documents that are set aside, and of training.", default=1)
 
@@ -249,12 +249,12 @@ class MbrRequest(CometOptions, CorpusFormat):
     )
     out: Path = option("File to write.")
     utility: str = option(
-        "Metric of agreement: chrf, comet (with --comet and --source), or your own.", default="chrf"
+        "Metric of similarity: chrf, comet (with --comet and --source), or one that you add.", default="chrf"
     )
     probabilities: Literal["scores", "uniform"] = option(
-        "Weights of the translations in a list: model probabilities, or uniform.", default="scores"
+        "scores: translations in a list count by model probability; uniform: equally.", default="scores"
     )
-    candidates: int | None = option("Translations used of each list. Default: all.", default=None, least=1)
+    candidates: int | None = option("Number of translations used from each list.", default=None, least=1)
     source: Path | None = option("Source documents, for COMET.", default=None)
     to: str = option("Corpus format to write.", default="text")
     overwrite: bool = option("Replace a file that exists.", default=False)
@@ -273,7 +273,7 @@ class DocumentRequest(CorpusFormat, RunOptions):
     """A document of a file, and the run to analyse it with."""
 
     run: Path = option("Run folder, or name of a model.", argument=True, is_run=True)
-    document: Path = option("File with the document, in any format.", argument=True)
+    document: Path = option("File with the document, in any corpus format.", argument=True)
     out: Path = option("Folder for values and plots.")
     target: Path | None = option("Translation of the document. Default: the run translates it.", default=None)
     id: str | None = option("Id of the document. Default: the first one.", name="document", default=None)
@@ -322,7 +322,7 @@ class SpeedRequest(CorpusFormat, Decoding):
         argument=True,
         is_run=True,
     )
-    document: Path = option("File with the documents to translate, in any format.")
+    document: Path = option("File with the documents to translate, in any corpus format.")
     documents: int | None = option(
         "How many documents to translate, from the first. Default: all.", default=None, least=1
     )
@@ -330,7 +330,7 @@ class SpeedRequest(CorpusFormat, Decoding):
         "one: a document at a time; many: in shared batches (--set max_tokens=...). Default: both.",
         default=(),
     )
-    rounds: int = option("How often each run is timed; the median counts.", default=3, least=1)
+    rounds: int = option("How often each run is timed; the median is reported.", default=3, least=1)
     clock: Literal["cpu", "wall"] | None = option(
         "cpu: processor time; wall: elapsed time. Default: cpu, or wall on a GPU.", default=None
     )
@@ -354,12 +354,13 @@ class SuiteRules(Request):
         "How candidates are scored: by the sum or the mean of their token log-probabilities.", default="sum"
     )
     controls: bool = option(
-        "Also score in no and in foreign context, to test whether context is used; up to 3 times slower.",
+        "Also score without context and in foreign context (see --context), to test whether context is used; "
+        "up to 3 times slower.",
         default=False,
     )
     context: Literal["true", "none", "shuffled", "foreign", "global"] = option(
-        "Context of candidates: true; none; shuffled; foreign, from other documents; or global, for systems "
-        "with batch-level context: own window, other rows foreign.",
+        "Context of candidates: true; none; shuffled; foreign (from other documents); or global, for systems "
+        "with batch-level context: true in the same sequence, foreign in other sequences.",
         default="true",
     )
 

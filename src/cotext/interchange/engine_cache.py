@@ -31,7 +31,7 @@ from cotext.translation.translator import Translator
 ENGINES: Final = "engines"
 LOCK: Final = ".lock"
 LOCK_SECONDS: Final = 600.0  # longest time to wait for a conversion by another process
-KEPT: Final = 3  # most engines of other weights in a folder: the newest
+KEPT: Final = 3  # number of engines of other weights that a folder keeps: the newest
 # An engine has the precision of the settings; bfloat16 has no equivalent on every CPU.
 QUANTIZATIONS: Final = ("float32", "int8")
 # Settings that engines support only with these values.
@@ -76,13 +76,13 @@ def open_to_translate(
     if wanted == "auto" and (reason or not is_faster or _is_in_training(run)):
         return opened.with_engine(None)
     if reason:
-        raise CotextError(f"decode.engine = ctranslate2 is not possible with {reason}; remove one of the two")
+        raise CotextError(f"decode.engine = ctranslate2 is not possible with {reason}; set engine=auto")
     try:
         engine = _cached(opened, update, threads, before)
     except CotextError as error:
         if wanted == "ctranslate2":
             raise
-        say(f"{run}: uses PyTorch instead of CTranslate2 (--set engine=torch: without this message): {error}")
+        say(f"{run}: uses PyTorch instead of CTranslate2 (--set engine=torch hides this message): {error}")
         engine = None
     return opened.with_engine(engine)
 
@@ -113,7 +113,7 @@ def _objections(opened: OpenedRun) -> Iterator[str]:
 
 
 def _is_in_training(run: Path) -> bool:
-    """Whether a process works in a run: its weights will soon be others."""
+    """Return whether a process is working in a run, so that its weights will soon change."""
     try:
         require_free(run / NAME, str(run))
     except (CotextError, OSError):
@@ -132,7 +132,7 @@ def _state(path: Path) -> tuple[int, ...]:
 def _cached(opened: OpenedRun, update: int | None, threads: int | None, state: tuple[int, ...]) -> Engine:
     """Load the engine of an opened run; make it if it is missing or damaged.
 
-    Raises CotextError: it cannot be made or written, or the weights are no longer those in this `state`.
+    Raises CotextError: it cannot be made or written, or the file of the weights has changed since `state`.
     """
     quantization = opened.config.decode.precision
     versions = f"{CTRANSLATE2}-{version(CTRANSLATE2)}-cotext-{__version__}-{FORMAT}"
@@ -169,8 +169,8 @@ def _cached(opened: OpenedRun, update: int | None, threads: int | None, state: t
                 _prune(place, weights)
                 make(folder)
                 return load(folder)
-        except (OSError, CotextError, ImportError) as error:  # the last: an installation that does not work
-            # Another user may have made it where this one cannot write.
+        except (OSError, CotextError, ImportError) as error:  # ImportError: a broken installation
+            # Another user may have made the engine in a folder that this user cannot write.
             if isinstance(error, OSError) and folder.is_dir():
                 with suppress(CotextError):  # damaged
                     return load(folder)
@@ -180,7 +180,7 @@ def _cached(opened: OpenedRun, update: int | None, threads: int | None, state: t
 
 
 def _places(run: Path) -> list[Path]:
-    """Return the folders for the engines of a run: its own, unless it is not the user's, then the user's."""
+    """Return folders for engines, to try in order: in the run (if it is no named model), in the cache."""
     own = [] if (run / CHECKSUMS).exists() else [run / ENGINES]
     return [*own, standard_folder("XDG_CACHE_HOME", ".cache") / ENGINES]
 

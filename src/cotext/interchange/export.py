@@ -1,7 +1,7 @@
 """Export of a run: as a run folder with a model card, for publication; in int8; or to CTranslate2.
 
-An exported import keeps its description (`import.json`). Published folders contain no local paths, only the
-names of the data and of the run that training started from. Model cards contain only recorded facts.
+The export of an imported run keeps `import.json`. Published folders contain no local paths, only the names
+of the data and of the run that training started from. Model cards contain only recorded facts.
 """
 
 import copy
@@ -61,8 +61,8 @@ def export_hub(
 
     `licence`: licence of the model, in the notation of the hub (apache-2.0, cc-by-4.0 ...). If it is empty,
     the licence of the import is used if it is in this notation. `scores`: JSON files of `cotext evaluate` and
-    `cotext contrastive`, in addition to the files in the run folder, which are of the final model. `recipe`:
-    name of the recipe; if it is empty, the recipe of the paper's table row is used.
+    `cotext contrastive`. Without `update`, the files in the run folder are used, too. `recipe`: name of the
+    recipe; if it is empty, the paper and its table row are given instead.
 
     Raises CotextError: the run needs another run; a file has no scores; `out` is not empty or not writable.
     Also the errors of `load_run`.
@@ -98,7 +98,7 @@ def export_hub(
     with new_folder(out) as temporary:
         weights = loaded.with_states("cotext export").state_dict()
         _write_run(temporary, loaded, published_config(loaded.config), weights)
-        copy_records(run, temporary, (IMPORT, SHORTLIST))  # the others contain local paths
+        copy_records(run, temporary, (IMPORT, SHORTLIST))  # other records contain local paths
         write_data(temporary, facts.data)
         (temporary / CARD).write_text(model_card(facts), encoding="utf-8")
 
@@ -106,8 +106,9 @@ def export_hub(
 def export_int8(run: Path, out: Path, update: int | None = None) -> None:
     """Write a run folder with large matrices in int8, and decode.precision = int8.
 
-    It has a quarter of the size and cannot be trained. Its translations and scores equal, bit for bit, the
-    results of the run with decode.precision = int8. Raises CotextError if `out` is not empty.
+    It has a quarter of the size. Its training cannot be resumed, but `train --init` can start from it. Its
+    translations and scores equal, bit for bit, the results of the run with decode.precision = int8. Raises
+    CotextError if `out` is not empty.
     """
     loaded = load_run(run, update)
     decode = loaded.config.decode.model_copy(update={"precision": "int8"})
@@ -149,7 +150,7 @@ NOT_RECORDED: Final = "not recorded"
 SOURCES_UNKNOWN: Final = (
     f"Where the texts come from, their licences and how they were chosen: {NOT_RECORDED}."
 )
-MAX_CELL: Final = 300  # characters of a cell with foreign text
+MAX_CELL: Final = 300  # characters of a cell with untrusted text
 MAX_CODE: Final = 1000  # characters of a signature
 UNITS: Final = ("documents", "sentences", "source_tokens", "target_tokens")
 
@@ -158,7 +159,7 @@ UNITS: Final = ("documents", "sentences", "source_tokens", "target_tokens")
 class Figure:
     """A score, or an accuracy on a contrastive suite in per cent, with its signature.
 
-    `metric`: name of the metric in the head of the card. `what`: name of the output or of the examples.
+    `metric`: name of the metric in the card's front matter. `what`: name of the output or of the examples.
     """
 
     metric: str
@@ -170,7 +171,7 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class CardFacts:
-    """Facts about a published run, empty if unknown. `imported`: import.json; `start`: where it began."""
+    """Facts about a published run, empty if unknown. `imported`: import.json; `start`: the `--init` run."""
 
     name: str
     loaded: LoadedModel
@@ -183,7 +184,7 @@ class CardFacts:
 
 
 def read_scores(path: Path, required: bool = True) -> list[Figure]:
-    """Read the scores in a file of `evaluate --json` or `contrastive --out`; fail if `required`."""
+    """Read the scores in a file of `evaluate --json` or `contrastive --out`; `required`: raise if none."""
     figures: list[Figure] = []
     try:
         content = read_json(path)
@@ -222,19 +223,19 @@ def _contrastive_figures(content: Mapping[str, Any]) -> Iterator[Figure]:
 
 
 def _cell(text: Any) -> str:
-    """Return foreign text for a table: one line, without characters that end a cell or make a link."""
+    """Return untrusted text for a table: one line; characters that end a cell or make a link are escaped."""
     plain = " ".join(str(text).split())[:MAX_CELL]
     return "".join(f"\\{c}" if c in "|`<>[]" else c for c in plain)
 
 
 def _code(text: Any) -> str:
-    """Return foreign text as code, such as a signature."""
+    """Return untrusted text as code, such as a signature."""
     plain = " ".join(str(text).split())[:MAX_CODE].replace("`", "'")
     return "`" + plain.replace("|", "\\|") + "`"
 
 
 def model_card(facts: CardFacts) -> str:
-    """Return the card of a run: Markdown with a head in YAML."""
+    """Return the card of a run: Markdown with YAML front matter."""
     config = facts.loaded.config
     languages = Languages.parse(config.languages)
     head: dict[str, Any] = {"language": [languages.source, languages.target]} if str(languages) else {}
@@ -248,9 +249,9 @@ def model_card(facts: CardFacts) -> str:
         f"from {languages.source} into {languages.target}" if str(languages) else "(languages not recorded)"
     )
     origin = "trained with Cotext"
-    longer = f"It was trained on rows of up to {config.view.max_tokens} tokens a side; longer"
+    rows = f"It was trained on rows of up to {config.view.max_tokens} tokens a side. "
     if facts.imported:
-        origin, longer = f"imported into Cotext from {_origin(facts.imported)}", "Longer"
+        origin, rows = f"imported into Cotext from {_origin(facts.imported)}", ""
     return f"""---
 {yaml.safe_dump(head, sort_keys=False)}---
 
@@ -267,8 +268,8 @@ translator = cotext.load({json.dumps(facts.name)})
 print(translator.translate(["The first sentence.", "The second sentence."]))
 ```
 
-Run it next to this folder, or pass the repository (`owner/{facts.name}`) once it is on the hub. Weights
-are safetensors and the rest is text: loading runs no code of this folder.
+Run it next to this folder, or pass the repository (`owner/{facts.name}`) once it is on the hub. The
+weights are safetensors, and loading runs no code of this folder.
 
 ## System
 
@@ -286,8 +287,8 @@ are safetensors and the rest is text: loading runs no code of this folder.
 
 For documents like those of the training data, in the languages named above.
 
-- {longer} sentences are translated up to {config.decode.max_source_tokens} tokens, and longer ones refused.
-- Translations may be wrong, leave words out or add some; nothing marks the ones that are.
+- {rows}Sentences of more than {config.decode.max_source_tokens} tokens are refused.
+- Translations can be wrong, and can omit or add words; wrong translations are not marked.
 - Evaluation by people, and tests for harmful or biased output: {NOT_RECORDED}.
 """
 
@@ -311,7 +312,7 @@ def _start(facts: CardFacts) -> str:
     if facts.imported:
         return f"{_origin(facts.imported)}, not trained here"
     if not facts.start:
-        return "fresh weights"
+        return "random weights"
     start = Path(facts.start)
     if not (imported := noted_import(start)):
         return _cell(start.name)

@@ -1,6 +1,6 @@
 """Reading of foreign weights into a model: files, settings, and the order of vocabulary rows.
 
-    own row     subword 0 ... P-1     pad              bos                 eos         sep
+    Cotext      subword 0 ... P-1     pad              bos                 eos         sep
     foreign     in its order          <pad>, or zeros  decoder's start     </s>        </s>
 
 All symbols that the foreign model predicts keep their probabilities. Symbols that it does not predict get a
@@ -30,8 +30,8 @@ from cotext.runtime import CotextError, parse_json, read_bytes, read_json, shown
 # --- Tensors in model files: safetensors, and PyTorch's pickles of tensors. Other objects in a pickle are
 # rejected (`torch.load(weights_only=True)`).
 
-MOST_TIMES = 16  # most memory / file size
-ALWAYS_ALLOWED = 1 << 26  # bytes
+MOST_TIMES = 16  # maximum memory of a model / size of its files
+ALWAYS_ALLOWED = 1 << 26  # parameters of a model that is read even from smaller files
 SHARDS = 1000
 FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 # Errors of loading a damaged or hostile pickle of tensors.
@@ -129,7 +129,7 @@ def open_pickle(path: Path) -> Tensors:
         for n, t in content.items()
     )
     if not is_valid:
-        raise CotextError(f"{path}: does not contain only named tensors with all their numbers")
+        raise CotextError(f"{path}: contains something other than named tensors with all their values")
     return Tensors((path,), {name: tuple(t.shape) for name, t in content.items()}, content.__getitem__)
 
 
@@ -155,7 +155,7 @@ class ForeignModel:
     """A model of another toolkit whose structure is known and whose weights are not read yet.
 
     `parts`: the sources of all parameters except `output_bias`, whose source is `bias` (None: zeros).
-    `absent`: own symbols that it does not predict. `ignored`: redundant tensors.
+    `absent`: symbols of Cotext that it does not predict. `ignored`: redundant tensors.
     """
 
     kind: str
@@ -170,7 +170,7 @@ class ForeignModel:
 
     @property
     def symbol_rows(self) -> tuple[int, ...]:
-        """Rows of the foreign target embedding, by own id."""
+        """Rows of the foreign target embedding, by id in Cotext."""
         rows = self.parts["embedding.weight"].rows
         assert rows is not None
         return rows
@@ -228,7 +228,7 @@ def read_files(folder: Path, required: Iterable[str], optional: Iterable[str] = 
     contents = {}
     for name in required:
         if not (folder / name).exists():
-            raise CotextError(f"{folder}: {name} is missing; it is a part of such a model")
+            raise CotextError(f"{folder}: {name} is missing; models of this type need it")
         contents[name] = read_bytes(folder / name, MAX_BYTES)
     for name in (*optional, "tokenizer_config.json"):
         if (folder / name).exists():
@@ -268,7 +268,7 @@ def make_config(model: Mapping[str, Any], decode: Mapping[str, Any], languages: 
 
 @dataclass(frozen=True, slots=True)
 class VocabularyRows:
-    """Rows of a foreign embedding of `count` rows, by own id; `pad`: the row of padding, or -1."""
+    """Rows of a foreign embedding of `count` rows, by id in Cotext; `pad`: the row of padding, or -1."""
 
     rows: tuple[int, ...]
     count: int
@@ -297,7 +297,7 @@ class VocabularyRows:
         return Part((name,), rows=self.rows, count=self.count)
 
     def absent(self, tokenizer: ImportedTokenizer) -> tuple[int, ...]:
-        """Return own symbols that the foreign model does not predict."""
+        """Return the symbols of Cotext that the foreign model does not predict."""
         never = (tokenizer.bos, tokenizer.sep)
         return never if self.pad != NO_ROW else (tokenizer.pad, *never)
 
@@ -309,7 +309,7 @@ def read_model(foreign: ForeignModel) -> Model:
     most = 4 * parameters_at_most(foreign.config, max(sizes))
     if most > max(MOST_TIMES * tensors.size, 4 * ALWAYS_ALLOWED):
         raise CotextError(
-            f"{tensors.where}: far smaller than the model of its configuration; they do not belong together"
+            f"{tensors.where}: far smaller than the model of its configuration; get both from the same model"
         )
     with torch.no_grad():
         model = build_model(foreign.config, *sizes)
@@ -337,7 +337,7 @@ def _require_fit(foreign: ForeignModel, model: Model) -> None:
         used |= {*foreign.bias.names}
     problems += [f"{name} is missing" for name in sorted(used - tensors.shapes.keys())]
     unknown = tensors.shapes.keys() - used - foreign.ignored
-    problems += [f"{shown(name)} is not known in such a model" for name in sorted(unknown)]
+    problems += [f"{shown(name)} is unknown in this type of model" for name in sorted(unknown)]
     if not problems:
         for own, parameter in model.named_parameters():
             part = foreign.bias if own == "output_bias" else foreign.parts[own]
@@ -346,15 +346,15 @@ def _require_fit(foreign: ForeignModel, model: Model) -> None:
     refuse_misfits(tensors.where, problems)
 
 
-def _misfits(part: Part, tensors: Tensors, asked: tuple[int, ...]) -> list[str]:
-    """Return messages for foreign tensors whose shape does not match a parameter of the shape `asked`."""
+def _misfits(part: Part, tensors: Tensors, needed: tuple[int, ...]) -> list[str]:
+    """Return messages for foreign tensors whose shape does not match a parameter of the shape `needed`."""
     problems = []
     for name in part.names:
         shape = tuple(size for size in tensors.shapes[name] if size != 1)
-        rows = asked[0] // len(part.names) if part.rows is None else part.count
-        expected = tuple(size for size in (rows, *asked[1:]) if size != 1)
+        rows = needed[0] // len(part.names) if part.rows is None else part.count
+        expected = tuple(size for size in (rows, *needed[1:]) if size != 1)
         if shape != expected:
-            problems.append(f"{name} is {list(tensors.shapes[name])}, which does not fit {list(asked)}")
+            problems.append(f"{name} is {list(tensors.shapes[name])}, which does not fit {list(needed)}")
     return problems
 
 

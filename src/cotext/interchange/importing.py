@@ -1,8 +1,8 @@
 """Import of pretrained sentence models: a folder of another toolkit becomes a run folder.
 
-The run has all files of a trained run except the log, and import.json with its origin and the result of the
-self-test. The self-test compares token ids and logits of random subwords with those of `transformers`, which
-reads the weights from the folder again.
+The run has the files that translation needs, and import.json with its origin and the result of the self-test.
+The self-test compares token ids and logits of random subwords with those of `transformers`, which reads the
+weights from the folder again.
 """
 
 import random
@@ -61,8 +61,8 @@ from cotext.runtime.files import checksum, new_folder, require_new, sealed
 CONFIG, GENERATION = "config.json", "generation_config.json"
 BIAS = "final_logits_bias"
 # Why a setting has only one supported value.
-OUTPUT_IS_TIED = "the target's embedding is the output layer here"
-IS_SCALED = "embeddings are scaled by the root of their width here"
+OUTPUT_IS_TIED = "in Cotext, the output layer is the target embedding"
+IS_SCALED = "in Cotext, embeddings are scaled by the root of their width"
 ACTIVATIONS = {"relu": "relu", "swish": "swish", "silu": "swish", "gelu": "gelu"}
 # Copies of the shared embedding that a file may contain, and tables of sinusoids.
 TIED = ("model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight", "lm_head.weight")
@@ -97,7 +97,7 @@ def decoding(folder: Path, settings: Settings) -> dict[str, Any]:
 
 
 def generation(folder: Path) -> Settings:
-    """Return the decoding settings of the folder; an empty dict if it has none."""
+    """Return the decoding settings of the folder, empty if it has none."""
     path = folder / GENERATION
     return Settings.read(path) if path.exists() else Settings({}, str(path))
 
@@ -119,7 +119,7 @@ def start_symbol(folder: Path, settings: Settings) -> int:
 def matrix_parts(
     tensors: Mapping[str, Any], target: VocabularyRows, source: VocabularyRows | None = None
 ) -> tuple[dict[str, Part], frozenset[str]]:
-    """Return the embeddings and the names of their copies; `source` if that side has its own."""
+    """Return the embeddings and the names of their copies; `source`: rows of a separate source embedding."""
     if source is None:
         name = next((copy for copy in (SHARED, *reversed(TIED)) if copy in tensors), SHARED)
         return {"embedding.weight": target.part(name)}, frozenset({SHARED, *TIED} - {name})
@@ -360,7 +360,7 @@ def run_self_test(folder: Path, foreign: ForeignModel, model: Model) -> SelfTest
 
 
 def _theirs(folder: Path, kind: str, **options: Any) -> Any:
-    """Load an object of the class `kind` with transformers, without network and code of the folder."""
+    """Load an object of the class `kind` with transformers; do not use the network or code of the folder."""
     import transformers
 
     messages: Any = transformers.logging
@@ -440,7 +440,7 @@ class Imported:
             listed = ", ".join(self.languages[:LANGUAGES_SHOWN])
             lines.append(
                 f"  the model is multilingual ({listed}{more}), and no language was chosen: give "
-                "--target-language (and --source-language, of models that name both) here or to `prepare`"
+                "--target-language (and --source-language, if the model needs it) to `import` or `prepare`"
             )
         return "\n".join(lines)
 
@@ -448,7 +448,7 @@ class Imported:
 def open_foreign(folder: Path, languages: LanguageChoice) -> ForeignModel:
     """Open the model in a folder, by its type; raise CotextError if it is not supported."""
     if not folder.is_dir():
-        raise CotextError(f"{folder}: {'no folder' if folder.exists() else 'no such folder'}")
+        raise CotextError(f"{folder}: {'not a folder' if folder.exists() else 'no such folder'}")
     config = folder / "config.json"
     if not config.exists():
         raise CotextError(f"{folder}: has no config.json of Hugging Face; pass the folder of a model")

@@ -262,7 +262,7 @@ def _require_same(path: Path, stated: Any) -> None:
 def _keep(name: str, download: Path, folder: Path, licence: str) -> None:
     """Make the folder of a downloaded model."""
     if any((download / file).is_file() for file in ("config.yaml", ENGINE)):
-        remove(download / ".cache")  # of the client
+        remove(download / ".cache")  # written by huggingface_hub
         os.replace(download, folder)
         return
     from cotext.data.tokenizer import LanguageChoice

@@ -6,7 +6,7 @@ Equal requests get the cached response. So an interrupted job resumes without pa
 command gives the same output. Several processes may share a folder.
 
 Time limits of HTTP libraries apply to single reads: a server that sends single bytes never exceeds them.
-Here, a request is a task of an event loop, from name lookup to last byte, cancelled at the time limit.
+Here, a request is a task of an event loop, from name lookup to last byte. It is cancelled at the limit.
 """
 
 import hashlib
@@ -74,7 +74,7 @@ class Pace:
 
 
 def backoff(attempt: int) -> float:
-    """Return the seconds before attempt `attempt` + 1, which double from 1."""
+    """Return the seconds after attempt `attempt` (counted from 0), which double from 1."""
     return min(2.0**attempt, MAX_WAIT_SECONDS)
 
 
@@ -108,7 +108,7 @@ Received = tuple[int, str, str]  # a response: its status, text, and header Retr
 
 
 class Connections:
-    """Up to `at_once` connections to one address; a response has at most `most_bytes`.
+    """Connections to one address, up to `at_once` of them kept open; a response has at most `most_bytes`.
 
     Raises CotextError if httpx2 is not installed, or the address or a proxy setting is invalid.
     """
@@ -121,7 +121,7 @@ class Connections:
         try:
             httpx.Request("POST", address)  # raises for invalid host names
             self._http = httpx.AsyncClient(
-                # A few bytes could unpack to any number: a packed response is not valid JSON.
+                # A few compressed bytes could expand to any size. As JSON, a compressed response is invalid.
                 headers={**headers, "Accept-Encoding": "identity"},
                 timeout=None,  # see `post`
                 limits=httpx.Limits(max_keepalive_connections=at_once),
@@ -166,7 +166,7 @@ class Connections:
             raise TransientError(f"{type(error).__name__}: {error}".rstrip(": ")) from None
         except TimeoutError:
             raise TransientError(f"no complete answer in {seconds:.3g} seconds") from None
-        except (CancelledError, RuntimeError):  # ended in the middle
+        except (CancelledError, RuntimeError):  # closed during the request
             raise StoppedError from None
         finally:
             self._waiting.discard(answer)
@@ -264,7 +264,7 @@ class Counts:
 
 PATH: Final = "chat/completions"
 MAX_ANSWER_BYTES: Final = 64 << 20  # log-probabilities of long prompts are large
-_TIMES_LARGER: Final = 4  # size of cache file / response: it adds the request, and escapes (6 bytes for 2)
+_TIMES_LARGER: Final = 4  # cache file / response: it also has the request, and escapes (6 bytes for 2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -335,9 +335,9 @@ UNUSABLE_ATTEMPTS: Final = 2  # for unusable responses: more would hardly help
 TRANSIENT: Final = {408, 409, 425, 429, 500, 502, 503, 504, 520, 522, 524, 529}
 # Error codes with status 429 that are not temporary.
 EXHAUSTED: Final = {"insufficient_quota", "billing_hard_limit_reached", "access_terminated"}
-# Shorter keys (EMPTY, none) are placeholders, and may be words in a text.
+# Shorter keys (EMPTY, none) are placeholders. They may be words in a text, so they are not hidden.
 SECRET_CHARACTERS: Final = 12
-SAID_CHARACTERS: Final = 300
+SAID_CHARACTERS: Final = 300  # of an error message of the API
 
 
 class RefusedRequestError(CotextError):
@@ -371,7 +371,7 @@ class Client:
         headers = {"User-Agent": f"cotext/{__version__}"}
         if self._secret:
             headers["Authorization"] = f"Bearer {self._secret}"
-        self._requests: dict[str, threading.Lock] = {}  # of this job, by digest
+        self._requests: dict[str, threading.Lock] = {}  # locks of the job's requests, by digest
         self._counted: set[str] = set()
         self._places = threading.BoundedSemaphore(endpoint.at_once)
         self._connections = Connections(self._address, headers, MAX_ANSWER_BYTES, endpoint.at_once)

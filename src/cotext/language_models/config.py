@@ -78,7 +78,7 @@ class Endpoint(Closed):
     source_language: Language
     """A code such as `en`, or a name in English."""
     target_language: Language
-    """See `source_language`."""
+    """A code such as `de`, or a name in English."""
     mode: Mode = "document"
     """What a request translates: a sentence, a sentence with preceding context, a chunk of consecutive
     sentences with preceding context, or a document."""
@@ -95,7 +95,7 @@ class Endpoint(Closed):
     parameters: Annotated[dict[str, JsonValue], Field(max_length=50, default_factory=dict)]
     """Other fields of every request, such as {seed: 1, top_p: 0.9, reasoning_effort: low}."""
     repeats: Annotated[int, Field(ge=0, le=20, strict=True)] = 2
-    """How often a request is repeated if its response has a wrong number of sentences."""
+    """How often a request is repeated if its response is unusable, as with a wrong number of sentences."""
     requests_per_minute: Annotated[float, Field(gt=0, le=1e6)] | None = None
     """Maximum number of requests per minute; default: no limit."""
     at_once: Annotated[int, Field(gt=0, le=256, strict=True)] = 4
@@ -283,7 +283,7 @@ def numbered(sentences: Sequence[str]) -> str:
 def read_numbered(text: str, count: int) -> tuple[list[str], list[str]]:
     """Return the sentences of an answer, and the kinds of text removed from it.
 
-    Raises UnusableError if the answer does not have `count` numbered sentences.
+    Raises UnusableError if the answer does not have `count` numbered sentences, or has text among them.
     """
     left_out = list[str]()
     lines = text.replace("\r\n", "\n").split("\n")
@@ -308,7 +308,7 @@ def read_numbered(text: str, count: int) -> tuple[list[str], list[str]]:
         left_out.append("a fence")
     remark = [line for line in rest if not _FENCE.fullmatch(line)]
     if remark:
-        # Directly after the last sentence, it may be a part of it.
+        # Text directly after the last sentence may be a part of this sentence.
         if behind[0].strip() and not _FENCE.fullmatch(behind[0]):
             raise UnusableError("has text right behind the last numbered line")
         left_out.append("a remark")

@@ -1,11 +1,11 @@
-"""Translation of documents by a language model, with the same number of sentences for any answers.
+"""Translation of documents by a language model; the number of sentences is kept whatever it answers.
 
 If an answer is unusable, the request is repeated with a description of the problem. Then its sentences are
 requested in two halves, and so on down to single sentences; then with Cotext's prompt, if another is set. The
 rest stays in the source language. Each of these steps is a repair, which is reported.
 
-A translation that must be wrong (empty, far too long, or the source) is requested again alone. One that
-may be right (the source again, or lengths as if sentences were merged and divided) is kept if repeated.
+A suspicious translation (empty, far too long, a refusal, or the source text) is requested again alone. The
+source text, and lengths as if sentences were merged and divided, are accepted if the model repeats them.
 """
 
 import hashlib
@@ -81,7 +81,7 @@ def is_echo(sources: Sequence[str], translations: Sequence[str]) -> bool:
     text = " ".join(sources)
     letters = sum(map(str.isalpha, text))
     words = [word for word in text.split() if any(map(str.isalpha, word))]
-    common = sum(word[0].islower() for word in words)  # not of a name
+    common = sum(word[0].islower() for word in words)  # names begin with a capital
     unspaced = not text.isascii() and letters >= ECHO_LETTERS
     several = len(words) >= ECHO_WORDS or common >= ECHO_COMMON
     return (several or unspaced) and _folded(text) == _folded(" ".join(translations))
@@ -110,7 +110,7 @@ HALVED: Final = "requested in halves"
 OWN_PROMPT: Final = "requested with Cotext's own prompt"
 LEFT_OUT: Final = "removed from the answer"
 KEPT: Final = "kept, because the model repeated it"
-UNTRANSLATED: Final = "untranslated: the source stands there"
+UNTRANSLATED: Final = "untranslated: the source text is kept"
 
 # Words in error messages for a request that is too long; few APIs have a code for it.
 TOO_LONG: Final = (
@@ -120,7 +120,7 @@ TOO_LONG: Final = (
     "too long",
     "too many tokens",
 )
-TOO_LONG_ANSWER: Final = ("length", "max_tokens", "model_length")  # reasons for an end, by several APIs
+TOO_LONG_ANSWER: Final = ("length", "max_tokens", "model_length")  # values of finish_reason in several APIs
 UNFINISHED: Final = ("abort", "error", "insufficient_system_resource")
 FILTERED: Final = ("content_filter", "content_policy", "data_inspection_failed")
 

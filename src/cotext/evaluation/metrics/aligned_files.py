@@ -14,7 +14,7 @@ from cotext.runtime.progress import say
 
 
 def name_systems(paths: Sequence[Path]) -> dict[str, Path]:
-    """Name systems by their files or folders, by their paths if names are equal; see `require_different`."""
+    """Return paths by file name, or by path if names are equal; raise the errors of `require_different`."""
     require_different(paths)
     plain = [path.absolute().name for path in paths]
     names = [name if plain.count(name) == 1 else str(path) for name, path in zip(plain, paths, strict=True)]
@@ -44,8 +44,8 @@ def read_aligned(
 
     References are searched first for ids, then the source, so that errors name the hypothesis that differs.
     Of WMT files, documents in `target_language` are read, in the order of the first file. Without
-    `same_sentences`, hypotheses may have different numbers of sentences. Files in Unicode NFD, unlike others,
-    are named in a message. Raises CotextError if documents do not correspond.
+    `same_sentences`, hypotheses may have different numbers of sentences. A message names files in Unicode NFD
+    if others are in NFC. Raises CotextError if documents do not correspond.
     """
     paths = [*hypotheses.values(), *references]
     read = [(path, *_read_side(path, format, "target", target_language)) for path in paths]

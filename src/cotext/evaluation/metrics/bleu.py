@@ -52,7 +52,7 @@ class Protocol(Metric):
         start = f"protocol:{self.name}|unit:{self.unit}{piece}"
         measured = {}
         for name, hypothesis in texts.systems.items():
-            # Not public, but sacrebleu computes its own corpus scores and paired tests with these two.
+            # These two methods are private, but sacrebleu's corpus scores and paired tests use them, too.
             counts = metric._extract_corpus_statistics(_joined(hypothesis, sizes), None)
             result = metric._aggregate_and_compute(counts)
             matrix, signature = np.array(counts, dtype=np.float64), f"{start}|{metric.get_signature()}"
@@ -108,7 +108,7 @@ def build_metric(
     if unspaced and (not language or protocol.kind == "ter"):
         raise CotextError(
             f"protocol {protocol.name!r}: the references are written without spaces, so words would be whole "
-            "sentences; give --target-language, such as zh or ja (TER: only these)"
+            "sentences; give --target-language, such as zh or ja (TER supports only these two)"
         )
     if protocol.kind == "ter":
         # Without spaces between words, an edit would replace a whole sentence; sacrebleu splits characters.

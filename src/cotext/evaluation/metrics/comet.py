@@ -1,7 +1,7 @@
 """COMET and document COMET (Rei et al., 2020; Vernikos et al., 2022).
 
-COMET runs in a separate environment, since it pins old versions of numpy and others, and its checkpoints are
-pickles. The interpreter of that environment runs `comet_runner.py`; texts and scores are JSON lines.
+COMET runs in a separate environment, because it needs old versions of numpy and other packages, and its
+checkpoints are pickles. That environment runs `comet_runner.py`; texts and scores are JSON lines.
 """
 
 import json
@@ -67,7 +67,7 @@ def looks_like_path(model: str) -> bool:
 
 
 def find_python(given: Path | None) -> Path:
-    """Return the interpreter with COMET; `given`, else the variable: its path or that of its environment."""
+    """Return the interpreter with COMET: `given` (its path or environment), or else COTEXT_COMET_PYTHON."""
     named = given or (Path(value) if (value := os.environ.get(PYTHON_VARIABLE)) else None)
     if named is None:
         raise CotextError(

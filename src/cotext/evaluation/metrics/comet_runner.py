@@ -26,7 +26,7 @@ class RefusalError(Exception):
 
 @dataclass(frozen=True)
 class Window:
-    """A sentence as COMET reads it, after context sentences on every side.
+    """Source, hypothesis and reference of a sentence as COMET reads them, each after its context sentences.
 
     `shrunk`: the encoder has no room for all requested context. `cut`: COMET drops the end of the sentence.
     """
@@ -41,9 +41,9 @@ def build_windows(
 ) -> list[Window]:
     """Put up to `before` previous sentences in front of every sentence (Vernikos et al., 2022).
 
-    The context of the hypothesis is the context of the reference, so that an error counts once, and not again
-    in the following sentences. Without a reference, it is taken from the hypothesis. All sides get the same
-    number of sentences: the maximum that fits on all sides.
+    The hypothesis gets the context of the reference, so that an error counts once, and not again in the
+    following sentences. Without a reference, it gets its own context. All sides get the same number of
+    context sentences: the maximum that fits on all sides.
     """
     sides = {"src": document["source"], "mt": document["hypothesis"]}
     if document.get("reference"):
@@ -159,7 +159,7 @@ def _download(model: str) -> Path:
         return Path(download_model(model))
     except Exception as error:
         raise RefusalError(
-            f"no weights at hand ({_first_line(_root(error))}). Where there is a network, this fetches them: "
+            f"no weights at hand ({_first_line(_root(error))}). Where there is a network, download them with "
             f"{sys.executable} -c \"import comet; print(comet.download_model('{model}'))\"; give its path"
         ) from None
 
@@ -181,7 +181,7 @@ def _load(checkpoint: Path) -> Any:
 
 
 def blocks(documents: list[dict[str, Any]]) -> Iterator[list[int]]:
-    """Yield indices of documents to score in one call; never of two systems, for equal truncation."""
+    """Yield indices of documents to score in one call; systems are separate, to be truncated alike."""
     block: list[int] = []
     sentences = 0
     for index, document in enumerate(documents):

@@ -252,7 +252,7 @@ class ContrastiveReport(GroupedReport[Accuracy]):
     `aggregates`: `disc`, `disc_avg` and `disc_all_d` in per cent, see `distance_aggregates`. `undecidable`:
     examples with a wrong candidate spelled like the right one, always ties. `examples` (ids), `documents`
     (numbers) and `decisions` are in the order of the suite. `digest`: see `digest_of`. `readings`: decisions
-    in other contexts.
+    in each of CONTEXTS.
     """
 
     aggregates: dict[str, float]
@@ -438,7 +438,7 @@ def _comparable(example: ContrastiveExample, scores: CandidateScores, score: Sco
         return list(scores.log_probabilities)
     if min(scores.tokens) < 1:
         raise CotextError(
-            f"{where}: a candidate has no scored token, so its mean is undefined; use score 'sum'"
+            f"{where}: a candidate has no scored token, so its mean is undefined; use --score sum"
         )
     return [value / tokens for value, tokens in zip(scores.log_probabilities, scores.tokens, strict=True)]
 

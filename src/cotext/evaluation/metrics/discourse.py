@@ -87,8 +87,8 @@ def _parse_mark(path: Path, number: int, text: str) -> Mark:
 def measure_discourse(marked: Sequence[MarkedDocument], texts: Texts) -> dict[str, list[Measurement]]:
     """Measure TC, CP and PT, each if it has marked words, and TCP if all three have.
 
-    Positions count tokens of the Moses tokenizer, with hyphens split; or, if the marked words of the
-    reference are there already, words. Raises CotextError if the documents do not fit the marked words.
+    Positions count words, if the reference has the marked words there; otherwise tokens of the Moses
+    tokenizer, with hyphens split. Raises CotextError if the documents do not fit the marked words.
     """
     reference = texts.references[0]
     if len(marked) != len(reference):
@@ -102,7 +102,7 @@ def measure_discourse(marked: Sequence[MarkedDocument], texts: Texts) -> dict[st
     measured: dict[str, list[Measurement]] = {}
     for name, hypothesis in texts.systems.items():
         if tokens == "none" and _is_tokenised(reference) and not _is_tokenised(hypothesis):
-            raise CotextError(f"{name}: is not tokenised, and the reference is; tokenise both or none")
+            raise CotextError(f"{name}: is not tokenised, but the reference is; tokenise both or neither")
         counts = np.zeros((len(marked), 2 * len(PHENOMENA)))
         written = tokenised(hypothesis, tokens)
         for row, (document, ours, theirs) in enumerate(zip(marked, written, expected, strict=True)):
@@ -199,15 +199,15 @@ def _geometric_mean(columns: Sequence[int]) -> SumScorer:
 #                   the most frequent translation of the term.
 #
 # Success is that of the task's scorer (https://github.com/wmt-conference/wmt25-terminology): text is
-# lower-cased, and matches inside words count. For consistency, it finds translations with a language model, a
-# word aligner and lemmatisers, over a whole submission, also of terms that occur once. Here, only listed
-# translations are found, and a sentence without one is inconsistent.
+# lower-cased, and matches inside words count. Consistency is not that of the scorer, which finds translations
+# with a language model, a word aligner and lemmatisers. It counts over a whole submission, with terms that
+# occur once. Here, only listed translations are found, and a sentence without one is inconsistent.
 
 Terms = Sequence[tuple[str, Sequence[str]]]  # a source term and its translations
 
 
 def measure_terms(terms: Terms, texts: Texts) -> dict[str, list[Measurement]]:
-    """Measure term success and consistency, in per cent, if a term counts; raise CotextError if none does."""
+    """Measure success and, if defined, consistency, in per cent; raise CotextError without terms to count."""
     lower = [(term.lower(), [target.lower() for target in targets]) for term, targets in terms]
     measured = {}
     for name, documents in texts.systems.items():
@@ -238,7 +238,7 @@ def _counts(terms: Terms, hypothesis: Document, source: Document, reference: Doc
     for term, targets in terms:
         if term in original and any(target in right for target in targets):
             valid += 1
-            longest_first = sorted(targets, key=len, reverse=True)  # at each place, one counts
+            longest_first = sorted(targets, key=len, reverse=True)  # overlapping translations count once
             found = re.findall("|".join(map(re.escape, longest_first)), output)
             success += min(1.0, len(found) / original.count(term))
         where = [number for number, sentence in enumerate(sides[1]) if term in sentence]

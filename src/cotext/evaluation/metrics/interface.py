@@ -127,7 +127,7 @@ Counter = Callable[[Document, Sequence[Document], Document | None], Sequence[flo
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CountedMetric(Metric):
-    """A metric with counts of documents that add up; `combine` maps sums [R, S] to scores [R]."""
+    """A metric with counts of documents that add up; `combine` maps sums [corpora, counts] to scores."""
 
     count: Counter
     combine: SumScorer
@@ -173,7 +173,7 @@ def find_protocol(name: str) -> Metric:
 
 
 def is_lower_better(protocol: str) -> bool:
-    """Return whether lower scores are better; False for learned metrics, which have no name here."""
+    """Return whether lower scores are better; False for COMET, which is not among `metrics`."""
     return protocol in metrics() and metrics()[protocol].better == "lower"
 
 
@@ -217,7 +217,8 @@ def check_correspondence(
     for position, (ours, theirs) in enumerate(zip(hypothesis, references, strict=False), start=1):
         if same_ids and ours.id != theirs.id:
             raise CotextError(
-                f"document number {position} is {ours.id!r} in {one} but {theirs.id!r} in {other}; order them"
+                f"document number {position} is {ours.id!r} in {one} but {theirs.id!r} in {other}; order "
+                "both alike"
             )
         if same_sentences and len(ours.sentences) != len(theirs.sentences):
             raise CotextError(

@@ -317,8 +317,8 @@ def _shared(one: Tokens, other: Tokens) -> int:
 class AlignedDocument:
     """The alignment of a document of a system with its reference.
 
-    `shared_words` counts the scored sentences, `most_shared` those of the best cuts. `omitted` sentences and
-    `added` lines are numbered from 1. Words are those of the first reference.
+    `shared_words`: number of words that the scored sentences share with the first reference. `most_shared`:
+    the same for the best cuts. `omitted` sentences and `added` lines are numbered from 1.
     """
 
     id: str
@@ -449,7 +449,6 @@ def realign(
         documents.append(lines)
         fits.append(fit)
     notes = []
-    # Documents whose number of lines is probably right by accident.
     kept = (fit for fit in fits if not fit.realigned)
     if doubtful := [fit.id for fit in kept if fit.shared_words < LEAST_SHARED * fit.most_shared]:
         notes.append(

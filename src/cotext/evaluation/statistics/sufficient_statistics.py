@@ -45,7 +45,7 @@ class Statistics:
         return float(self.scorer(self.counts.sum(axis=0, keepdims=True))[0])
 
     def by(self, unit: Unit) -> tuple[Floats, Unit]:
-        """Return counts and their unit: by document if requested, or for segments that cannot be split."""
+        """Return counts and their unit: summed by document if requested, otherwise those of the segments."""
         if unit != "document" or self.unit == "document":
             return self.counts, self.unit
         summed = np.zeros((int(self.document.max()) + 1, self.counts.shape[1]))
@@ -97,7 +97,7 @@ def bleu_from_sums(sums: Floats, exponential_smoothing: bool) -> Floats:
 
 
 def chrf_from_sums(sums: Floats, beta: float) -> Floats:
-    """Return chrF of R corpora from (hypothesis, reference, matched) by n-gram order, if on both sides."""
+    """Return chrF of R corpora from (hypothesis, reference, matched) by order, for orders on both sides."""
     counts = sums.reshape(len(sums), -1, 3)
     hypothesis, reference, matched = counts[..., 0], counts[..., 1], counts[..., 2]
     both = (hypothesis > 0) & (reference > 0)

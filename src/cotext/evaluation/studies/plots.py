@@ -1,7 +1,7 @@
 """Plots as SVG elements of a page, and as separate image files.
 
 In a page, colours are CSS variables (`--ink`, `--system-0` ...) for light and dark mode; image files use the
-light colours. Systems also differ by marker, so no information depends on colour.
+light colours. Up to four systems also differ by marker, so that no information depends on colour.
 """
 
 import io

@@ -35,7 +35,7 @@ Encode = Callable[[Sequence[str]], Sequence[Sequence[int]]]  # returns the token
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """A run and its decoding settings; `left_to_right`: autoregressive, an alternative to others."""
+    """A run and its decoding settings; `left_to_right`: whether the model is autoregressive."""
 
     name: str
     signature: str
@@ -124,8 +124,8 @@ class Speed:
 def measure_speed(request: SpeedRequest, progress: Meter) -> Speed:
     """Time runs on documents, in turn; the others are compared with the first run.
 
-    Raises CotextError if a run or device does not exist or accept a document, there are no words, or a GPU is
-    timed by processor.
+    Raises CotextError if a run or device does not exist, a run rejects a document, there are no words, or
+    processor time is requested on a GPU.
     """
     documents = list(islice(read_documents(request.document, request.format), request.documents))
     decode, rounds, threads = dict(request.decode), request.rounds, request.threads
@@ -230,11 +230,11 @@ def _fastest(seconds: dict[str, Sequence[float]]) -> str | None:
 
 
 def _notes(runs: Sequence[OpenedRun], ways: Sequence[Way]) -> Iterator[str]:
-    """Yield notes on runs that are missing for a fair comparison."""
+    """Yield notes on systems that are missing for a fair comparison."""
     if not any(way.left_to_right for way in ways):
-        yield "No run writes from left to right: add such a rival, as g-transformer/sent in the paper."
+        yield "No run is autoregressive: add one, such as g-transformer/sent in the paper, to compare with."
     if not any(run.config.view.kind == "sentence" and run.loaded.writes_left_to_right for run in runs):
         yield (
-            "No run is a sentence Transformer, whose sentences as one batch are the strongest rival: name "
-            "one, as of g-transformer/sent."
+            "No run is an autoregressive sentence Transformer, which can decode all sentences as one batch: "
+            "add one, such as g-transformer/sent."
         )

@@ -1,7 +1,7 @@
 """Sentence-to-sentence attention of one document: `cotext attention`.
 
 The document is read in the windows in which the run translates it, grouped as in translation. Maps of every
-attention module, and gates, are written as images and as JSON.
+attention module, and gates, are written as JSON. For each kind of attention, an image shows the mean map.
 """
 
 import json
@@ -94,7 +94,7 @@ class DocumentAttention:
             means = float(found.share.diagonal().nanmean()), float(found.beside.nanmean())
             values = (found.nats, found.normalised_entropy, *means)
             rows.append((name, *(f"{value:.2f}" for value in values)))
-        gates = [f"{name}: open by {gate.overall:.2f}" for name, gate in self.gates.items()]
+        gates = [f"{name}: mean openness {gate.overall:.2f}" for name, gate in self.gates.items()]
         return "\n".join([render_rows(rows, left=1), *gates, *self._head_gates()])
 
     def _head_gates(self) -> Iterator[str]:
@@ -116,7 +116,7 @@ class DocumentAttention:
             means = (f"{float(passed[name][d].mean()):.3f}" if d in passed[name] else "" for d in near)
             rows.append((name, *(f"{value:+.3f}" for value in gates.open.tolist()), *means))
         yield render_rows(rows, left=1)
-        yield "back, ahead: what passes from a sentence at this distance, weight × |gate|, mean of heads"
+        yield "back, ahead: attention weight × |gate| to a sentence at this distance, mean of heads"
 
 
 def _matrices(sentence_map: SentenceMap | Averaged) -> dict[str, Any]:
@@ -162,7 +162,7 @@ def document_attention(
 def report_attention(request: DocumentRequest) -> DocumentAttention:
     """Analyse a run on one document; write attention.json and an image for each kind of attention into `out`.
 
-    Raises CotextError if run, device or document do not exist or fit, or there are no words.
+    Raises CotextError if run, device or document does not exist, or the run cannot read the document.
     """
     from cotext.evaluation.studies.plots import sentence_map
 

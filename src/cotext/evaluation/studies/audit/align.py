@@ -1,8 +1,8 @@
 """Alignment of an output with its source, and the sentences that were moved.
 
-Word translations are learned from the audited text, as in `cotext.data.alignment`. Here, lost, added and
-merged sentences are less likely. A text in the place of a translation is paired with the source sentence,
-however unlike they are, so that one fault is one bead. Sentences may be in another place of their document.
+Word translations are learned from the audited text, as in `cotext.data.alignment`. Unlike there, lost, added
+and merged sentences have a low probability. A text in the place of a translation is paired with the source
+sentence, however unlike they are, so that one fault is one bead. Moved sentences are found in their document.
 """
 
 import math
@@ -28,12 +28,12 @@ _REPLACED: Final = -6.0  # the lowest score of a pair in the same place
 _UNRELATED: Final = -8.0  # the lowest score that is expected of unrelated sentences
 # Subtracted from the gain of a move
 _MOVED: Final = 10.0
-_SHIFTED: Final = 2.0  # instead, if all sentences between have counterparts in both cases
+_SHIFTED: Final = 2.0  # instead of _MOVED, if all pairs between the two places shift by one
 _DISTANCE: Final = 2.0  # times the log of the distance in beads
 _WINDOW: Final = 4 * alignment.BLOCK  # beads among which moved sentences are looked for
 _JOINS: Final = 3  # rounds of joining unaligned sentences to their neighbours; limits the time
-_LEAST_MERGED: Final = 0.01  # share of beads with merged sentences that is assumed of any text
-_SIZES: Final = np.array([[[1.0]], [[1.5]], [[1.5]]])  # of 1-1, 1-2 and 2-1 beads
+_LEAST_MERGED: Final = 0.01  # minimum share of beads with merged sentences that is assumed
+_SIZES: Final = np.array([[[1.0]], [[1.5]], [[1.5]]])  # relative lengths of 1-1, 1-2 and 2-1 beads
 _SAMPLE: Final = 128  # sentences of each side from which the score of unrelated sentences is estimated
 
 
@@ -176,8 +176,8 @@ class _Judge:
     def _gains(scores: Floats, of_ours: Ints, of_theirs: Ints) -> tuple[Floats, Floats]:
         """Return by how much the score of a path increases if a pair is moved, in two ways, [n, m].
 
-        First: their former counterparts are left unaligned. Second: all pairs between the two places shift
-        by one. `scores`: of all pairs. `of_ours`, `of_theirs`: the bead of each sentence.
+        First: the former counterparts of both sentences are left unaligned. Second: all pairs between the two
+        places shift by one. `scores`: of all pairs. `of_ours`, `of_theirs`: the bead of each sentence.
         """
         apart = np.abs(of_ours[:, None] - of_theirs)
         placed = np.maximum(scores, _REPLACED) + _PAIR
@@ -193,7 +193,7 @@ class _Judge:
         low, high = np.minimum(place[:, None], place), np.maximum(place[:, None], place)
         change = np.where(place[:, None] < place, later[high] - later[low], earlier[high] - earlier[low])
         change -= here[high + 1] - here[low]
-        stretch = np.cumsum(np.diff(of_ours[r], prepend=0) > 1)  # of pairs that follow each other
+        stretch = np.cumsum(np.diff(of_ours[r], prepend=0) > 1)  # numbers of the runs of adjacent pairs
         change[stretch[:, None] != stretch] = -np.inf
         shifted = np.full_like(pair, -np.inf)
         shifted[np.ix_(r, c)] = pair[np.ix_(r, c)] + change - _SHIFTED
@@ -201,7 +201,7 @@ class _Judge:
         return alone, shifted
 
     def _scores(self, source: Side, output: Side) -> Floats:
-        """Like `alignment.Lengths.scores`; unrelated sentences are expected to have at least `_UNRELATED`.
+        """Return scores of all beads by lengths and words; unrelated sentences are expected at `_UNRELATED`.
 
         Deviations from the expectation grow with the square root of the number of words.
         """

@@ -27,13 +27,14 @@ from cotext.translation.terms.terms import Glossary, TermGuide
 
 # --- Changed numbers, names and terms, and inconsistencies within a document.
 #
-# Translations of terms are learned from the text itself. The term of a source word in several sentences is
+# Translations of terms are learned from the text itself. A source word in several sentences is translated by
 # the target word that occurs in nearly all of their translations, and in few others. Address, pronouns and
-# tense are found by the words below, only in these languages.
+# tense are found by the patterns below, only in the languages for which there are some.
 
-_LEAST: Final = 3  # other sentences with a form of address
-_NAMED: Final = 2  # other sentences with a name
-_TERM: Final = 4  # other sentences of the document with a term
+# Minimum number of other sentences with a form of address, with a name, or (in the document) with a term.
+_LEAST: Final = 3
+_NAMED: Final = 2
+_TERM: Final = 4
 _USUAL: Final = 0.75  # minimum share of the sentences that have the usual form
 _LONG: Final = 5  # minimum length of a term, and letters by which forms of a word are compared
 _ENDING: Final = 2  # letters at the end of a word in which its forms may differ
@@ -81,7 +82,7 @@ def new_numbers(pairs: Sequence[Pair]) -> Found:
 
 
 def changed_names(pairs: Sequence[Pair]) -> Found:
-    """Yield names that a translation lacks, although others keep them."""
+    """Yield names that a translation lacks, although other translations keep them."""
     total, kept = Counter[str](), Counter[str]()  # sentences with a source word, and those that keep it
     for _, source, target in pairs:
         words = {word.text for word in words_of(source)}
@@ -99,7 +100,7 @@ def changed_names(pairs: Sequence[Pair]) -> Found:
 
 
 def wrong_terms(pairs: Sequence[Pair], glossary: Glossary | None) -> Found:
-    """Yield glossary terms that are missing, also in inflected forms, and forbidden translations."""
+    """Yield glossary terms of which no inflected form is found, and forbidden translations."""
     guide = TermGuide([[source for _, source, _ in pairs]], glossary)
     for number, (_, _, text) in enumerate(pairs):
         wanted = guide.constraints(0, number)
@@ -129,7 +130,7 @@ def drifts(pairs: Sequence[Pair], languages: tuple[str, str]) -> Found:
             ours, theirs = (table.get(language, {}) for language in languages)
             shown = [(_indicated(pairs[n][1], ours), _indicated(pairs[n][2], theirs)) for n in numbers]
             for n, ((before, was), (now, has)) in zip(numbers[1:], pairwise(shown), strict=True):
-                # A change to the past, or from the present, is often right.
+                # Of tenses, only a change from past to present is reported; other changes are often right.
                 is_likely = table is _PRONOUNS or now == was == "past"
                 if now and now == before and was and has and was != has and is_likely:
                     note = f"{now} becomes {has}, but {was} in the sentence before"
@@ -151,7 +152,7 @@ def _stems(text: str) -> Iterator[str]:
 
 
 def _terms(stems: Mapping[int, Stems], pairs: Sequence[Pair], counts: Mapping[str, int]) -> Found:
-    """Yield sentences with a word that all other sentences of the document translate alike."""
+    """Yield sentences that translate a word differently from all other sentences of their document."""
     where: dict[str, list[int]] = defaultdict(list)
     for number, (source, _) in stems.items():
         for stem in source:
@@ -233,7 +234,7 @@ class SystemAudit:
     """The findings of an output in the order of the text.
 
     `merged`: output sentences that translate several source sentences. `divided`: the reverse. `is_weak`: few
-    words correspond. `positions`: name, sentences and findings of similar positions in the documents.
+    words correspond. `positions`: ranges of positions in the documents, with their sentences and findings.
     """
 
     name: str
@@ -256,7 +257,7 @@ class SystemAudit:
         if self.merged or self.divided:
             text += f" (merged in {self.merged:,} places, divided in {self.divided:,})"
         if self.is_weak:
-            text += "; few words correspond: the text is too short, very free, or another one"
+            text += "; few words correspond: the text is short, a free translation, or none of this source"
         if not counts:
             return f"{text}, and no fault was found."
         faults = ", ".join(f"{counts[k]:,} {TITLES[k]}" for k in TITLES if counts[k] and k not in DETAILS)
@@ -334,7 +335,7 @@ _SAMPLE: Final = 100  # sentences from which the language of a text is identifie
 
 
 def audit(request: AuditRequest) -> Audit:
-    """Audit all outputs; raise CotextError for unreadable files, and for other orders or lines."""
+    """Audit all outputs; raise CotextError for unreadable files, or if documents or lines do not match."""
     given = request.target_language or ""
     origin, read = request.source or request.output[0], partial(read_sentences, format=request.format)
     source = read(origin, "source", "")
@@ -344,7 +345,7 @@ def audit(request: AuditRequest) -> Audit:
         text = read(path, "target", given)
         own, ids = ([document.id for document in each] for each in (text, source))
         if own != ids and sorted(own) == sorted(ids):
-            raise CotextError(f"{path}: has the documents of {origin} in another order; order them")
+            raise CotextError(f"{path}: has the documents of {origin} in another order; reorder them")
         return text
 
     reference = read_target(request.reference) if request.reference else []
@@ -379,7 +380,7 @@ def _system(
     if len(sides[0]) != len(sides[1]):
         sides = [[tuple(text)] for text in lines]
     beads = align(*sides[: 2 + bool(texts[2])])
-    places = [(d.id, n) for d in texts[0] for n in range(1, len(d) + 1)]  # of the source sentences
+    places = [(d.id, n) for d in texts[0] for n in range(1, len(d) + 1)]  # of source sentences
     pairs = [
         (
             places[bead.source[0]][0] if bead.source else "",

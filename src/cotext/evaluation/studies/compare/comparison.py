@@ -1,4 +1,4 @@
-"""Comparison of systems: scores, contrastive accuracies, context use, tests against the first, papers.
+"""Comparison of systems: scores, contrastive accuracies, context use, tests, and published values.
 
 A system is a run, or runs that differ only in their seeds. Values of a system are means over its runs.
 """
@@ -84,8 +84,8 @@ class ContrastiveTest:
 class AccuracyCell:
     """The accuracy of one system in one group of examples, in per cent, with its 95 % interval.
 
-    `in_window`: the clue is in the window. `learned`: not every run ended as its start. `shown`: use of
-    context.
+    `in_window`: the clue is in the window. `learned`: some run is better than its initial model. `shown`:
+    context use is significant.
     """
 
     percent: float
@@ -244,7 +244,6 @@ def measure_quality(
 
     Raises CotextError if translations do not fit the references, or a protocol is unknown.
     """
-    # Every run has translated the test set.
     runs = enumerate(run for system in systems for run in system.runs)
     hypotheses = {f"{n}": run.hypothesis for n, run in runs if run.hypothesis}
     source = test.source if any(find_protocol(name).needs_source for name in protocols) else None
@@ -262,7 +261,7 @@ def measure_quality(
         test, interval, difference = tests.get(scores[0].protocol), None, None
         if test is not None:
             low, high = test.intervals_95[system]
-            # Scores are limited to possible ones; error rates may exceed 100.
+            # Limit intervals to possible scores; error rates may exceed 100.
             interval = max(0.0, low), high if is_lower_better(scores[0].protocol) else min(100.0, high)
             difference = test.differences.get(("0", system))
         spread = Spread(tuple(score.value for score in scores))
@@ -340,7 +339,7 @@ def compare_with_papers(
 
 
 def published_for(recipe: MatchedRecipe) -> list[Published]:
-    """Return the published values of exactly these settings."""
+    """Return the published values of a recipe, for exactly its settings."""
     return [v for v in published_values() if recipe.name in v.recipes and recipe.fits(v.setting)]
 
 
@@ -418,7 +417,7 @@ def _is_of(example: ContrastiveExample, value: Published) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class SeedFigure:
-    """A value by seed, of a distance or (empty `group`) all, and its difference from the first."""
+    """A score (empty `group`) or an accuracy at a distance (`group`), by seed, and its difference."""
 
     name: str
     group: str

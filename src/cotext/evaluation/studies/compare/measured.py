@@ -282,7 +282,7 @@ def _decide(
         stored = run.folder / FOLDER / f"{_digest(checksum(path))}-{name}.json"
         several = len(set(documents_of(suite.examples))) > 1
         controls = settings.request.controls and window.has_context and several
-        # A suite whose file was renamed may have another name.
+        # The name of a suite may come from its file, which may have been renamed since.
         if stored.exists() and (found := read_decisions(stored).get(suite.name)) is not None:
             decisions[suite.name] = found
             if found.readings is not None or not controls:
@@ -306,8 +306,8 @@ class ContextGain:
     """CXMI of a test set for one kind of context, in nats per token.
 
     `interval_95` comes from the bootstrap over documents; a single document allows any gain. `p` comes from
-    flipping the signs of documents. `p_foreign`: for true context, p of the same test, whether it adds more
-    than sentences of other documents.
+    flipping the signs of documents. `p_foreign`: for true context, p of the same test of the difference from
+    random context.
     """
 
     condition: str
@@ -320,7 +320,7 @@ class ContextGain:
 
 
 def gains_of_seeds(uses: Sequence[CorpusCxmi | None], drawing: Resampling) -> tuple[ContextGain, ...]:
-    """Return the gains of a system: means over its seeds, with p of the least certain."""
+    """Return the gains of a system: means over its seeds, with the largest p of a seed."""
     available = [use for use in uses if use is not None]
     if len(available) < len(uses):
         return ()

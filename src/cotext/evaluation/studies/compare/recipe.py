@@ -61,8 +61,8 @@ class MatchedRecipe:
 def recipe_of(config: Config) -> MatchedRecipe:
     """Find the recipe of a configuration: a recipe for the same row of a paper, otherwise the closest.
 
-    Recipes are compared at the same size, or the closest. Width, depth, and values computed from the data are
-    no changes. Ties are broken by the difference in depth, then by the number of all keys that differ.
+    Recipes are compared at the same size, or the closest. Width, depth, and values computed from the data do
+    not count as changes. Ties are broken by depth, then by the number of all keys that differ.
     """
     ours = _settings(config)
     candidates: dict[tuple[bool, bool, int, int], list[tuple[str, Config, tuple[str, ...]]]] = {}

@@ -35,8 +35,8 @@ FIRST_LOSS = (
 LEAD = """How these runs use context, measured on the same test set and contrastive suites. Differences are
 relative to the first run. Every sentence here is computed from the tables below."""
 USE = """CXMI: what context adds to the log-probability of the reference, compared with the sentence alone, in
-nats per token (0.69 doubles a probability); intervals by bootstrap over documents. Random context is
-sentences of other documents: what it adds or takes away is not use of this document."""
+nats per token (0.69 doubles a probability); intervals by bootstrap over documents. Random context consists of
+sentences of other documents, so its effect is not use of this document."""
 SEEDS = """Every figure of a system that was trained with several seeds is a mean over them. A difference
 that is significant over documents concerns the trained models. A difference that is significant over seeds
 and documents together concerns models of other seeds. Deviation: the standard deviation of single seeds."""
@@ -231,7 +231,7 @@ def _contrastive_tests(result: RunComparison) -> Section:
         words = "too few documents" if test.too_few else "no significant difference"
         if test.test.significant:
             words = "higher accuracy" if test.own > test.first else "lower accuracy"
-        words += "; in the window of the first, too" if test.first_sees else ""
+        words += "; the clue is also in the window of the first" if test.first_sees else ""
         name = (result.runs[test.run].label, *test.group.name)
         tested = (
             Cell(f"{test.test.difference:+.1f}", marked=test.test.significant),
@@ -320,7 +320,7 @@ def _facts(result: RunComparison) -> str:
                 ("run", f"<code>{escape(str(measured.path))}</code>"),
                 ("model and decoding", f"<code>{escape(measured.signature)}</code>"),
             ]
-        folded_signatures = folded("Signatures of its figures", "\n".join(signatures))
+        folded_signatures = folded("Signatures of all values", "\n".join(signatures))
         parts.append(f"<h3>{escape(run.label)}</h3>\n{facts(entries)}\n{folded_signatures}")
     shared = [(name, escape(value)) for name, value in versions().items()]
     if result.test is not None:
@@ -352,7 +352,7 @@ def example(result: RunComparison) -> str:
     caption = f"Document {escape(source.id)}"
     if differences[number]:
         caption += (
-            f": the systems differ in more of its first {MAX_SENTENCES} sentences than in any other's. "
+            f": the systems differ in more of the first {MAX_SENTENCES} sentences than in other documents. "
             f"Marked: words that differ from {escape(next(iter(paths)))}"
         )
     header = ("", "source", *map(breakable, paths), "reference")

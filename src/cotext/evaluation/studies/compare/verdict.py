@@ -18,7 +18,7 @@ from cotext.runtime.rendering import listed, render_p
 
 
 def verdict(result: RunComparison) -> dict[str, list[str]]:
-    """Return questions about the runs with their answers, one per line; without those that have none."""
+    """Return the questions about the runs that have an answer, each with the lines of its answer."""
     answers = {
         "Which system uses context?": _which(result),
         "Where?": _where(result),

@@ -1,4 +1,4 @@
-"""Context use: how log-probabilities change if context is removed or replaced; the documents of analyses.
+"""Context use: how log-probabilities change if context is removed or replaced; documents to analyse.
 
 CXMI (conditional cross-mutual information; Fernandes et al. 2021, section 3) of a context C is
 
@@ -89,7 +89,7 @@ def excerpts(
 ) -> list[Excerpt]:
     """Return for each (selected) sentence the part of the document that is visible to it, as a document.
 
-    If windows would divide this part differently than the document, it is the whole document.
+    If windows would divide this part differently than the document, the whole document is returned instead.
     """
     visible = scorer.visible_sentences(Document(document.id, document.source))
     by_window = {range(len(visible)): visible}
@@ -339,7 +339,7 @@ def measure_corpus(opened: OpenedRun, request: CxmiRequest, progress: Meter) -> 
 def read_checked(opened: OpenedRun, request: CxmiRequest) -> list[ParallelDocument]:
     """Read a parallel corpus and check that CXMI can be computed for it with this run.
 
-    Raises CotextError for unreadable, unequal or swapped files, too long sentences, and no context at all.
+    Raises CotextError for unreadable, unequal or swapped files, too long sentences, or if none has context.
     """
     source, target, translator = request.source, request.target, opened.translator
     documents = list(read_parallel(source, second_file(source, target), request.format))
@@ -462,7 +462,7 @@ def open_document(request: DocumentRequest, translates: bool = True) -> tuple[Op
     """Load the run and the document to analyse; the run can score the document, and translate it if required.
 
     Without a target, target sentences are empty. With a target and `translates=False`, the run only needs to
-    score. Raises CotextError if run, device, document or target do not exist or fit, or there are no words.
+    score. Raises CotextError if run, device, document or target does not exist, or does not fit the run.
     """
     source, target = request.document, request.target
     if target is not None:

@@ -126,7 +126,6 @@ def document_context_use(
 ) -> DocumentContextUse:
     """Remove the context of every sentence, one by one; `own`: the target is the translation by the run."""
     sentence_influences = influences(translator, document)
-    # Translate every sentence that has context.
     variants: dict[int, tuple[Excerpt, Excerpt, Excerpt]] = {}
     for number, effect in enumerate(sentence_influences):
         if (most := effect.most) is not None:
@@ -179,8 +178,7 @@ def _changes(texts: Sequence[str], lengths: Sequence[int], tokens: Sequence[floa
 def report_context(request: ContextRequest, progress: Meter) -> DocumentContextUse:
     """Measure the influence of each context sentence of a document; write the page `out` and a .json file.
 
-    Raises CotextError if run, device, document or translation do not exist or fit, there are no words, or an
-    output cannot be written.
+    Raises the errors of `open_document`, and CotextError if an output cannot be written.
     """
     source, target, out = request.document, request.target, request.out
     figures = out.with_suffix(".json")
@@ -235,7 +233,7 @@ def _table(report: DocumentContextUse) -> str:
         rows.append((f'<a href="#s{sentence.number}">{sentence.number}</a>', cxmi, *cells))
     caption = (
         "For every sentence: its CXMI, the context sentence whose removal changes it most, how many nats "
-        "that one adds to it, and the word that changes most."
+        "this context sentence adds, and the word that changes most."
     )
     return table(caption, ("sentence", "CXMI", "context sentence", "nats", "word"), rows, left=0)
 

@@ -1,8 +1,8 @@
 """Contrastive suites with a run: the preferred candidates, and the generated forms.
 
-Controls score each sentence in which the candidates differ twice: alone, and in context from other documents
-of the suite (see `cotext.data.context_edits`). Examples with the same sentence and candidates have the same
-context: one choice, which is scored once.
+For controls, each sentence in which candidates differ is also scored alone, and in context from other
+documents of the suite (see `cotext.data.context_edits`). That context is the same for examples with the same
+sentence and candidates, so they are scored once.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -35,7 +35,7 @@ from cotext.translation.open import OpenedRun, scoring_entries, systems_of, tran
 from cotext.translation.scorer import CandidateSet, SentenceScore, score_candidates
 from cotext.translation.translator import DocumentTranslator
 
-# Contexts for scoring candidates, and the condition of `edited` that changes the excerpt.
+# For each context of candidates, the condition of `edited` that makes it.
 EDITS: Final = {"none": "none", "foreign": "random", "shuffled": "shuffled", "global": "random"}
 SEED = 1  # for drawing sentences of other documents
 
@@ -51,7 +51,7 @@ def foreign_sentences(suite: ContrastiveSuite) -> ForeignSentences:
     if len(pairs) < 2:
         raise CotextError(
             f"contrastive suite {suite.name!r}: all examples are from one document, but foreign context "
-            "is drawn from other documents; omit --controls, or choose --context shuffled or none"
+            "is drawn from other documents; omit --controls and --context"
         )
     for example, number in zip(suite.examples, numbers, strict=True):
         right = example.candidates[example.correct]
@@ -66,7 +66,7 @@ def score_in_contexts(
     foreign: ForeignSentences | None,
     edits: Sequence[str] = CONTEXTS[1:],
 ) -> dict[str, list[CandidateScores]]:
-    """Score the candidates of examples in their own context and, given `foreign` sentences, in `edits`.
+    """Score the candidates of examples in true context and, given `foreign` sentences, in `edits`.
 
     `edits` are keys of EDITS. Everything is scored in one call, so that batches are shared.
     """
@@ -120,7 +120,7 @@ def _in_other_rows(
 
 
 def _choice(excerpt: Excerpt, candidates: Sequence[Sequence[str]]) -> CandidateSet:
-    """Put the candidates into an edited excerpt of the document with the right one."""
+    """Put the candidates into an edited excerpt, whose target has the right candidate."""
     targets = tuple(
         tuple(
             written if number is None else candidate[number]
@@ -153,8 +153,9 @@ def run_suite(
     """Score every candidate of a suite in its context and count how often the right one wins.
 
     The sentences in which the candidates differ are scored, each as current sentence of its window. Raises
-    CotextError for a sentence that is too long, before any work; and for other context if all examples are
-    from one document. `global` also needs rows that attend to each other, and examples longer than a window.
+    CotextError for a sentence that is too long, before any work; and for controls or edited context if all
+    examples are from one document. `global` needs rows that attend to each other, and examples longer than a
+    window.
     """
     rules = rules or SuiteRules()
     scorer = suite_scorer(translator, suite, rules)
@@ -170,7 +171,7 @@ def suite_scorer(translator: DocumentTranslator, suite: ContrastiveSuite, rules:
     """Return a function that scores a chunk (see `chunks_of`) by context; raise the errors of `run_suite`."""
     if rules.context == "global" and translator.plan.group_windows == 1:
         raise CotextError(
-            "--context global replaces context in other rows, which this system does not use; choose "
+            "--context global replaces context in other sequences, which this system does not use; choose "
             "shuffled, foreign or none"
         )
     translator.check_pairs(_texts(suite))

@@ -21,8 +21,8 @@ from cotext.runtime.rendering import render_p, render_rows
 class Decisions:
     """The decisions of one system on one suite: right or not, by example id.
 
-    `documents`: document numbers, if examples share one. `readings`: decisions in no and foreign context.
-    `digest`: of the examples; empty if unknown.
+    `documents`: document numbers, if examples share one. `readings`: decisions in each kind of context.
+    `digest`: digest of the examples; empty if unknown.
     """
 
     suite: str
@@ -202,7 +202,7 @@ ALL_SUITES: Final = "all suites"  # name of the pooled suites in tables
 
 
 def pooled_aggregates(right: Mapping[str, Sequence[float]]) -> dict[str, float]:
-    """Return per cent right: `disc`, each example counts the same; `disc_avg`, each suite does."""
+    """Return accuracies in per cent: `disc` weights all examples alike, `disc_avg` all suites."""
     shares = [100.0 * sum(decisions) / len(decisions) for decisions in right.values()]
     disc = 100.0 * sum(map(sum, right.values())) / sum(map(len, right.values()))
     return {"disc": disc, "disc_avg": sum(shares) / len(shares)}

@@ -72,7 +72,7 @@ class ContextWindow:
     def contains(self, phenomenon: str, distance: str) -> bool:
         """Return whether a clue in this distance bucket is in the window.
 
-        A clue before is on both sides; for cohesion only in translations, and ahead only in the source.
+        An earlier clue is in source and target; for cohesion, only in the target. One ahead is in the source.
         """
         before = self.target_before if phenomenon == "cohesion" else max(self.before, self.target_before)
         if distance == "ahead":
@@ -142,7 +142,7 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """The tests on one group, corrected for `groups`; `by_seed`: of every seed, see `least_sure`."""
+    """The tests on one group, corrected for `groups`; `by_seed`: the evidence of each seed (`least_sure`)."""
 
     group: Group
     conditions: Mapping[str, Condition]
@@ -195,7 +195,7 @@ def groups_of(suite: ContrastiveSuite) -> list[Group]:
 
 
 def weigh(group: Group, readings: Readings) -> Evidence:
-    """Test all conditions on a group, from the decisions in its own, no and foreign context."""
+    """Test all conditions on a group, from the decisions in true context, without and in foreign context."""
     ids = [example.id for example in group.examples]
     right = {kind: [item.right[id] for id in ids] for kind, item in readings.by_context.items()}
     plain = [1 / len(ids)] * len(ids)
@@ -258,7 +258,7 @@ def _accuracies(
 
 
 def _guessed(group: Group, right: Sequence[bool], weightings: Sequence[Sequence[float]]) -> list[float]:
-    """Return for each weighting the two-sided p-value: guessing is right at least as often.
+    """Return for each weighting the two-sided p-value: twice the chance of guessing at least as many right.
 
     The examples of a document are guessed together, by one number u between 0 and 1: those whose chance is
     above u are right. Agreement within a document is then no evidence. For equal documents, the number of
@@ -319,7 +319,7 @@ def _probabilities(group: Group, readings: Readings, ids: Sequence[str]) -> Cond
 
 
 LEGEND = (
-    "*: accuracy and balanced accuracy above chance, the others below that in the true context;\n"
+    "*: accuracy and balanced accuracy above chance; other values below those in the true context;\n"
     f"p < {SIGNIFICANT:g} over documents, corrected for {{groups}}. Context is used where all five\n"
     "have a star. CXMI: log-probability that context adds to the correct candidates, nats per token;\n"
     "none: without context; foreign: with context from other documents"

@@ -1,8 +1,8 @@
 """Minimum Bayes risk over lists of translations and outputs of several systems.
 
-    argmax_h  sum_r p(r) u(h, r)        h, r: the translations of a sentence
+    argmax_h  sum_r p(r) u(h, r)
 
-Shapes: K translations of a sentence.
+Shapes: K translations of a sentence, from which h and r are taken.
 """
 
 from collections.abc import Sequence
@@ -32,9 +32,10 @@ ENOUGH: Final = 1e-9  # utilities closer than this are equal, and the first one 
 
 @dataclass(frozen=True, slots=True)
 class MbrReport:
-    """The result of the selection, with means of utilities and of different `translations` over sentences.
+    """The result of the selection; utilities are means over sentences.
 
-    `changed`: sentences whose translation is not the first one of the first file.
+    `translations`: mean number of different translations of a sentence. `changed`: number of sentences whose
+    translation is not the first one of the first file.
     """
 
     documents: int
@@ -123,7 +124,7 @@ class Pool:
 def pooled(lists: Sequence[Candidates], weighting: Weighting) -> Pool:
     """Collect the translations of a sentence by several systems, each text once.
 
-    Those of a system are equally probable (`uniform`), or by their log-probabilities (`scores`). Raises
+    Translations of a system are weighted equally (`uniform`) or by their probabilities (`scores`). Raises
     CotextError for `scores` if a list has no log-probabilities.
     """
     number: dict[str, int] = {}
@@ -136,9 +137,8 @@ def pooled(lists: Sequence[Candidates], weighting: Weighting) -> Pool:
         if weighting == "scores" and len(candidates) > 1:
             scores = np.array([candidate.log_probability for candidate in candidates])
             if not np.isfinite(scores).all():
-                raise CotextError(
-                    f"the translation {candidates[0].text!r} has no log-probability; --probabilities uniform"
-                )
+                what = f"the translation {candidates[0].text!r} has no log-probability"
+                raise CotextError(f"{what}; use --probabilities uniform")
             shares = np.exp(scores - scores.max())
         for candidate, share in zip(candidates, shares / shares.sum(), strict=True):
             row[number[candidate.text]] += share
@@ -156,7 +156,6 @@ class Decision:
 
 def decide(pool: Pool, utilities: Floats) -> Decision:
     """Select a translation by the utilities of all pairs, [K, K], hypotheses first."""
-    # The probabilities of translations are averaged over systems.
     values = utilities @ pool.probability.mean(axis=0)
     chosen = int(np.argmax(values > values.max() - ENOUGH))
     return Decision(chosen, float(values[chosen]), float(values[0]))
@@ -189,7 +188,7 @@ def _read(path: Path, format: str | None, most: int | None) -> _System:
 def _by_comet(
     pools: Sequence[Pool], comet: Comet, sentences: Sequence[str], progress: Progress
 ) -> tuple[list[Decision], str]:
-    """Return the decisions by COMET, which scores all pairs, and its signature; raise as `measure_comet`."""
+    """Return the decisions by COMET, which scores all pairs, and its signature."""
     # One document for each sentence, with all pairs of its translations as hypothesis and reference.
     source, hypotheses, references = [], [], []
     for number, (sentence, pool) in enumerate(zip(sentences, pools, strict=True)):

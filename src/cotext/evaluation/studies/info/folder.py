@@ -77,7 +77,7 @@ class Summary:
 
 
 def folder_info(folder: Path) -> Summary:
-    """Summarise a run, several seeds, an engine or prepared data; raise CotextError for others."""
+    """Summarise a run, several seeds, an engine or prepared data; raise CotextError for other folders."""
     if not folder.is_dir():
         raise CotextError(f"{folder}: no such folder; give a run folder, or one made by `cotext prepare`")
     if is_engine(folder):
@@ -186,7 +186,7 @@ def seeds_info(folder: Path) -> Summary:
 
 
 def corpus_info(path: Path) -> Summary:
-    """Summarise a corpus file; raise CotextError for others, and for several language pairs."""
+    """Summarise a corpus file; raise CotextError for other files, and for several language pairs."""
     format = detect_format(path)
     documents, sentences, languages = 0, 0, 1
     for record in checked_records(path, find_format(format)):
@@ -233,7 +233,7 @@ def run_info(run: Path) -> Summary:
         ("checkpoints", f"{', '.join(map(str, saved)) or 'none'}; {in_bytes(sizes['checkpoints'])}"),
     ]
     if travels:
-        words = f"{', '.join(travels)} ({in_bytes(carried)}), nothing else"
+        words = f"needs only {', '.join(travels)} ({in_bytes(carried)})"
         if first_pass:
             words += f" of this run; and the run {first_pass}, which writes the first pass"
         summary.rows.append(("to translate", words))
@@ -399,7 +399,7 @@ def _scores(reports: Sequence[dict[str, Any]], by: str) -> dict[str, Any]:
 def _score_rows(scores: dict[str, Any]) -> Rows:
     state = "finished" if scores["finished"] else "interrupted, or still in training,"
     rows = [("training", f"{state} at update {scores['update']:,}")]
-    # The loss of current sentences has the same name as in the output of `train`, which also prints others.
+    # The loss of current sentences is named as in the output of `train`, which also prints other losses.
     loss, bleu = "nll_current {:.4g} nats a token", "{:.4g}"
     for key, title, words in (("best_loss", "best loss", loss), ("best_bleu", "best BLEU", bleu)):
         if best := scores[key]:
@@ -410,7 +410,7 @@ def _score_rows(scores: dict[str, Any]) -> Rows:
         rows.append(("best update", f"{best['update']:,}, by {by}"))
     if gates := scores["gates"]:
         opened = (f"{name} {value:.3f}" for name, value in gates.items())
-        rows.append(("gates", f"to other sentences, open by {', '.join(opened)}"))
+        rows.append(("gates", f"to other sentences, mean absolute value: {', '.join(opened)}"))
     if final := scores["final"]:
         named = {"nll_current": final["loss"], "bleu": final["bleu"]}
         values = [f"{key} {value:.4g}" for key, value in named.items() if value is not None]

@@ -185,8 +185,8 @@ def make_leaderboard(request: LeaderboardRequest, on_comet: Progress | None = No
 def output_files(request: LeaderboardRequest) -> list[Path]:
     """Return the files of systems: named files, and the files in folders.
 
-    In folders, it omits hidden files, document ids, files that `translate` writes next to its output, pages,
-    source and references. Raises CotextError for a folder without outputs.
+    In folders, these are omitted: hidden files, document ids, files that `translate` writes next to its
+    output, pages, source and references. Raises CotextError for a folder without outputs.
     """
     others = (*request.reference, request.source)
     beside = [path.resolve() for path in others if path is not None]
@@ -269,9 +269,9 @@ def _lead(board: Leaderboard) -> str:
         else "No clusters: wherever the ranking is cut, some difference across the cut is not significant"
     )
     return (
-        f"{words}. {apart}. Ranks are ranges: 2-4 is significantly worse than one system, and significantly "
-        f"better than all systems after the fourth. Tests are over documents, p &lt; {SIGNIFICANT:g} after "
-        f"correction for all {len(board.test.differences):,} pairs."
+        f"{words}. {apart}. Ranks are ranges: for 2-4 of 6, one system is significantly better, and two are "
+        f"significantly worse. Tests are over documents, p &lt; {SIGNIFICANT:g} after correction for all "
+        f"{len(board.test.differences):,} pairs."
     )
 
 
