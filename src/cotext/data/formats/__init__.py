@@ -150,6 +150,7 @@ BEGINNING_BYTES = 1 << 18
 _TALK_BEGINNING = re.compile(r"(?:<doc\s[^<>]*>\s*)?<(?:url>\s*https?:|talkid>)")
 _OBJECT_BEGINNING = re.compile(r'\{\s*"')
 _KEY = re.compile(r'"(?:\w*id|source|target|sentences)"\s*:')  # of a corpus
+_NUMBER = re.compile(r"\s*-?[0-9.]+(e-?[0-9]+)?\s*", re.IGNORECASE)  # such as a score of the pair
 _CATALOGUE_BEGINNING = re.compile(r'[\[{]$|\{\s*"|\[\s*["\[{]')
 _OF_SENTENCES = re.compile("[ ，。！？]")  # not of ids
 # Their markup would be translated.
@@ -175,7 +176,8 @@ def detect_format(path: Path) -> str:
         raise CotextError(f"{path}: not a regular file, so its format cannot be detected; name the format")
     head, complete = streams.beginning(path, BEGINNING_BYTES)
     refuse(path, streams.binary_kind(head))
-    text = head.decode(errors="replace")
+    # Only TMX may be UTF-16; the other readers refuse it.
+    text = head.decode("utf-16" if head[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8", errors="replace")
     lines = [line.strip("\r") for line in text.split("\n")]
     if not complete and len(lines) > 1:
         lines.pop()
@@ -202,8 +204,10 @@ def detect_format(path: Path) -> str:
     refuse(path, streams.subtitle_kind(lines))
     if lines[-1] == "":
         lines.pop()
-    columns, ids = {line.count("\t") for line in lines}, [line.split("\t")[0].strip() for line in lines]
-    if columns == {1} and 2 * sum(map(bool, map(_OF_SENTENCES.search, ids))) > len(ids):
+    rows = [line.split("\t") for line in lines]
+    columns, ids = {len(row) for row in rows}, [row[0].strip() for row in rows]
+    is_table = columns == {2} or (columns == {3} and all(_NUMBER.fullmatch(row[2]) for row in rows))
+    if is_table and 2 * sum(map(bool, map(_OF_SENTENCES.search, ids))) > len(ids):
         refuse(path, "a table of sentences and translations, without document ids")
     if columns in ({1}, {2}) and all(ids):
         return "tsv"
