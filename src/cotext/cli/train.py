@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from functools import partial
+from itertools import chain
 from json import dumps
 from pathlib import Path
 from shlex import quote
@@ -203,9 +204,9 @@ IMPOSSIBLE = -1e4  # log-probability given to a sentence that is too long for th
 def align(request: AlignmentRequest, json: Json = False) -> None:
     """Align the sentences of documents and their translations; write a parallel corpus for `prepare`."""
     from cotext.data.formats import write_parallel
-    from cotext.files.parallel import align_files
+    from cotext.files.parallel import align_files, files_in
 
-    with output(request.out, [*request.source, *request.target]):
+    with output(request.out, chain(*map(files_in, (*request.source, *request.target)))):
         corpus, languages = align_files(
             request.source,
             request.target,

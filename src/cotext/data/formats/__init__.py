@@ -71,9 +71,7 @@ def check_output(out: Path, inputs: Iterable[Path]) -> None:
         raise CotextError(f"{out}: {folder} {problem}")
     if out.exists() and not out.is_file():
         raise CotextError(f"{out}: is not a regular file; choose another --out")
-    for path in inputs:
-        if out.exists() and path.exists() and out.samefile(path):
-            raise CotextError(f"{out}: would overwrite an input file; choose another --out")
+    streams.refuse_input(out, inputs)
 
 
 FORMATS = {
