@@ -41,6 +41,7 @@ def test_paths_and_sequences_are_converted() -> None:
     assert Example(run=Path("a"), files=["b", Path("c")]).files == (Path("b"), Path("c"))  # type: ignore[list-item]
     assert made.decode == {}
     assert made == Example(run=Path("a"), files=[Path("b")])
+    assert Example(run=".", files=[]).run == Path.cwd()  # type: ignore[arg-type]
 
 
 @loop_over(

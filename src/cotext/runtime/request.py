@@ -141,4 +141,5 @@ def _converted(value: Any, hint: Any, flag: str) -> Any:
         return tuple(_converted(item, get_args(kind)[0], flag) for item in several)
     if get_origin(kind) is Literal and value not in get_args(kind):
         raise CotextError(f"{flag} {shown(value)}: choose one of {', '.join(get_args(kind))}")
-    return Path(value) if kind is Path else value
+    # The name of "." is needed for files beside an output.
+    return (Path(value) if Path(value).name else Path(value).absolute()) if kind is Path else value
