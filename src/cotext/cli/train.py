@@ -331,7 +331,7 @@ def tell_distilled(out: Path, outcome: "Outcome", resumed: str, json: bool) -> N
             f"(--set max_source_tokens=...) kept untranslated; {_examples(outcome.kept)}"
         )
     for noted, what in (
-        (outcome.missing, "missing"),
+        (outcome.missing, "missing in the translation, which keep their target"),
         (outcome.cut, "truncated at the length limit (--set max_ratio=... or max_extra=...)"),
         (outcome.long, "longer than the training data of the teacher"),
     ):
