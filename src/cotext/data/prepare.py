@@ -461,10 +461,6 @@ def _job(
     }
 
 
-def _with_copies(count: int, documents: int) -> str:
-    return f"; {documents:,} with their copies and pieces" if documents > count else ""
-
-
 def _build(
     folder: Path,
     corpora: list[CorpusSplit],
@@ -495,9 +491,9 @@ def _build(
             *notes,
             *(
                 f"{part}: {count:,} whole documents set aside from the training corpus, by seed "
-                f"{aside['seed']}{_with_copies(count, statistics[part]['documents'])}"
+                f"{aside['seed']}{f'; {copies:,} with their copies and pieces' if copies > count else ''}"
                 for part, count in aside.items()
-                if part != "seed"
+                if part != "seed" and (copies := statistics[part]["documents"])
             ),
             *document_notes(statistics),
             *(line for c in corpora if c.selection for line in render(c.split, c.files, c.selection)),

@@ -148,9 +148,9 @@ BEGINNING_BYTES = 1 << 18
 _TALK_BEGINNING = re.compile(r"(?:<doc\s[^<>]*>\s*)?<(?:url>\s*https?:|talkid>)")
 _OBJECT_BEGINNING = re.compile(r'\{\s*"')
 _KEY = re.compile(r'"(?:\w*id|source|target|sentences)"\s*:')  # of a corpus
-_NUMBER = re.compile(r"\s*-?[0-9.]+(e-?[0-9]+)?\s*", re.IGNORECASE)  # such as a score of the pair
 _CATALOGUE_BEGINNING = re.compile(r'[\[{]$|\{\s*"|\[\s*["\[{]')
 _OF_SENTENCES = re.compile("[ ，。！？]")  # not of ids
+_NUMBER = re.compile(r"\s*-?[0-9.]+(e-?[0-9]+)?\s*", re.IGNORECASE)  # such as a score of the pair
 # Their markup would be translated.
 CATALOGUES = (
     dict.fromkeys((".json", ".arb", ".ipynb"), "JSON")
@@ -207,7 +207,7 @@ def detect_format(path: Path) -> str:
     is_table = columns == {2} or (columns == {3} and all(_NUMBER.fullmatch(row[2]) for row in rows))
     if is_table and 2 * sum(map(bool, map(_OF_SENTENCES.search, ids))) > len(ids):
         refuse(path, "a table of sentences and translations, without document ids")
-    if columns in ({1}, {2}) and all(ids):
+    if columns in ({2}, {3}) and all(ids):
         return "tsv"
     return "text"
 
@@ -410,14 +410,14 @@ def _resolve(path: Path, format: str | None) -> Format:
     return find_format(detect_format(path) if format is None else format)
 
 
-def write_documents(path: Path, documents: Iterable[Document], format: str) -> None:
+def write_documents(path: Path, documents: Iterable[Document], format: str) -> tuple[int, int]:
     """Write documents of one language; the file appears when all are written.
 
-    For the format docids, a side file is also written. Files of tsv get two columns, jsonl the key
-    `sentences`, and files of wmt hypotheses. Raises CotextError for content that the format cannot represent,
-    if there are no documents, and for storage errors.
+    Returns the numbers of documents and sentences. For the format docids, a side file is also written. Files
+    of tsv get two columns, jsonl the key `sentences`, and files of wmt hypotheses. Raises CotextError for
+    content that the format cannot represent, if there are no documents, and for storage errors.
     """
-    _write(find_format(format), [path], ((Record(d.id, sentences=d.sentences),) for d in documents))
+    return _write(find_format(format), [path], ((Record(d.id, sentences=d.sentences),) for d in documents))
 
 
 def write_parallel(
@@ -426,10 +426,10 @@ def write_parallel(
     documents: Iterable[ParallelDocument],
     format: str,
     languages: tuple[str, str] | None = None,
-) -> None:
+) -> tuple[int, int]:
     """Write two files, or one file if the format contains both languages (`target` is None).
 
-    `languages` become the `lang` attributes of tmx. Raises the same errors as `write_documents`.
+    `languages` become the `lang` attributes of tmx. Returns and raises the same as `write_documents`.
     """
     row = find_format(format)
     if row.holds_both_languages:
@@ -438,12 +438,11 @@ def write_parallel(
                 f"the format {format} contains both languages in one file; remove the target file {target}"
             )
         both = ((Record(d.id, source=d.source, target=d.target),) for d in documents)
-        _write(row, [source], both, languages)
-        return
+        return _write(row, [source], both, languages)
     if target is None:
         raise CotextError(f"files of the format {format} contain one language; name the target file, too")
     sides = ((Record(d.id, sentences=d.source), Record(d.id, sentences=d.target)) for d in documents)
-    _write(row, [source, target], sides)
+    return _write(row, [source, target], sides)
 
 
 def write_translations(
@@ -466,7 +465,7 @@ def _write(
     paths: list[Path],
     documents: Iterable[tuple[Record, ...]],
     languages: tuple[str, str] | None = None,
-) -> None:
+) -> tuple[int, int]:
     """Write the i-th record of every tuple to the i-th path, and side files if the format has them."""
     row.require_written()
     assert row.encode is not None
@@ -476,6 +475,7 @@ def _write(
     others = {path: line_formats.other_text(path, paths) for path in side_paths if path.exists()}
     kept = {path: (other, line_formats.read_side_file(path)) for path, other in others.items() if other}
     previous: str | None = None
+    written = sentences = 0
     with atomic_sinks([*paths, *(path for path in side_paths if path not in kept)]) as sinks:
         for records in documents:
             document_id = records[0].id
@@ -499,12 +499,14 @@ def _write(
                     "which UTF-8 cannot write; remove it"
                 ) from None
             _check_kept(kept, (document_id, len(records[0].sentences or ())))
-            previous = document_id
+            previous, written = document_id, written + 1
+            sentences += len(records[0].sentences or records[0].source or ())
         if previous is None:
             raise CotextError(f"{paths[0]}: there are no documents to write; the file is unchanged")
         for sink in sinks[: len(paths)]:
             sink.write(row.footer)
         _check_kept(kept, None)
+    return written, sentences
 
 
 def _check_kept(
