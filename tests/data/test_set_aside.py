@@ -31,9 +31,12 @@ def test_the_seed_decides_and_parts_are_read_apart() -> None:
     parts = set_aside(documents, {"dev": 5, "test": 4}, seed=1)
     assert parts == set_aside(documents, {"dev": 5, "test": 4}, seed=1)
     assert parts != set_aside(documents, {"dev": 5, "test": 4}, seed=2)
-    read = [part_of(lambda skipped: iter(documents), parts, part) for part in ("train", "dev", "test")]
-    found = [[d.id for d in part([])] for part in read]
-    assert [len(part) for part in found] == [21, 5, 4]
+    skipped: list[str] = []
+    read = [
+        part_of(lambda odd: odd.append("x") or iter(documents), parts, p) for p in ("train", "dev", "test")
+    ]
+    found = [[d.id for d in part(skipped)] for part in read]
+    assert ([len(part) for part in found], skipped) == ([21, 5, 4], ["x"])
     assert {name for part in found for name in part} == {f"{n}" for n in range(30)}
     for number, said in ((1, "has 1 document,"), (5, "has 5 documents,")):
         told = must_raise(said, set_aside, documents[:number], {"dev": 3, "test": 2}, seed=1)

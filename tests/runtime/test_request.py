@@ -37,9 +37,8 @@ class Example(Shared):
 
 def test_paths_and_sequences_are_converted() -> None:
     made = Example(run="a", files="b")  # type: ignore[arg-type]
-    assert (made.run, made.files) == (Path("a"), (Path("b"),))
+    assert (made.run, made.files, made.decode) == (Path("a"), (Path("b"),), {})
     assert Example(run=Path("a"), files=["b", Path("c")]).files == (Path("b"), Path("c"))  # type: ignore[list-item]
-    assert made.decode == {}
     assert made == Example(run=Path("a"), files=[Path("b")])
     assert Example(run=".", files=[]).run == Path.cwd()  # type: ignore[arg-type]
 
