@@ -32,10 +32,8 @@ def test_the_seed_decides_and_parts_are_read_apart() -> None:
     assert parts == set_aside(documents, {"dev": 5, "test": 4}, seed=1)
     assert parts != set_aside(documents, {"dev": 5, "test": 4}, seed=2)
     skipped: list[str] = []
-    read = [
-        part_of(lambda odd: odd.append("x") or iter(documents), parts, p) for p in ("train", "dev", "test")
-    ]
-    found = [[d.id for d in part(skipped)] for part in read]
+    read = {p: part_of(lambda odd: odd.append("x") or iter(documents), parts, p) for p in ("train", *parts)}
+    found = [[d.id for d in part(skipped)] for part in read.values()]
     assert ([len(part) for part in found], skipped) == ([21, 5, 4], ["x"])
     assert {name for part in found for name in part} == {f"{n}" for n in range(30)}
     for number, said in ((1, "has 1 document,"), (5, "has 5 documents,")):
