@@ -48,9 +48,8 @@ LETTERS = "abcdefghijklm", "nopqrstuvwxyz"  # of the source and of the target: n
 
 def pairs_of(number: int, seed: int) -> list[tuple[str, str]]:
     """Sentences of 4 to 12 words of a dictionary, and their translations word for word."""
-    draw = random.Random(0)
-    dictionary = [tuple("".join(draw.choices(side, k=5)) for side in LETTERS) for _ in range(150)]
-    draw = random.Random(seed)
+    words, draw = random.Random(0), random.Random(seed)
+    dictionary = [tuple("".join(words.choices(side, k=5)) for side in LETTERS) for _ in range(150)]
     sentences = [draw.choices(dictionary, k=draw.randint(4, 12)) for _ in range(number)]
     return [(" ".join(s for s, _ in each), " ".join(t for _, t in each)) for each in sentences]
 

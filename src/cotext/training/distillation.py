@@ -138,7 +138,6 @@ class DistilledCorpus:
                 entries = {index: results[index] for index in chunk}
                 written = [s for entry in entries.values() for s in entry["sentences"] or ()]
                 encoded = iter(tokenizer.encode_batch(written, side="target"))
-                sizes: list[int] = []
                 sources: list[list[int]] = []
                 targets: list[list[int]] = []
                 for index, entry in entries.items():
@@ -151,9 +150,9 @@ class DistilledCorpus:
                             if sentence not in entry["missing"]:
                                 target[sentence] = found
                     writer.add(before.id, source, target)
-                    sizes.append(len(source))
                     sources += source
                     targets += target
+                sizes = [len(store.lengths(index)[0]) for index in chunk]
                 collector.add(sizes, Flat.of(sources), Flat.of(targets))
                 on_stage("writing documents", chunk.stop, len(store))
         totals = writer.totals
