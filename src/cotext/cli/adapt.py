@@ -106,12 +106,12 @@ class Adaptation:
         if request.format is None:
             notes = pair_files(*self._files, pairs, languages, FEWEST_DOCUMENTS)
         if notes is None:
+            stated = languages_of_files(*self._files, request.format)
+            check_pair(languages, stated, f"the corpus {source}", f"{name_of(request.model)} translates")
             notes = cut_corpus(*self._files, request.format, pairs, languages, FEWEST_DOCUMENTS)
         if notes is not None:
             self._files, self.notes, self._format = (pairs, None), notes, None
-        stated = languages_of_files(*self._files, self._format)
-        check_pair(languages, stated, f"the corpus {self._files[0]}", f"{name_of(request.model)} translates")
-        self._languages = languages if str(languages) else stated
+        self._languages = languages if str(languages) else languages_of_files(*self._files, self._format)
 
     @property
     def data(self) -> Path:
