@@ -28,10 +28,7 @@ def test_every_format_into_every_format(tmp_path: Path, read: str, to: str) -> N
         assert found == SOURCES
     # The same with both languages, in one file or two.
     given, written = (
-        (
-            tmp_path / f"{stem}.both",
-            None if FORMATS[name].holds_both_languages else tmp_path / f"{stem}.target",
-        )
+        (tmp_path / f"{stem}.both", None if FORMATS[name].holds_both_languages else tmp_path / stem)
         for stem, name in (("in", read), ("out", to))
     )
     write_parallel(*given, DOCUMENTS, read)
@@ -80,6 +77,5 @@ def test_head_of_parts_and_of_what_is_not_there(world: World, tmp_path: Path) ->
         ([tmp_path / "none"], "no such file"),
     ):
         must_refuse(word, "head", *arguments)
-    long = tmp_path / "long"
-    long.write_text("a" * 500 + "\n")
+    (long := tmp_path / "long").write_text("a" * 500 + "\n")
     assert f"{'a' * 30} ...\n" in succeed("head", long, "--characters", "30").out

@@ -46,16 +46,10 @@ ENDE = Languages("en", "de")
 LETTERS = "abcdefghijklm", "nopqrstuvwxyz"  # of the source and of the target: no word is in both
 
 
-def _dictionary() -> list[tuple[str, str]]:
-    draw = random.Random(0)
-    return [
-        ("".join(draw.choices(LETTERS[0], k=5)), "".join(draw.choices(LETTERS[1], k=5))) for _ in range(150)
-    ]
-
-
 def pairs_of(number: int, seed: int) -> list[tuple[str, str]]:
     """Sentences of 4 to 12 words of a dictionary, and their translations word for word."""
-    draw, dictionary = random.Random(seed), _dictionary()
+    words, draw = random.Random(0), random.Random(seed)
+    dictionary = [tuple("".join(words.choices(side, k=5)) for side in LETTERS) for _ in range(150)]
     sentences = [draw.choices(dictionary, k=draw.randint(4, 12)) for _ in range(number)]
     return [(" ".join(s for s, _ in each), " ".join(t for _, t in each)) for each in sentences]
 
@@ -213,6 +207,10 @@ def test_documents_that_are_no_translations_are_left_out() -> None:
     assert [(each.source, each.target) for each in corpus.documents] == [
         (tuple(source), tuple(target)) for source, target in good
     ]
+    # Known languages may be swapped in every document.
+    english = ["The committee has discussed the report.", "We thank the members for their questions."]
+    german = ["Der Ausschuss hat den Bericht besprochen.", "Wir danken den Mitgliedern für ihre Fragen."]
+    assert corpus_of((german, english)).left_out == {"0": SWAPPED}
 
 
 def test_contents_of_one_side_are_cut_off_and_numbers_aligned_as_equal() -> None:
@@ -315,8 +313,9 @@ def test_folders_are_paired_by_name(tmp_path: Path) -> None:
     lines = [line.split("\t") for line in out.read_text().splitlines()]
     assert [tuple(line[1:]) for line in lines] == [pair for chapter in pairs for pair in chapter]
     assert {line[0] for line in lines} == {"chapter0", "chapter1", "chapter2"}
-    asked = ("align", *sides[:2], "--target", tmp_path, "--out", out)
-    must_refuse("no source and target file have the same name", *asked)
+    asked = ("align", *sides[:2], "--target", tmp_path, "--out")
+    must_refuse("no source and target file have the same name", *asked, tmp_path / "new.tsv")
+    must_refuse("pairs.tsv: would overwrite an input file", *asked, out)
 
 
 def test_a_run_is_asked_and_long_sentences_are_no_error(world: World, tmp_path: Path) -> None:

@@ -221,6 +221,7 @@ XML_BOMB = (
         ({"a.en/x": b""}, None, r"a\.en: is a directory"),
         (b"A.\n", "jsnol", r"unknown corpus format 'jsnol': did you mean jsonl\? known formats"),
         ("下雨了。\tIt rains.\n她走了。\tShe left.\n".encode(), None, r"a\.en: .* a table of sentences and"),
+        (b"It rains.\tEs regnet.\t0.9\nShe left.\tSie ging.\t1e-3\n", None, "a table of sentences and"),
         (b"A.\n\n\nB.\n", "text", r"a\.en:3: an empty line where a sentence should begin"),
         (b"<d>\nA.\n<d>\n<d>\nB.\n", None, r"a\.en:4: document '2' is empty"),
         (b"A.\n<d>\nB.\n", "d-lines", r"a\.en:1: text before the first line <d>"),

@@ -11,6 +11,7 @@ from cotext.data.documents import (
     CODES,
     NAMES,
     Languages,
+    ParallelDocument,
     check_sides,
     language_code,
     language_of_name,
@@ -18,6 +19,7 @@ from cotext.data.documents import (
     name_of,
     name_warning,
 )
+from cotext.data.formats import write_parallel
 from cotext.models.checkpoint import load_run
 from cotext.models.run_folder import describe_file
 from cotext.runtime import CotextError
@@ -77,6 +79,13 @@ def test_what_is_told_counts_more_than_names_unless_it_contradicts_them(tmp_path
     command = (*given, "--source-language", "de", "--target-language", "en")
     must_refuse("train.de: the names say en-de, but the corpus is de-en; swap them", *command)
     assert not (tmp_path / "data").exists()
+    german = ("Der Ausschuss hat den Bericht besprochen.", "Wir danken den Mitgliedern für die Fragen.")
+    english = ("The committee has discussed the report.", "We thank the members for their questions.")
+    memory = ("--source", tmp_path / "memory", "--dev-source", tmp_path / "memory")
+    pair = ("--source-language", "en", "--target-language", "de", "--out", tmp_path / "data")
+    for codes, words in ((("de", "en"), "memory: the file is de-en"), (None, "memory: the texts say de-en")):
+        write_parallel(tmp_path / "memory", None, [ParallelDocument("d", german, english)], "tmx", codes)
+        must_refuse(words, "prepare", *memory, *pair)
     told = [*prepare_arguments(tmp_path, tmp_path / "data"), "--target-language", "de-AT"]
     shown = succeed(*told, "--source-language", "fr").out
     assert "languages: fr-de" in shown

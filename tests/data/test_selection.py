@@ -44,9 +44,8 @@ def jsonl(path: Path, *records: dict[str, Any]) -> Path:
 
 def test_documents_must_be_even_or_are_left_out_on_request(tmp_path: Path) -> None:
     even = {"id": "b", "source": ["x"], "target": ["y"]}
-    path = jsonl(tmp_path / "a.jsonl", UNEVEN, even)
+    path, skipped = jsonl(tmp_path / "a.jsonl", UNEVEN, even), list[str]()
     must_raise(r"a\.jsonl:1: .*5 source sentences but 4 target", read_parallel, path, None)
-    skipped: list[str] = []
     assert [d.id for d in read_parallel(path, None, skipped=skipped)] == ["b"]
     (tmp_path / "b.en").write_text("<d>\na\nb\n<d>\nc\n")
     (tmp_path / "b.de").write_text("<d>\nA\n<d>\nC\n")

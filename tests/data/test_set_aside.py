@@ -1,7 +1,6 @@
 """Documents that `prepare` sets aside from the training corpus."""
 
 import json
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,9 +17,7 @@ def document(name: str, text: str) -> ParallelDocument:
 
 
 def test_pieces_names_and_copies_are_one_document() -> None:
-    documents = [document(name, text) for name, text in (
-        ("a#1", "p"), ("b", "q"), ("a#2", "r"), ("c", "r"), ("c", "s"), ("d", "t"),
-    )]  # fmt: skip
+    documents = [document(*each.split()) for each in ("a#1 p", "b q", "a#2 r", "c r", "c s", "d t")]
     # a#1 and a#2 by their name, c by the text of a#2, and the second c by its name.
     parts = set_aside(documents, {"dev": 1, "test": 1}, seed=1)
     assert set(map(frozenset, parts.values())) < set(map(frozenset, ((0, 2, 3, 4), (1,), (5,))))
@@ -34,12 +31,10 @@ def test_the_seed_decides_and_parts_are_read_apart() -> None:
     parts = set_aside(documents, {"dev": 5, "test": 4}, seed=1)
     assert parts == set_aside(documents, {"dev": 5, "test": 4}, seed=1)
     assert parts != set_aside(documents, {"dev": 5, "test": 4}, seed=2)
-
-    def read(skipped: list[str]) -> Iterator[ParallelDocument]:
-        yield from documents
-
-    found = [[d.id for d in part_of(read, parts, part)([])] for part in ("train", "dev", "test")]
-    assert [len(part) for part in found] == [21, 5, 4]
+    skipped: list[str] = []
+    read = {p: part_of(lambda odd: odd.append("x") or iter(documents), parts, p) for p in ("train", *parts)}
+    found = [[d.id for d in part(skipped)] for part in read.values()]
+    assert ([len(part) for part in found], skipped) == ([21, 5, 4], ["x"])
     assert {name for part in found for name in part} == {f"{n}" for n in range(30)}
     for number, said in ((1, "has 1 document,"), (5, "has 5 documents,")):
         told = must_raise(said, set_aside, documents[:number], {"dev": 3, "test": 2}, seed=1)

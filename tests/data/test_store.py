@@ -77,9 +77,7 @@ def test_random_access_to_more_batches_than_are_open(tmp_path: Path, monkeypatch
     monkeypatch.setattr(store_module, "OPEN_BATCHES", 2)
     written = corpus(100)
     store = write(tmp_path / "s", written)
-    order = list(range(100))
-    random.Random(3).shuffle(order)
-    for i in order:
+    for i in random.Random(3).sample(range(100), 100):
         document = store[i]
         assert document.index == i
         assert (document.id, [s.tolist() for s in document.source]) == written[i][:2]

@@ -120,13 +120,19 @@ def test_an_installed_model_is_called_by_its_name(here: Path, adapted: Outcome) 
 
 def test_what_cannot_be_adapted_is_refused(here: Path, tmp_path: Path) -> None:
     out = ("--out", tmp_path / "x")
-    reversed_sides = (here / "all.de", here / "all.en")
+    write_parallel(here / "few.tmx", None, training_documents(2, 1), "tmx", ("en", "de"))
+    write_parallel(here / "swapped.tmx", None, training_documents(2, 1), "tmx", ("de", "en"))
     for arguments, reason in (
-        ((here / "model", *reversed_sides), "use the same language pair for both"),
+        ((here / "model", here / "swapped.tmx"), "use the same language pair for both"),
         ((here / "none", here / "all.tmx"), "no such run folder"),
         ((here / "model", here / "all.en"), "name the target file, too"),
         ((here / "model", here / "all.tmx", "--test-documents", "500"), "set fewer aside"),
         ((here / "model", here / "all.en", here / "all.de", here / "all.en"), "one file or two"),
+        ((here / "model", here / "few.tmx"), "too few to set aside"),
     ):
         must_refuse(reason, "adapt", *arguments, *out)
-        assert not (tmp_path / "x").exists()
+        assert not list(tmp_path.iterdir())
+    (tmp_path / "x.adapt").mkdir()
+    (pairs := tmp_path / "x.adapt" / "pairs.tmx").write_text("of another corpus")
+    must_refuse("too few to set aside", "adapt", here / "model", here / "few.tmx", *out)
+    assert pairs.read_text() == "of another corpus"

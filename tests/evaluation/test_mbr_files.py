@@ -168,6 +168,9 @@ def test_comet_scores_all_pairs(tmp_path: Path, python: Path) -> None:  # noqa: 
     assert report.utility_of_first == pytest.approx(100 * (1 / 3 + (1 + 1.6) / 3) / 2)
     assert "protocol:comet" in report.signature
     must_raise("--comet needs --source", replace, request, source=None)
+    gap = output(tmp_path, "gap", (A, ""), format="jsonl")
+    request = replace(request, files=[*paths, gap], comet=str(gap))  # found before the model is loaded
+    must_raise("a translation is empty, which --to text cannot hold", choose_translations, request, UNSEEN)
 
 
 WORDS = ["der", "die", "Katze", "Katzen", "sieht", "sieht,", "Hund", ".", "ä", "1,5"]

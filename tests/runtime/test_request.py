@@ -37,17 +37,18 @@ class Example(Shared):
 
 def test_paths_and_sequences_are_converted() -> None:
     made = Example(run="a", files="b")  # type: ignore[arg-type]
-    assert (made.run, made.files) == (Path("a"), (Path("b"),))
+    assert (made.run, made.files, made.decode) == (Path("a"), (Path("b"),), {})
     assert Example(run=Path("a"), files=["b", Path("c")]).files == (Path("b"), Path("c"))  # type: ignore[list-item]
-    assert made.decode == {}
     assert made == Example(run=Path("a"), files=[Path("b")])
+    assert Example(run=".", files=[]).run == Path.cwd()  # type: ignore[arg-type]
 
 
 @loop_over(
     ("given", "message"),
     [
         ({"level": "middle"}, r"--level 'middle': choose one of low, high"),
-        ({"level": "high", "rounds": 0}, r"--rounds 0: the minimum is 1"),
+        ({"level": "high", "rounds": 0}, r"--rounds 0: must be finite, at least 1"),
+        ({"level": "high", "rounds": float("nan")}, r"--rounds nan: must be finite"),
         ({"rounds": 2}, r"--rounds needs --level high"),
         ({"comet_context": 2}, r"--comet-context needs --comet or --files"),
         ({"quick": True}, r"--quick draws nothing"),

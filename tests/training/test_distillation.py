@@ -162,6 +162,11 @@ def test_empty_sentences_stay_in_their_places(world: World, tmp_path: Path) -> N
     store = train_store(out)
     assert [[bool(len(t)) for t in d.target] for d in store] == [[True, False, True], [False, False], [True]]
     assert targets(store) == translated(world, data, tmp_path)
+    # Sentences that free search leaves out keep their target.
+    shown = succeed(*command(world, tmp_path / "free", "--set", "align=free", data=data)).out
+    assert "1 sentence missing in the translation, which keep their target; document:sentence a:3" in shown
+    old, new = (targets(train_store(folder))[0][2] for folder in (data, tmp_path / "free"))
+    assert old == new
 
 
 def test_a_document_that_the_teacher_does_not_take_keeps_its_target(world: World, tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ from cotext.evaluation.statistics.significance import SIGNIFICANT
 from cotext.evaluation.studies.context.context_use import translated
 from cotext.evaluation.studies.evaluate.evaluate_files import Evaluation, evaluate_files
 from cotext.evaluation.studies.tables import Cell, Table, interval
-from cotext.files.parallel import PAIRS, cut_corpus, pair_files
+from cotext.files.parallel import cut_corpus, pair_files
 from cotext.interchange.model_names import name_of
 from cotext.models.run_folder import config_of, describe_file, model_file
 from cotext.runtime.devices import choose_threads
@@ -101,17 +101,17 @@ class Adaptation:
         source, *others = request.corpus
         self._files: tuple[Path, Path | None] = (source, others[0] if others else None)
         self.notes: tuple[str, ...] = ()
-        self._format, pairs = request.format, self.folder / PAIRS
+        self._format, pairs = request.format, self.folder / "pairs.tmx"
         notes = None
         if request.format is None:
             notes = pair_files(*self._files, pairs, languages, FEWEST_DOCUMENTS)
         if notes is None:
+            stated = languages_of_files(*self._files, request.format)
+            check_pair(languages, stated, f"the corpus {source}", f"{name_of(request.model)} translates")
             notes = cut_corpus(*self._files, request.format, pairs, languages, FEWEST_DOCUMENTS)
         if notes is not None:
             self._files, self.notes, self._format = (pairs, None), notes, None
-        stated = languages_of_files(*self._files, self._format)
-        check_pair(languages, stated, f"the corpus {self._files[0]}", f"{name_of(request.model)} translates")
-        self._languages = languages if str(languages) else stated
+        self._languages = languages if str(languages) else languages_of_files(*self._files, self._format)
 
     @property
     def data(self) -> Path:
@@ -124,7 +124,6 @@ class Adaptation:
         # A multilingual tokenizer already knows its languages, under its own names.
         of_many = isinstance(tokenizer, ImportedTokenizer) and bool(tokenizer.languages)
         pair = Languages() if of_many else self._languages
-        self.folder.mkdir(parents=True, exist_ok=True)
         share = sum(1 for _ in read_parallel(*self._files, self._format)) // SHARE
         dev, test = (
             min(MOST_HELD_OUT, max(least, share)) if given is None else given

@@ -18,7 +18,7 @@ import shlex
 import shutil
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from html import escape
 from importlib import resources
@@ -42,7 +42,7 @@ from cotext.runtime import CotextError, __version__
 from cotext.runtime.files import NAME, working_in, write_text
 from cotext.runtime.processes import Job, run_jobs, usable_cores
 from cotext.runtime.progress import Meter, stages
-from cotext.runtime.rendering import marked, table, whole_page
+from cotext.runtime.rendering import table, whole_page
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,48 +284,32 @@ def own_command() -> str:
     return shlex.quote(os.path.relpath(own))
 
 
-# --- The page of software help, translated by the installed English-German models.
+# --- The page of software help, translated by the installed English-German model.
 
 
 PACKAGE: Final = "cotext-model-en-de-software"
-# Names of models that the package may contain.
-MODELS: Final[Sequence[str]] = ("en-de-sentence", "en-de")
+MODEL: Final = "en-de"  # in the package
 SHOWN: Final = 3  # sentences printed on the terminal
 
 
 def translate_sample(out: Path) -> bool:
-    """Translate the sample with each installed model, print its beginning and write `out/sample.html`.
+    """Translate the sample with the installed model, print its beginning and write `out/sample.html`.
 
-    Return True if a model is installed; otherwise do nothing and return False.
+    Return whether the model is installed; otherwise do nothing.
     """
-    known = known_models()
-    names = [name for name in MODELS if name in known]
-    if not names:
+    model = known_models().get(MODEL)
+    if model is None:
         return False
     from cotext.interchange.engine_cache import load
 
     source = resources.files("cotext.cli").joinpath("sample.en").read_text(encoding="utf-8").splitlines()
-    typer.echo(f"A page of software help, translated by {' and '.join(names)}:\n")
-    translations = {name: load(known[name].folder, "cpu").translate(source) for name in names}
-    for number, sentence in enumerate(source[:SHOWN]):
-        typer.echo(f"  {sentence}")
-        for name in names:
-            typer.echo(f"    {name + ':':16} {translations[name][number]}")
-    page = out / "sample.html"
-    write_text(page, _page(source, translations))
+    typer.echo(f"A page of software help, translated by {MODEL}:\n")
+    pairs = [*zip(source, load(model.folder, "cpu").translate(source), strict=True)]
+    for sentence, translation in pairs[:SHOWN]:
+        typer.echo(f"  {sentence}\n    {translation}")
+    page, title = out / "sample.html", "A page of software help in German"
+    rows = [(str(number), escape(s), escape(t)) for number, (s, t) in enumerate(pairs, 1)]
+    shown = table("One row per sentence.", ("", "English", MODEL), rows, left=3)
+    write_text(page, whole_page(title, [f"<h1>{title}</h1>", shown]))
     typer.echo(f"\nThe whole page, side by side: {page}\n")
     return True
-
-
-def _page(source: Sequence[str], translations: Mapping[str, Sequence[str]]) -> str:
-    """Return a page with one row per sentence; words that differ from the first model are marked."""
-    first, *others = translations
-    rows = [
-        [str(number + 1), escape(sentence), escape(translations[first][number])]
-        + [marked(translations[name][number], translations[first][number]) for name in others]
-        for number, sentence in enumerate(source)
-    ]
-    caption = f"Marked: words that differ from {escape(first)}." if others else "One row per sentence."
-    header = ("", "English", *map(escape, translations))
-    title = "A page of software help in German"
-    return whole_page(title, [f"<h1>{title}</h1>", table(caption, header, rows, left=len(header))])

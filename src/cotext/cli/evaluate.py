@@ -151,7 +151,7 @@ def mbr(request: MbrRequest, json: Json = False) -> None:
 
     out = request.out
     require_absent(out, request.overwrite or out.is_dir())
-    find_format(request.to)
+    find_format(request.to).require_written()
     inputs = [*request.files, *filter(None, [request.source])]
     with output(out, inputs), meter("choosing", 0) as progress:
         # Old n-best lists of the output are removed with it, unless they are inputs of this command.

@@ -79,9 +79,9 @@ def convert(request: ConversionRequest) -> None:
         if both or target is not None:
             sides.append("" if target is None else language_of_name(target))
         joined = _detokenisers(source, request, sides)
-    done = convert_corpus(source, target, out, out_target, request.to, request.format, joined)
+    documents, sentences = convert_corpus(source, target, out, out_target, request.to, request.format, joined)
     written = f"{out}" if out_target is None else f"{out}, {out_target}"
-    typer.echo(f"{written}: {counted(done.sentences, 'sentence')} in {counted(done.documents, 'document')}")
+    typer.echo(f"{written}: {counted(sentences, 'sentence')} in {counted(documents, 'document')}")
 
 
 def convert_suite(request: SuiteConversionRequest) -> None:

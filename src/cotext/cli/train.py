@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from functools import partial
+from itertools import chain
 from json import dumps
 from pathlib import Path
 from shlex import quote
@@ -16,7 +17,7 @@ from cotext.data.documents import ParallelDocument
 from cotext.data.requests import AlignmentRequest, ControlledRequest, PreparationRequest
 from cotext.evaluation.requests import AdaptRequest
 from cotext.runtime import CotextError, __version__
-from cotext.runtime.files import is_first_process
+from cotext.runtime.files import is_first_process, restoring
 from cotext.runtime.signals import INTERRUPTED
 from cotext.training.requests import DistillRequest, TrainRequest
 
@@ -164,11 +165,12 @@ def adapt(request: AdaptRequest) -> None:
     from cotext.runtime.progress import meter, say, stages
     from cotext.training.run import train as train_run
 
-    work = Adaptation(request)
-    for note in work.notes:
-        say(note)
-    with stages() as progress:
-        report = prepare(work.preparation(), progress)
+    with restoring(Path(f"{request.out}.adapt", "pairs.tmx")):
+        work = Adaptation(request)
+        for note in work.notes:
+            say(note)
+        with stages() as progress:
+            report = prepare(work.preparation(), progress)
     typer.echo(report.render())
     if work.is_begun:
         say(f"{request.out}: continues an earlier training, so --minutes has no effect")
@@ -203,9 +205,9 @@ IMPOSSIBLE = -1e4  # log-probability given to a sentence that is too long for th
 def align(request: AlignmentRequest, json: Json = False) -> None:
     """Align the sentences of documents and their translations; write a parallel corpus for `prepare`."""
     from cotext.data.formats import write_parallel
-    from cotext.files.parallel import align_files
+    from cotext.files.parallel import align_files, files_in
 
-    with output(request.out, [*request.source, *request.target]):
+    with output(request.out, chain(*map(files_in, (*request.source, *request.target)))):
         corpus, languages = align_files(
             request.source,
             request.target,
@@ -251,32 +253,25 @@ def _probabilities(run: Path | None) -> "Probabilities | None":
 
 def prepare(request: PreparationRequest, json: Json = False) -> None:
     """Tokenise a corpus into a data folder for `train`, and print its statistics."""
-    from cotext.data.prepare import prepare as prepare_corpus
-    from cotext.runtime.progress import stages
-
-    request = _with_pairs(request)
-    with stages() as progress:
-        report = prepare_corpus(request, progress)
-    tell_prepared(request.out, report, json)
-
-
-def _with_pairs(request: PreparationRequest) -> PreparationRequest:
-    """Return the request; if its files are not a corpus, with the pairs extracted by `pair_files`."""
     from cotext.data.formats import is_corpus
+    from cotext.data.prepare import prepare as prepare_corpus
+    from cotext.runtime.progress import say, stages
 
+    pairs, notes = Path(f"{request.out}.pairs.tmx"), None
     files = [path for path in (request.source, request.target) if path is not None]
-    if request.format is not None or all(map(is_corpus, files)):
-        return request
-    # Imported only for files that are not a corpus, because this takes seconds.
-    from cotext.files.parallel import PAIRS, pair_files
-    from cotext.runtime.progress import say
+    with restoring(pairs):
+        if request.format is None and not all(map(is_corpus, files)):
+            # Imported only for files that are not a corpus, because this takes seconds.
+            from cotext.files.parallel import pair_files
 
-    needed = sum(request.set_aside.values())
-    out = request.out.with_name(f"{request.out.name}.{PAIRS}")
-    notes = pair_files(request.source, request.target, out, request.languages, needed + 1 if needed else 0)
-    for note in notes or ():
-        say(note)
-    return replace(request, source=out, target=None) if notes else request
+            needed = sum(request.set_aside.values()) + bool(request.set_aside)
+            notes = pair_files(request.source, request.target, pairs, request.languages, needed)
+            request = replace(request, source=pairs, target=None) if notes else request
+        for note in notes or ():
+            say(note)
+        with stages() as progress:
+            report = prepare_corpus(request, progress)
+    tell_prepared(request.out, report, json)
 
 
 def prepare_controlled(request: ControlledRequest, json: Json = False) -> None:
@@ -330,7 +325,7 @@ def tell_distilled(out: Path, outcome: "Outcome", resumed: str, json: bool) -> N
             f"(--set max_source_tokens=...) kept untranslated; {_examples(outcome.kept)}"
         )
     for noted, what in (
-        (outcome.missing, "missing"),
+        (outcome.missing, "missing in the translation, which keep their target"),
         (outcome.cut, "truncated at the length limit (--set max_ratio=... or max_extra=...)"),
         (outcome.long, "longer than any in the training data of the teacher"),
     ):

@@ -15,7 +15,7 @@ from typing import Final
 import numpy as np
 
 from cotext.data.alignment import Alignment, Bead, Probabilities, align_documents
-from cotext.data.documents import Document, Languages, ParallelDocument
+from cotext.data.documents import Document, Languages, ParallelDocument, languages_of_texts
 from cotext.data.selection import COPY_LETTERS, pieces_of
 from cotext.data.splitting import join_sentences
 from cotext.data.words import word_texts
@@ -102,7 +102,7 @@ def align_corpus(
 ) -> AlignedCorpus:
     """Align the sentences of documents (source, target); `languages` determine how sentences are joined."""
     corpus, kept = AlignedCorpus(), []
-    for (source, target), reason in zip(documents, _reasons(documents), strict=True):
+    for (source, target), reason in zip(documents, _reasons(documents, languages), strict=True):
         if reason:
             corpus.left_out[source.id] = reason
         else:
@@ -172,7 +172,7 @@ def _doubtful(alignment: Alignment, least: float) -> list[bool]:
     return [bool(doubt) for doubt in sums < least * np.convolve(both, window, mode="same")]
 
 
-def _reasons(documents: Sequence[tuple[Document, Document]]) -> list[str]:
+def _reasons(documents: Sequence[tuple[Document, Document]], languages: Languages) -> list[str]:
     """Return the reason why each document is excluded before alignment; empty if it is not excluded."""
     words = [
         [Counter(word for text in side.sentences for word in word_texts(text.lower())) for side in both]
@@ -188,7 +188,10 @@ def _reasons(documents: Sequence[tuple[Document, Document]]) -> list[str]:
             reasons.append(EMPTY)
         elif 2 * sum(sentence in targets for sentence in long) > len(long):
             reasons.append(COPIED)
-        elif _leaning(of_source, totals) < 0 < _leaning(of_target, totals):
+        elif _leaning(of_source, totals) < 0 < _leaning(of_target, totals) or (
+            str(languages)
+            and languages_of_texts((source.sentences, target.sentences)) == languages.reversed != languages
+        ):
             reasons.append(SWAPPED)
         else:
             reasons.append("")

@@ -111,11 +111,8 @@ def best_path(n: int, m: int, band: Band, row_scores: RowScores, skip: float) ->
 def shifted(row: NDArray[np.float64], by: int) -> NDArray[np.float64]:
     """Shift a row: entry c of the result is entry c + by, or minus infinity outside."""
     width = len(row)
-    moved = np.full(width, -np.inf)
-    first, last = max(0, -by), min(width, width - by)
-    if first < last:
-        moved[first:last] = row[first + by : last + by]
-    return moved
+    outside, first = np.full(width, -np.inf), width + max(-width, min(by, width))
+    return np.concatenate((outside, row, outside))[first : first + width]
 
 
 @dataclass(frozen=True, slots=True)

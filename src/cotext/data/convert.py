@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Final, TypeVar
@@ -134,20 +134,6 @@ class Detokenisers:
         return replace(suite, name=f"{suite.name}{SUFFIX}", examples=examples)
 
 
-@dataclass(slots=True)
-class Tally:
-    """Counts of converted documents and sentences; a sentence pair counts once."""
-
-    documents: int = 0
-    sentences: int = 0
-
-    def count(self, documents: Iterable[D]) -> Iterator[D]:
-        for document in documents:
-            self.documents += 1
-            self.sentences += len(document)
-            yield document
-
-
 def convert(
     source: Path,
     target: Path | None,
@@ -156,19 +142,19 @@ def convert(
     to: str,
     format: str | None = None,
     detokenise: Detokenisers | None = None,
-) -> Tally:
+) -> tuple[int, int]:
     """Write a corpus in the format `to`, with the same documents and sentences in the same order.
 
     Input and output have one or two languages, in one or two files. `out_target` is required for two
     languages if files of the format contain one language. `detokenise` undoes the Moses tokenizer. For a
-    corpus in one language, the rules of the source are used.
+    corpus in one language, the rules of the source are used. Returns the numbers of documents and sentences.
 
     Raises CotextError if the input is invalid, the format cannot represent the content, or an output is also
     an input.
     """
     for written in (out, out_target):
         refuse_input(written, [source, target])
-    row, tally = find_format(to), Tally()
+    row = find_format(to)
     if target is None and not holds_two_languages(source, format):
         if out_target is not None:
             raise CotextError(f"{source}: contains one language; remove --out-target {out_target}")
@@ -176,17 +162,15 @@ def convert(
         documents = _one_language(source, find_format(format or detect_format(source)))
         if detokenise is not None:
             documents = detokenise.documents(documents)
-        write_documents(out, tally.count(documents), to)
-        return tally
+        return write_documents(out, documents, to)
     if not row.holds_both_languages and out_target is None:
         raise CotextError(
             f"files of the format {to} contain one language, but the corpus has two: name a second file, "
             "--out-target"
         )
     pairs, known = read_parallel(source, target, format), languages_of_files(source, target, format)
-    counted = tally.count(pairs if detokenise is None else detokenise.documents(pairs))
-    write_parallel(out, out_target, counted, to, (known.source, known.target) if str(known) else None)
-    return tally
+    pairs = pairs if detokenise is None else detokenise.documents(pairs)
+    return write_parallel(out, out_target, pairs, to, (known.source, known.target) if str(known) else None)
 
 
 def _one_language(path: Path, format: Format) -> Iterator[Document]:

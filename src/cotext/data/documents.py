@@ -53,6 +53,7 @@ _LINES: Final = Path(__file__).with_name("languages.txt").read_text(encoding="ut
 _ROWS: Final = [line.split("\t") for line in _LINES if not line.startswith("#")]
 NAMES: Final[dict[str, str]] = {row[0]: row[1] for row in _ROWS}  # English names by ISO 639-1 code
 CODES: Final = frozenset(NAMES)
+CERTAIN: Final = 0.95  # probability
 # ISO 639-3 codes, which test sets use (`deu_Latn`), of languages with a code of two letters.
 TWO_LETTERS: Final = {code: row[0] for row in _ROWS for code in " ".join(row[2:]).split()}
 
@@ -136,12 +137,15 @@ def languages_of_names(source: Path, target: Path | None) -> Languages:
     return pair if str(pair) and pair.source != pair.target else Languages()
 
 
-def check_sides(known: Languages, source: Path, target: Path | None, whose: str) -> None:
-    """Raise CotextError if file names show swapped sides: --source a.de --target a.en for en-de."""
-    if str(known) and languages_of_names(source, target) == known.reversed:
-        raise CotextError(
-            f"{source} and {target}: the names say {known.reversed}, but {whose} {known}; swap them"
-        )
+def check_sides(
+    known: Languages, source: Path, target: Path | None, whose: str, *texts: Iterable[Iterable[str]]
+) -> None:
+    """Raise CotextError if names or `texts` (of both sides) are swapped: --source a.de for en-de."""
+    named, swapped = languages_of_names(source, target), known.reversed
+    if str(known) and swapped != known and swapped in (named, *map(languages_of_texts, texts)):
+        files = " and ".join(str(path) for path in (source, target) if path is not None)
+        what = "names" if swapped == named else "texts"
+        raise CotextError(f"{files}: the {what} say {swapped}, but {whose} {known}; swap them")
 
 
 def check_pair(known: Languages, other: Languages, what: str, whose: str) -> None:
@@ -177,3 +181,9 @@ def identified(text: str) -> tuple[str, float] | None:
     except ImportError:
         return None
     return str(code), float(probability)
+
+
+def languages_of_texts(texts: Iterable[Iterable[str]]) -> Languages:
+    """Identify the languages of two texts by their first 2,000 characters; empty if uncertain."""
+    found = [identified(" ".join(sentences)[:2000]) for sentences in texts]
+    return Languages(*(each[0] if each and each[1] >= CERTAIN else "" for each in found))

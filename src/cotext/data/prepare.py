@@ -8,7 +8,7 @@ test set adds test.arrow and test.jsonl.
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
-from itertools import accumulate, pairwise
+from itertools import accumulate, islice, pairwise
 from pathlib import Path
 from typing import Any, Final
 
@@ -363,8 +363,17 @@ def _corpora(
     parts: dict[str, frozenset[int]] = {}
     for split, (source, target) in given.items():
         if source is not None:
-            check_sides(languages, source, target, "the corpus is")
+            files = (source,) if target is None else (source, target)
+            for path in files:
+                check_readable(path)
+                if not path.is_file():
+                    raise CotextError(f"{path}: not a regular file; preparing reads the text twice")
             read = _reader(source, target, request)
+            inside = languages_of_files(source, target, request.format) if target is None else Languages()
+            if str(inside) and inside == languages.reversed:
+                raise CotextError(f"{source}: the file is {inside}, but the corpus is to be {languages}")
+            pairs = (pair for d in islice(read([]), 20) for pair in zip(d.source, d.target, strict=True))
+            check_sides(languages, source, target, "the corpus is", zip(*pairs, strict=True))
             if request.set_aside and not parts:
                 parts = set_aside(read([]), request.set_aside, request.seed)
             if parts and (split == "train" or split in parts):
@@ -372,11 +381,6 @@ def _corpora(
             training = split == "train"
             cut = splitters if training or request.paragraphs else None
             selection = Selection(read, languages, rules if training else {}, cut)
-            files = (source,) if target is None else (source, target)
-            for path in files:
-                check_readable(path)
-                if not path.is_file():
-                    raise CotextError(f"{path}: not a regular file; preparing reads the text twice")
             corpora.append(CorpusSplit(split, selection.read, files, selection))
     return corpora
 
@@ -457,10 +461,6 @@ def _job(
     }
 
 
-def _with_copies(count: int, documents: int) -> str:
-    return f"; {documents:,} with their copies and pieces" if documents > count else ""
-
-
 def _build(
     folder: Path,
     corpora: list[CorpusSplit],
@@ -491,9 +491,9 @@ def _build(
             *notes,
             *(
                 f"{part}: {count:,} whole documents set aside from the training corpus, by seed "
-                f"{aside['seed']}{_with_copies(count, statistics[part]['documents'])}"
+                f"{aside['seed']}{f'; {copies:,} with their copies and pieces' if copies > count else ''}"
                 for part, count in aside.items()
-                if part != "seed"
+                if part != "seed" and (copies := statistics[part]["documents"])
             ),
             *document_notes(statistics),
             *(line for c in corpora if c.selection for line in render(c.split, c.files, c.selection)),

@@ -77,7 +77,7 @@ def part_of(read: Read, parts: Mapping[str, frozenset[int]], part: str) -> Read:
     others = frozenset().union(*parts.values())
 
     def documents(skipped: list[str]) -> Iterator[ParallelDocument]:
-        for number, document in enumerate(read(skipped)):
+        for number, document in enumerate(read(skipped if part == "train" else [])):  # counted once
             if number in parts[part] if part in parts else number not in others:
                 yield document
 

@@ -43,7 +43,6 @@ from cotext.runtime import CotextError
 
 BILINGUAL: Final = {"xliff": xliff.translated_files, "po": po.translated_files}
 SECTION: Final = 20  # sentence pairs of a section, where a document must be cut into several
-PAIRS: Final = "pairs.tmx"
 
 
 def pair_files(
@@ -127,7 +126,7 @@ def _bilingual_documents(path: Path) -> tuple[list[ParallelDocument], Languages]
     """
     documents: list[ParallelDocument] = []
     languages = Languages()
-    for file in _files_in(path):
+    for file in files_in(path):
         name, format = str(file.relative_to(path)) if path.is_dir() else file.name, format_of(file)
         if not isinstance(format, str) and format.name in BILINGUAL:
             stated, texts = BILINGUAL[format.name](read_file(file), str(file))
@@ -208,7 +207,7 @@ def align_files(
     return corpus, languages
 
 
-def _files_in(path: Path) -> list[Path]:
+def files_in(path: Path) -> list[Path]:
     """Return the files of a folder, at any depth, without hidden ones; for a file, the file."""
     if not path.is_dir():
         return [path]
@@ -222,7 +221,7 @@ def _by_name(paths: Sequence[Path]) -> dict[str, Path]:
     """
     found: dict[str, Path] = {}
     for path in paths:
-        for file in _files_in(path):
+        for file in files_in(path):
             stem = Path(re.sub(r"\.(xz|gz)$", "", file.name)).stem
             before, code = stem[:-3], stem[-2:].lower()
             if before and stem[-3] in "._-" and code in CODES:

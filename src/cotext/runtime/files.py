@@ -129,6 +129,24 @@ def replacing(
         remove(temporary)
 
 
+@contextmanager
+def restoring(path: Path) -> Iterator[None]:
+    """Restore a file, or its absence and that of its folder, if the block raises an error."""
+    before, is_new = path.read_bytes() if path.is_file() else None, not path.parent.exists()
+    try:
+        yield
+    except BaseException:
+        if before is None:
+            path.unlink(missing_ok=True)
+        else:
+            with replacing(path) as temporary:
+                temporary.write_bytes(before)
+        if is_new:
+            with suppress(OSError):  # not empty, or never made
+                path.parent.rmdir()
+        raise
+
+
 def write_text(path: Path, text: str, errors: str = "strict") -> None:
     """Write a text file in UTF-8, which appears when it is complete; `errors` as in `str.encode`."""
     with replacing(path) as temporary:

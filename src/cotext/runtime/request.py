@@ -7,6 +7,7 @@ from these fields, and Python code creates the same object. So both have the sam
 import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields, replace
+from math import inf
 from pathlib import Path
 from typing import Any, Literal, cast, dataclass_transform, get_args, get_origin, get_type_hints
 
@@ -69,8 +70,9 @@ class Request:
             flag = option_name(name, declared)
             value = _converted(getattr(self, name), declared.type, flag)
             object.__setattr__(self, name, value)
-            if declared.least is not None and any(number < declared.least for number in _all(value)):
-                raise CotextError(f"{flag} {shown(value)}: the minimum is {declared.least:g}")
+            # Comparisons with NaN are false.
+            if declared.least is not None and not all(declared.least <= n < inf for n in _all(value)):
+                raise CotextError(f"{flag} {shown(value)}: must be finite, at least {declared.least:g}")
         for name, declared in declarations.items():
             if declared.needs and self.is_given(name) and not any(map(self._has, declared.needs)):
                 needed = " or ".join(
@@ -141,4 +143,5 @@ def _converted(value: Any, hint: Any, flag: str) -> Any:
         return tuple(_converted(item, get_args(kind)[0], flag) for item in several)
     if get_origin(kind) is Literal and value not in get_args(kind):
         raise CotextError(f"{flag} {shown(value)}: choose one of {', '.join(get_args(kind))}")
-    return Path(value) if kind is Path else value
+    # The name of "." is needed for files beside an output.
+    return (Path(value) if Path(value).name else Path(value).absolute()) if kind is Path else value

@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from pydantic import TypeAdapter, ValidationError
 
-from cotext.data.documents import Document, ParallelDocument, check_pair
+from cotext.data.documents import Document, check_pair
 from cotext.data.prepared import (
     REPORT,
     SplitStatistics,
@@ -63,8 +63,9 @@ class Noted:
 class Outcome:
     """The result of a distillation. Sentences are named document:sentence, counted from 1.
 
-    `kept`: documents with a sentence that is too long for the teacher; they keep their target. `long` and
-    `missing` are as in `cotext.translation.translator.Translation`; `cut` is called `truncated` there.
+    `kept`: documents with a sentence that the teacher cannot translate. They keep their target, as do
+    sentences that are `missing`. `long` and `missing` are as in
+    `cotext.translation.translator.Translation`; `cut` is called `truncated` there.
     """
 
     documents: int
@@ -136,22 +137,22 @@ class DistilledCorpus:
                 entries = {index: results[index] for index in chunk}
                 written = [s for entry in entries.values() for s in entry["sentences"] or ()]
                 encoded = iter(tokenizer.encode_batch(written, side="target"))
-                documents: list[ParallelDocument] = []
                 sources: list[list[int]] = []
                 targets: list[list[int]] = []
                 for index, entry in entries.items():
                     before = store[index]
-                    text = before.decoded(tokenizer)
                     noted.note(before.id, entry)
                     source, target = ([t.tolist() for t in side] for side in (before.source, before.target))
                     if entry["sentences"] is not None:
-                        text = ParallelDocument(before.id, text.source, tuple(entry["sentences"]))
-                        target = [next(encoded) for _ in text.target]
+                        # From empty targets, the student would learn to omit sentences.
+                        for sentence, found in zip(range(len(target)), encoded, strict=False):
+                            if sentence not in entry["missing"]:
+                                target[sentence] = found
                     writer.add(before.id, source, target)
-                    documents.append(text)
                     sources += source
                     targets += target
-                collector.add([*map(len, documents)], Flat.of(sources), Flat.of(targets))
+                sizes = [len(store.lengths(index)[0]) for index in chunk]
+                collector.add(sizes, Flat.of(sources), Flat.of(targets))
                 on_stage("writing documents", chunk.stop, len(store))
         totals = writer.totals
         return replace(noted, documents=totals.documents, sentences=totals.sentences), collector.statistics()

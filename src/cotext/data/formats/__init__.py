@@ -71,9 +71,7 @@ def check_output(out: Path, inputs: Iterable[Path]) -> None:
         raise CotextError(f"{out}: {folder} {problem}")
     if out.exists() and not out.is_file():
         raise CotextError(f"{out}: is not a regular file; choose another --out")
-    for path in inputs:
-        if out.exists() and path.exists() and out.samefile(path):
-            raise CotextError(f"{out}: would overwrite an input file; choose another --out")
+    streams.refuse_input(out, inputs)
 
 
 FORMATS = {
@@ -152,6 +150,7 @@ _OBJECT_BEGINNING = re.compile(r'\{\s*"')
 _KEY = re.compile(r'"(?:\w*id|source|target|sentences)"\s*:')  # a key of a corpus in JSON
 _CATALOGUE_BEGINNING = re.compile(r'[\[{]$|\{\s*"|\[\s*["\[{]')
 _OF_SENTENCES = re.compile("[ ，。！？]")  # characters that sentences have, but not ids
+_NUMBER = re.compile(r"\s*-?[0-9.]+(e-?[0-9]+)?\s*", re.IGNORECASE)  # such as a score of the pair
 # Text files that are refused, because their markup would be translated.
 CATALOGUES = (
     dict.fromkeys((".json", ".arb", ".ipynb"), "JSON")
@@ -175,7 +174,8 @@ def detect_format(path: Path) -> str:
         raise CotextError(f"{path}: not a regular file, so its format cannot be detected; name the format")
     head, complete = streams.beginning(path, BEGINNING_BYTES)
     refuse(path, streams.binary_kind(head))
-    text = head.decode(errors="replace")
+    # Only TMX may be UTF-16; the other readers refuse it.
+    text = head.decode("utf-16" if head[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8", errors="replace")
     lines = [line.strip("\r") for line in text.split("\n")]
     if not complete and len(lines) > 1:
         lines.pop()
@@ -202,10 +202,12 @@ def detect_format(path: Path) -> str:
     refuse(path, streams.subtitle_kind(lines))
     if lines[-1] == "":
         lines.pop()
-    columns, ids = {line.count("\t") for line in lines}, [line.split("\t")[0].strip() for line in lines]
-    if columns == {1} and 2 * sum(map(bool, map(_OF_SENTENCES.search, ids))) > len(ids):
+    rows = [line.split("\t") for line in lines]
+    columns, ids = {len(row) for row in rows}, [row[0].strip() for row in rows]
+    is_table = columns == {2} or (columns == {3} and all(_NUMBER.fullmatch(row[2]) for row in rows))
+    if is_table and 2 * sum(map(bool, map(_OF_SENTENCES.search, ids))) > len(ids):
         refuse(path, "a table of sentences and translations, without document ids")
-    if columns in ({1}, {2}) and all(ids):
+    if columns in ({2}, {3}) and all(ids):
         return "tsv"
     return "text"
 
@@ -408,14 +410,14 @@ def _resolve(path: Path, format: str | None) -> Format:
     return find_format(detect_format(path) if format is None else format)
 
 
-def write_documents(path: Path, documents: Iterable[Document], format: str) -> None:
+def write_documents(path: Path, documents: Iterable[Document], format: str) -> tuple[int, int]:
     """Write documents of one language; the file appears when all are written.
 
-    For the format docids, a side file is also written. In tsv, there are two columns; in jsonl and wmt, the
-    keys are `sentences` and `hypothesis`. Raises CotextError for content that the format cannot represent, if
-    there are no documents, and for storage errors.
+    Returns the numbers of documents and sentences. For the format docids, a side file is also written. In
+    tsv, there are two columns; in jsonl and wmt, the keys are `sentences` and `hypothesis`. Raises
+    CotextError for content that the format cannot represent, if there are no documents, and for storage errors.
     """
-    _write(find_format(format), [path], ((Record(d.id, sentences=d.sentences),) for d in documents))
+    return _write(find_format(format), [path], ((Record(d.id, sentences=d.sentences),) for d in documents))
 
 
 def write_parallel(
@@ -424,10 +426,10 @@ def write_parallel(
     documents: Iterable[ParallelDocument],
     format: str,
     languages: tuple[str, str] | None = None,
-) -> None:
+) -> tuple[int, int]:
     """Write two files, or one file if the format contains both languages (`target` is None).
 
-    `languages` become the `lang` attributes of tmx. Raises the same errors as `write_documents`.
+    `languages` become the `lang` attributes of tmx. Returns and raises the same as `write_documents`.
     """
     row = find_format(format)
     if row.holds_both_languages:
@@ -436,12 +438,11 @@ def write_parallel(
                 f"the format {format} contains both languages in one file; remove the target file {target}"
             )
         both = ((Record(d.id, source=d.source, target=d.target),) for d in documents)
-        _write(row, [source], both, languages)
-        return
+        return _write(row, [source], both, languages)
     if target is None:
         raise CotextError(f"files of the format {format} contain one language; name the target file, too")
     sides = ((Record(d.id, sentences=d.source), Record(d.id, sentences=d.target)) for d in documents)
-    _write(row, [source, target], sides)
+    return _write(row, [source, target], sides)
 
 
 def write_translations(
@@ -464,7 +465,7 @@ def _write(
     paths: list[Path],
     documents: Iterable[tuple[Record, ...]],
     languages: tuple[str, str] | None = None,
-) -> None:
+) -> tuple[int, int]:
     """Write the i-th record of every tuple to the i-th path, and side files if the format has them."""
     row.require_written()
     assert row.encode is not None
@@ -474,6 +475,7 @@ def _write(
     others = {path: line_formats.other_text(path, paths) for path in side_paths if path.exists()}
     kept = {path: (other, line_formats.read_side_file(path)) for path, other in others.items() if other}
     previous: str | None = None
+    written = sentences = 0
     with atomic_sinks([*paths, *(path for path in side_paths if path not in kept)]) as sinks:
         for records in documents:
             document_id = records[0].id
@@ -497,12 +499,14 @@ def _write(
                     "which UTF-8 cannot write; remove it"
                 ) from None
             _check_kept(kept, (document_id, len(records[0].sentences or ())))
-            previous = document_id
+            previous, written = document_id, written + 1
+            sentences += len(records[0].sentences or records[0].source or ())
         if previous is None:
             raise CotextError(f"{paths[0]}: there are no documents to write; the file is unchanged")
         for sink in sinks[: len(paths)]:
             sink.write(row.footer)
         _check_kept(kept, None)
+    return written, sentences
 
 
 def _check_kept(

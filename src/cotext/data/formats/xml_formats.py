@@ -5,9 +5,9 @@ A unit of tmx is a sentence pair:
     <tu><prop type="x-document">..</prop><tuv xml:lang=".."><seg>..</seg></tuv>...</tu>
 
 Consecutive units with the same document name (a property, see `DOCUMENT_PROPERTIES`) are a document. Without
-names, all units are one document. The source is the text in the language `srclang` of the unit
-or the header, otherwise the first text. The target is the first text in another language. Codes inside
-inline elements are removed; the text between such elements is kept.
+names, all units are one document. The source language is `srclang` of the first unit or the
+header, otherwise the language of the first text. The target is the first text in another language. Codes
+inside inline elements are removed; the text between such elements is kept.
 """
 
 import re
@@ -240,13 +240,15 @@ def read_tmx(path: Path) -> Iterator[Record]:
     Raises CotextError if the file has more than two languages, or a document has units both in one and in two
     languages. Also raises the errors of `read_units`.
     """
-    known: set[str] = set()
+    known, usual = set[str](), ""
     by_document = groupby(read_units(path), key=attrgetter("document"))
     for number, (document, units) in enumerate(by_document, 1):
         name = (document or "").strip(OUTER_SPACE) or str(number)
         sources, targets = Gathered(path), Gathered(path)
         line = 0
         for unit in units:
+            # The order of texts, and `srclang`, may differ between units; the sides must not.
+            unit.source_language = usual = usual or source_of(unit) or unit.source_language
             where, source = f"{path}:{unit.line}", source_of(unit)
             if source is None:
                 named = f"in its source language {unit.source_language}" if unit.source_language else "at all"

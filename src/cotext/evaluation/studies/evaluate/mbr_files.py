@@ -57,7 +57,7 @@ def choose_translations(request: MbrRequest, progress: Meter) -> tuple[list[Docu
     Files are lists (`cotext.data.nbest_lists`) or outputs in any corpus format, one per system. Raises
     CotextError if a file is given twice, cannot be read, or has other documents than the first file.
     """
-    paths, source, comet = request.files, request.source, request.comet_model()
+    paths, source, comet, sign = request.files, request.source, request.comet_model(), 1
     require_different(paths)
     systems = [_read(path, request.format, request.candidates) for path in paths]
     # The first file with ids, as others have none to compare.
@@ -78,10 +78,10 @@ def choose_translations(request: MbrRequest, progress: Meter) -> tuple[list[Docu
             with naming(f"document {documents[0].id!r}, sentence {number}"):
                 pools.append(pooled(lists, request.probabilities))
     progress.restart(len(pools))
-    sign = 1
     if comet is not None and sources is not None:
-        sentences = [sentence for document in sources for sentence in document.sentences]
-        decisions, recipe = _by_comet(pools, comet, sentences, partial(progress.next_task, "choosing"))
+        if not find_format(request.to).holds_empty_sentences and any("" in pool.texts for pool in pools):
+            raise CotextError(f"a translation is empty, which --to {request.to} cannot hold; use --to jsonl")
+        decisions, recipe = _by_comet(pools, comet, sources, partial(progress.next_task, "choosing"))
     else:
         metric = find_protocol(request.utility)
         utility, recipe = metric.utility()
@@ -186,10 +186,11 @@ def _read(path: Path, format: str | None, most: int | None) -> _System:
 
 
 def _by_comet(
-    pools: Sequence[Pool], comet: Comet, sentences: Sequence[str], progress: Progress
+    pools: Sequence[Pool], comet: Comet, sources: Sequence[Document], progress: Progress
 ) -> tuple[list[Decision], str]:
     """Return the decisions by COMET, which scores all pairs, and its signature."""
     # One document for each sentence, with all pairs of its translations as hypothesis and reference.
+    sentences = [sentence for document in sources for sentence in document.sentences]
     source, hypotheses, references = [], [], []
     for number, (sentence, pool) in enumerate(zip(sentences, pools, strict=True)):
         name, size = f"{number}", len(pool.texts)
