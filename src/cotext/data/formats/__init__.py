@@ -415,7 +415,7 @@ def write_documents(path: Path, documents: Iterable[Document], format: str) -> t
 
     Returns the numbers of documents and sentences. For the format docids, a side file is also written. In
     tsv, there are two columns; in jsonl and wmt, the keys are `sentences` and `hypothesis`. Raises
-    CotextError for content that the format cannot represent, if there are no documents, and for storage errors.
+    CotextError for content that the format cannot represent, for no documents, and for storage errors.
     """
     return _write(find_format(format), [path], ((Record(d.id, sentences=d.sentences),) for d in documents))
 
