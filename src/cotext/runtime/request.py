@@ -69,7 +69,7 @@ class Request:
             flag = option_name(name, declared)
             value = _converted(getattr(self, name), declared.type, flag)
             object.__setattr__(self, name, value)
-            if declared.least is not None and any(number < declared.least for number in _all(value)):
+            if declared.least is not None and not all(number >= declared.least for number in _all(value)):
                 raise CotextError(f"{flag} {shown(value)}: the minimum is {declared.least:g}")
         for name, declared in declarations.items():
             if declared.needs and self.is_given(name) and not any(map(self._has, declared.needs)):
