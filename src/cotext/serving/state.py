@@ -297,7 +297,7 @@ class GlossaryStore:
             limits = f"{MAX_GLOSSARIES:,} glossaries at most, and {share:,} bytes together"
             raise RequestError(456, f"you may have {limits}; delete some")
         if sum(glossary.size for glossary in self._known.values()) + new.size > MAX_BYTES:
-            raise RequestError(503, "the server has no space for more glossaries")
+            raise RequestError(503, "the server has no space for more glossaries", RETRY_SECONDS)
 
 
 def _read_glossary(path: Path) -> StoredGlossary:
