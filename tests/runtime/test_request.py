@@ -27,7 +27,6 @@ class Example(Shared):
     comet: str | None = option("Model.", default=None)
     comet_context: int = option("Context.", default=0, needs=("comet", "files"))
     decode: Mapping[str, Any] = option("Settings.", name="set", default_factory=dict)
-    hours: float = option("Hours.", default=1.0, least=0.5)
     draw: bool = option("Draw.", default=True)
     quick: bool = option("Quick.", default=False)
 
@@ -49,7 +48,7 @@ def test_paths_and_sequences_are_converted() -> None:
     [
         ({"level": "middle"}, r"--level 'middle': choose one of low, high"),
         ({"level": "high", "rounds": 0}, r"--rounds 0: the minimum is 1"),
-        ({"hours": float("nan")}, r"--hours nan: the minimum is 0.5"),
+        ({"level": "high", "rounds": float("nan")}, r"--rounds nan: the minimum is 1"),
         ({"rounds": 2}, r"--rounds needs --level high"),
         ({"comet_context": 2}, r"--comet-context needs --comet or --files"),
         ({"quick": True}, r"--quick draws nothing"),
