@@ -111,7 +111,7 @@ class Space:
 # --- Names of files from clients, which are shown but never used as paths.
 
 MAX_CHARACTERS: Final = 150
-MAX_NAME_BYTES: Final = 240  # limit of file names in common file systems
+MAX_NAME_BYTES: Final = 240  # common file systems allow 255, also of results
 _UNSAFE: Final = re.compile(r'[<>:"|?*/\\]')  # not allowed in file names on some systems
 _SUFFIX: Final = re.compile(r"\.[a-z0-9]{1,10}")
 _UNNAMED: Final = "file"
@@ -139,7 +139,7 @@ def suffix_of(name: str) -> str:
 def result_name(name: str, source: str, target: str) -> str:
     """Return `NAME.de.docx` for `NAME.docx` and `NAME.en.docx`, by language codes; `name` must be clean."""
     stem, suffix = _divided(name)
-    return clean_name(f"{stem.removesuffix(f'.{source}') or stem}.{target}{suffix}")
+    return f"{stem.removesuffix(f'.{source}') or stem}.{target}{suffix}"
 
 
 def _divided(name: str) -> tuple[str, str]:
