@@ -205,10 +205,9 @@ def test_what_is_refused_says_why(client: TestClient, asked: Any, status: int, e
 
 def test_sessions_by_header_address_and_field(client: TestClient, translated: Translated) -> None:
     expected = translated(*LINES)
+    header = {"X-Cotext-Session": "header"}
     for name, send in {
-        "header": lambda line: answer(
-            client, json={"q": line, **EN_DE}, headers={"X-Cotext-Session": "header"}
-        ),
+        "header": lambda line: answer(client, json={"q": line, **EN_DE}, headers=header),
         "address": lambda line: answer(client, "/session/address/translate", data={"q": line, **EN_DE}),
         "field": lambda line: answer(client, json={"q": line, **EN_DE, "cotext": {"session": "field"}}),
         "form": lambda line: answer(client, data={"q": line, **EN_DE, "session": "form"}),
@@ -217,9 +216,8 @@ def test_sessions_by_header_address_and_field(client: TestClient, translated: Tr
     listed = answer(client, json={"q": LINES, **EN_DE, "cotext": {"session": "list", "segment": 4}})
     assert listed["translatedText"] == expected
     confirmed = {"session": "list", "segment": 4, "confirmed": "Die Katze."}
-    assert (
-        answer(client, json={"q": LINES[0], **EN_DE, "cotext": confirmed})["translatedText"] == "Die Katze."
-    )
+    kept = answer(client, json={"q": LINES[0], **EN_DE, "cotext": confirmed})
+    assert kept["translatedText"] == "Die Katze."
     with_tags = {"q": "<b>A cat</b>", **EN_DE, "format": "html", "cotext": confirmed}
     refused = client.post("/translate", json=with_tags)
     assert refused.status_code == 400
