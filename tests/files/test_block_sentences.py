@@ -111,3 +111,5 @@ def test_an_icon_between_spaces_stays_apart_from_words() -> None:
 )
 def test_what_is_added_goes(source: str, target: str, expected: str | None) -> None:
     assert without_added_stop(source, target, "de") == (target if expected is None else expected)
+    assert without_added_stop(source, target, "de", (f" {target}".casefold(),)) == target
+    assert without_added_stop(source, target, "de", (" t.",)) == (target if expected is None else expected)

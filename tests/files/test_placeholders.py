@@ -18,7 +18,7 @@ FOUND = {
     "{% if a %}yes{% endif %}": ["{% if a %}", "{% endif %}"],
     "Dear ${user.name(1)} or $NAME$": ["${user.name(1)}", "$NAME$"],
     "%s has %d new, %1$s %2$d, %(name)s, %5.2f": ["%s", "%d", "%1$s", "%2$d", "%(name)s", "%5.2f"],
-    "done: %d%%": ["%d", "%%"],
+    "Step 2 %s, %dx%d: %d%%": ["%s", "%d", "%d", "%d", "%%"],
     "{count, plural, one {# file} other {# files}}": ["{count, plural, one {", "} other {", "}}"],
     '<x id="1"/> is <b>bold</b> &amp; &#160;': ['<x id="1"/>', "<b>", "</b>", "&amp;", "&#160;"],
     r"In /etc/hosts, C:\Users\x and src/a_b/c.py": ["/etc/hosts", r"C:\Users\x", "src/a_b/c.py"],

@@ -15,7 +15,7 @@ from cotext.language_models.config import (
     read_plain,
     without_thoughts,
 )
-from cotext.language_models.translator import ECHO, EMPTY, LONG, REFUSAL, is_echo, moved, suspicion
+from cotext.language_models.translator import DAMAGED, ECHO, EMPTY, LONG, REFUSAL, is_echo, moved, suspicion
 from tests.loops import loop_over
 
 GOOD = "[1] Eins.\n[2] Zwei."
@@ -127,6 +127,8 @@ def test_thoughts_before_an_answer_also_without_their_first_tag() -> None:
         ("...", "...", ""),
         ("Yes.", "Ja" * 104, ""),  # 8 times its 4 characters, and 200
         ("Yes.", "Ja" * 117, LONG),
+        ("The cat sleeps.", "Die Katze schl\ufffdft.", DAMAGED),
+        ("It is \ufffd.", "Es ist \ufffd.", ""),
         ("The cat sleeps.", "the  cat sleeps.", ECHO),
         ("Rocky Mountain National Park", "Rocky Mountain National Park", ECHO),  # which is kept in the end
         ("John Smith, Jr.", "John Smith, Jr.", ""),

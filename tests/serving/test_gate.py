@@ -113,11 +113,8 @@ def test_the_log_names_the_system_that_was_asked(made: Any, lines: Any) -> None:
     world.ask("POST", "/api/explain", json={"system": "window", **question})
     world.ask("POST", "/api/files", data={"system": "document"}, files={"file": ("a.txt", b"A.")})
     world.ask("POST", "/api/translate", json={"system": "sentence", "text": "was " * 2000})
-    assert [line["system"] for line in lines() if line["event"] == "request"] == [
-        "window",
-        "document",
-        "sentence",
-    ]
+    systems = [line["system"] for line in lines() if line["event"] == "request"]
+    assert systems == ["window", "document", "sentence"]
 
 
 def test_a_fault_in_mid_answer_cuts_it_off(made: Any, lines: Any) -> None:
@@ -292,9 +289,8 @@ def test_places_are_taken_and_given_back(made: Any) -> None:
         async with world.session() as session:
             first = asyncio.gather(*(session.get("/probe?wait=0.2") for _ in range(3)))
             await asyncio.sleep(0.1)
-            other = asyncio.gather(
-                *(session.get("/probe?wait=0.1", headers={"x-key": "b"}) for _ in range(2))
-            )
+            others = (session.get("/probe?wait=0.1", headers={"x-key": "b"}) for _ in range(2))
+            other = asyncio.gather(*others)
             await asyncio.sleep(0)
             return [answer.status_code for answer in await first + await other]
 
@@ -306,9 +302,9 @@ def test_places_are_taken_and_given_back(made: Any) -> None:
 def test_a_server_that_stops_takes_nothing_new(made: Any) -> None:
     world = made()
     world.app.state.admission.stopping = True
-    assert world.ask("GET", "/probe").headers["retry-after"]
-    statuses = {path: world.ask("GET", path).status_code for path in ("/probe", "/ready", "/health")}
-    assert statuses == {"/probe": 503, "/ready": 503, "/health": 200}
+    answers = [world.ask("GET", path) for path in ("/probe", "/ready", "/health")]
+    assert [each.status_code for each in answers] == [503, 503, 200]
+    assert ["retry-after" in each.headers for each in answers] == [True, True, False]
 
 
 # --- bodies
@@ -375,6 +371,8 @@ def test_under_a_prefix_of_another_application(made: Any) -> None:
     assert world.ask("GET", "/mt/probe").json() == {"client": "anybody"}
     assert list(world.ask("GET", "/mt/detect").json()) == ["error"]
     assert world.ask("GET", "/mt/").status_code == 200
+    sent = world.ask("POST", "/mt/api/files", files={"file": ("a.txt", b"A.")})
+    assert sent.headers["location"] == f"/mt/api/files/{sent.json()['id']}"
     assert world.ask("GET", "/mt/probe", headers={"host": "evil.example"}).status_code == 403
     link = {"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate"}
     assert world.ask("GET", "/mt/", headers=link).status_code == 200

@@ -218,9 +218,7 @@ def test_hanging_up_cancels_the_translation(systems: "Systems", tmp_path: Path) 
         assert cancelled.wait(10)
         cancelled.clear()
         with pytest.raises(httpx.ReadTimeout):
-            client.post(
-                "/api/translate", json={"system": "window", "text": "A cat."}, headers=JSON, timeout=0.3
-            )
+            client.post("/api/translate", json=asked, headers=JSON, timeout=0.3)
         assert cancelled.wait(10)
 
 

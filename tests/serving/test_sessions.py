@@ -109,8 +109,9 @@ def test_numbers_put_segments_in_order_whenever_they_come(tool: Tool) -> None:
 def test_another_text_under_a_number_replaces_it(tool: Tool) -> None:
     for i, text in enumerate(DOCUMENT):
         tool.ask(text, number=i)
-    edited = [*DOCUMENT[:1], OTHER, *DOCUMENT[2:]]
-    assert [tool.ask(text, number=i)[0] for i, text in enumerate(edited)] == tool.whole(edited)
+    for other in (OTHER, "42", ""):
+        edited = [*DOCUMENT[:1], other, *DOCUMENT[2:]]
+        assert [tool.ask(text, number=i)[0] for i, text in enumerate(edited)] == tool.whole(edited)
 
 
 def test_a_confirmed_translation_is_the_context_of_what_follows(tool: Tool) -> None:

@@ -148,13 +148,16 @@ def test_headings_get_no_full_stop(world: World, tmp_path: Path, monkeypatch: py
     (tmp_path / "m.tmx").write_text(f"<tmx version='1.4'>{head}<body>{units}</body></tmx>")
     asked: list[str] = []
 
-    def without(source: str, target: str, language: str) -> str:
+    def without(source: str, target: str, language: str, endings: tuple[str, ...]) -> str:
+        assert endings == (" kz.",)
         asked.append(source)
         return f"{source}-{language}"
 
     monkeypatch.setattr(translate_blocks, "without_added_stop", without)
     command = ["translate", world.run, tmp_path / "a.md", "--out", tmp_path / "b.md"]
-    succeed(*command, "--memory", tmp_path / "m.tmx", "--bilingual", tmp_path / "b.tmx")
+    (tmp_path / "terms.tsv").write_text("plate\tKz.\n")
+    command += ["--memory", tmp_path / "m.tmx", "--glossary", tmp_path / "terms.tsv"]
+    succeed(*command, "--bilingual", tmp_path / "b.tmx")
     assert (tmp_path / "b.md").read_text() == "# Rot.\n\nThe cat sees.-de\n\n* small bird-de\n"
     assert set(asked) == {"The cat sees.", "small bird"}
     assert "<seg>small bird-de</seg>" in (tmp_path / "b.tmx").read_text()

@@ -204,10 +204,10 @@ _BRACES: Final = (
     r"|\}\s+(?:=\d+|zero|one|two|few|many|other|male|female)\s*\{"
     r"|\{(?!(?:sic)\})[A-Za-z_][\w.-]*(?:\[\w+\])?(?:[:!][^{}\s]{0,20})?\}"
 )
-# After a number, % is a percentage, except in conversions that name their argument.
+# Directly after a number, % is a percentage, except in conversions that name their argument.
 _CONVERSION: Final = (
     r"%\(\w+\)[#0 +-]*+\d*(?:\.\d+)?[sdifgeExXour]|%\d+\$[#0+-]*+\d*(?:\.\d+)?(?:l|ll|h|z)?[sdifgeExXouc@]"
-    r"|(?<![\d%])(?<!\d[ \u00a0\u202f])%(?:[#0+-]*+\d*(?:\.\d+)?(?:ll|l|h|z)?[sdifgeExXouc](?![A-Za-z])|@|%)"
+    r"|(?<![\d%])%(?:[#0+-]*+\d*(?:\.\d+)?(?:ll|l|h|z)?[sdifgeExXouc](?!(?!x%)[A-Za-z])|@|%)"
 )
 _NAMES: Final = r"\$[A-Z][A-Z0-9_]+\$|(?<![\w%])%[A-Z][A-Z0-9_]+%(?!\w)|\b__[A-Z][A-Z0-9_]+__\b"
 _MARKUP: Final = (

@@ -56,14 +56,14 @@ _STOP: Final = re.compile(r"\. ?(?P<word>[^\W\d_]{2,}(?:\.[^\W\d_]+)*)|[。।�
 _ROMAN: Final = re.compile(r"[IVXLC]+")
 
 
-def without_added_stop(source: str, target: str, language: str) -> str:
+def without_added_stop(source: str, target: str, language: str, endings: tuple[str, ...] = ()) -> str:
     """Return the translation without its full stop if the source ends in a letter or a digit.
 
     Models trained only on sentences end every text with a full stop. Abbreviations of the target `language`
-    keep theirs, and a text without letters is returned unchanged.
+    and terms (`endings`: a space and a term, case-folded) keep theirs. A text without letters is unchanged.
     """
     match = _STOP.match(target[::-1])
-    if match is None or not source.rstrip()[-1:].isalnum():
+    if match is None or not source.rstrip()[-1:].isalnum() or f" {target}".casefold().endswith(endings):
         return target
     word = (match["word"] or "")[::-1]
     is_abbreviation = any(
@@ -151,6 +151,8 @@ class BlockDocuments:
         self._languages = opened.languages.source, opened.languages.target
         self._terminology = Terminology() if terminology is None else terminology
         self._phrases, self._given = self._terminology.phrases, given or {}
+        terms = self._terminology.glossary.terms if self._terminology.glossary else ()
+        self._endings = tuple(f" {t}".casefold() for term in terms for t in term.targets if t[-1:] == ".")
         self._empty_links: dict[tuple[int, int], int] = {}  # by document and sentence, set by `blocks`
         spans = splitter.spans if splitter is not None else None
         self._whole = [self._cut(blocks, spans) for blocks in contents.documents]
@@ -337,7 +339,7 @@ class BlockDocuments:
         """Return a translation found by search, as it is written to the file; see `without_added_stop`."""
         source, translator = self._whole[self.numbers[index]].sentences[sentence].text, self._translator
         if target:
-            return without_added_stop(source, target, self._languages[1])
+            return without_added_stop(source, target, self._languages[1], self._endings)
         # Free search can omit a sentence, which then stays empty. Otherwise, only a source without visible
         # characters has an empty translation; then the source is written.
         may_miss = translator.plan.options.align == "free" and translator.tokenizer.encode(source)

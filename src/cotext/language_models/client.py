@@ -16,7 +16,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import CancelledError, Future
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -511,14 +511,11 @@ class Client:
     def _parsed(self, text: str) -> Any:
         """Parse a JSON text without the key, which a server may send back.
 
-        Lone surrogates, which files cannot store, are replaced by "?". Raises the errors of `parse_json`.
+        Lone surrogates, which files cannot store, become U+FFFD. Raises the errors of `parse_json`.
         """
-        try:
-            text = json.dumps(json.loads(text), ensure_ascii=False).encode(errors="replace").decode()
-        except RecursionError:
-            raise CotextError("the answer: not valid JSON: nested too deep") from None
-        except ValueError:
-            pass  # `parse_json` will raise
+        with suppress(RecursionError, ValueError):  # `parse_json` will raise
+            text = json.dumps(json.loads(text), ensure_ascii=False)
+            text = text.encode(errors="surrogatepass").decode(errors="replace")
         if len(self._secret) >= SECRET_CHARACTERS:
             text = text.replace(json.dumps(self._secret)[1:-1], "[key]")
         return parse_json(text, "the answer")

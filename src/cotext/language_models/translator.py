@@ -52,6 +52,7 @@ MOST_ALIGNED: Final = 600  # sentences; time and memory are quadratic
 
 EMPTY: Final = "is empty"
 LONG: Final = "is far longer than its source"
+DAMAGED: Final = "has a damaged character (U+FFFD)"
 REFUSAL: Final = "is a refusal"
 ECHO: Final = "is the source"  # may be right, such as a title or a quotation
 MOVED: Final = "seems to have merged some sentences and divided others, by their lengths"
@@ -70,6 +71,8 @@ def suspicion(source: str, translation: str, target_language: str = "") -> str:
         return EMPTY
     if len(translation) > LONGEST_TIMES * len(source) + LONGEST_MORE:
         return LONG
+    if "\ufffd" in translation and "\ufffd" not in source:
+        return DAMAGED
     if is_echo([source], [translation]):
         return ECHO
     is_english = primary_language(target_language) == "en" or "english" in target_language.casefold()

@@ -256,10 +256,8 @@ class SessionMemory:
             same = [i for i, segment in enumerate(self.segments) if segment.blocks == blocks]
             return (same[-1], self.segments[same[-1]]) if same else (self.last + 1, None)
         for i, segment in enumerate(self.segments):
-            if segment.number == number:
-                return i, segment
-            if segment.number is not None and segment.number > number:
-                return i, None
+            if segment.number is not None and segment.number >= number:
+                return i, segment if segment.number == number else None
         return len(self.segments), None
 
     def before(self, at: int, sentences: int) -> Context:

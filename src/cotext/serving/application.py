@@ -144,7 +144,7 @@ class Gate:
             return
         key = "error" if record.route in LIBRETRANSLATE_ROUTES else "message"
         response = JSONResponse({key: refused.message}, refused.status)
-        if refused.retry_after is not None:
+        if refused.status in (429, 503):
             response.headers["retry-after"] = str(max(1, round(refused.retry_after)))
         try:
             await response(scope, reader, sender)

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from cotext.translation.translator import Translation
 
-STOPPED_SECONDS: Final = 10.0
+RETRY_SECONDS: Final = 10.0
 # A path has at least two parts: "and/or" and "/v2" are not paths of this machine.
 _ABSOLUTE_PATH: Final = re.compile(r"(?<![\w/:<.])/(?:[^\s/:'\"(),;<>]+/)+([^\s/:'\"(),;<>]*)")
 
@@ -24,17 +24,17 @@ _ABSOLUTE_PATH: Final = re.compile(r"(?<![\w/:<.])/(?:[^\s/:'\"(),;<>]+/)+([^\s/
 class RequestError(Exception):
     """An error response: an HTTP status, and a message for the client.
 
-    The message never contains a path of this machine or text of another client. `retry_after`: seconds.
+    The message contains no path of this machine or text of another client. `retry_after`: seconds (429, 503).
     """
 
-    def __init__(self, status: int, message: str, retry_after: float | None = None) -> None:
+    def __init__(self, status: int, message: str, retry_after: float = RETRY_SECONDS) -> None:
         super().__init__(message)
         self.status, self.message, self.retry_after = status, message, retry_after
 
 
 def stopping() -> RequestError:
     """Return the error for work that is cancelled or not started because the server stops."""
-    return RequestError(503, "the server is being stopped; try again later", STOPPED_SECONDS)
+    return RequestError(503, "the server is being stopped; try again later")
 
 
 def without_paths(message: str, names: Mapping[Path, str]) -> str:

@@ -35,7 +35,6 @@ from cotext.translation.open import Terminology
 from cotext.translation.translator import alternatives
 
 T = TypeVar("T")
-RETRY_SECONDS: Final = 10.0
 IN_LOOP_CHARACTERS: Final = 4096  # keys of longer texts are computed in a thread, not in the event loop
 _NUMBERS = count()
 
@@ -127,7 +126,7 @@ class Service:
                 yield
         except TimeoutError:
             message = f"not done within {seconds:g} seconds; send less text at once, or try again later"
-            raise RequestError(503, message, RETRY_SECONDS) from None
+            raise RequestError(503, message) from None
 
     async def in_thread(self, call: Callable[[], T], work: Work) -> T:
         """Run a call in a thread; if the task is cancelled, cancel `work` without waiting for the thread.

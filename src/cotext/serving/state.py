@@ -111,7 +111,7 @@ class Space:
 # --- Names of files from clients, which are shown but never used as paths.
 
 MAX_CHARACTERS: Final = 150
-MAX_NAME_BYTES: Final = 240  # limit of file names in common file systems
+MAX_NAME_BYTES: Final = 240  # common file systems allow 255, also of results
 _UNSAFE: Final = re.compile(r'[<>:"|?*/\\]')  # not allowed in file names on some systems
 _SUFFIX: Final = re.compile(r"\.[a-z0-9]{1,10}")
 _UNNAMED: Final = "file"
@@ -139,7 +139,7 @@ def suffix_of(name: str) -> str:
 def result_name(name: str, source: str, target: str) -> str:
     """Return `NAME.de.docx` for `NAME.docx` and `NAME.en.docx`, by language codes; `name` must be clean."""
     stem, suffix = _divided(name)
-    return clean_name(f"{stem.removesuffix(f'.{source}') or stem}.{target}{suffix}")
+    return f"{stem.removesuffix(f'.{source}') or stem}.{target}{suffix}"
 
 
 def _divided(name: str) -> tuple[str, str]:
@@ -297,7 +297,7 @@ class GlossaryStore:
             limits = f"{MAX_GLOSSARIES:,} glossaries at most, and {share:,} bytes together"
             raise RequestError(456, f"you may have {limits}; delete some")
         if sum(glossary.size for glossary in self._known.values()) + new.size > MAX_BYTES:
-            raise RequestError(503, "the server has no space for more glossaries")
+            raise RequestError(503, "the server has no space for more glossaries", RETRY_SECONDS)
 
 
 def _read_glossary(path: Path) -> StoredGlossary:

@@ -1,6 +1,5 @@
 """The request for a translation that all APIs build, and the function that answers it."""
 
-import json
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,7 +16,7 @@ from cotext.data.splitting import Splitting
 from cotext.files.blocks import Block, Contents
 from cotext.files.markup import BLOCKS, ElementRules, Markup, tokens
 from cotext.files.translate_blocks import BlockDocuments, PairedSentence
-from cotext.runtime import CotextError
+from cotext.runtime import CotextError, parse_json
 from cotext.serving.answers import KEPT_SEGMENTS, Context, Segment, SessionMemory, Spoken, TextAnswer
 from cotext.serving.record import RequestError
 from cotext.serving.requests import IN_LOOP_BYTES, Fields, check_size, service_of, unless_gone, whole_number
@@ -135,7 +134,7 @@ class _InSession:
         if segment is not None and same and segment.after == after:
             return segment.answer
         answer, sentences = await self._translate(context)
-        if sentences:
+        if sentences or segment is not None:
             own = tuple(i for i, block in enumerate(self._blocks) if block.translate)
             as_context = Context(
                 tuple(replace(self._blocks[i], translate=False) for i in own),
@@ -446,8 +445,8 @@ def extension_of(request: Request, wanted: Fields) -> tuple[bool, str | None, Se
         value = {name: wanted.value(name) for name in EXTENSION if name in wanted}
     if isinstance(value, str):
         try:
-            value = json.loads(value)
-        except (ValueError, RecursionError):
+            value = parse_json(value, "cotext", unique=True)
+        except CotextError:
             value = None
     inner = Fields(value) if isinstance(value, dict) and value.keys() <= set(EXTENSION) else None
     if inner is None:

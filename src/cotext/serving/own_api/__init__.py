@@ -331,7 +331,7 @@ async def send_file(request: Request) -> Response:
         ticket = await to_thread.run_sync(
             service.jobs.submit, client, system, file.file, file.filename or "", options, reservation
         )
-    return JSONResponse({"id": ticket.id}, 201, {"Location": f"/api/files/{ticket.id}"})
+    return JSONResponse({"id": ticket.id}, 201, {"Location": f"{request.url.path}/{ticket.id}"})
 
 
 async def list_files(request: Request) -> Response:
