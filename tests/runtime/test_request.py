@@ -47,8 +47,8 @@ def test_paths_and_sequences_are_converted() -> None:
     ("given", "message"),
     [
         ({"level": "middle"}, r"--level 'middle': choose one of low, high"),
-        ({"level": "high", "rounds": 0}, r"--rounds 0: must be a finite number of at least 1"),
-        ({"level": "high", "rounds": float("nan")}, r"--rounds nan: must be a finite number"),
+        ({"level": "high", "rounds": 0}, r"--rounds 0: must be finite and at least 1"),
+        ({"level": "high", "rounds": float("nan")}, r"--rounds nan: must be finite"),
         ({"rounds": 2}, r"--rounds needs --level high"),
         ({"comet_context": 2}, r"--comet-context needs --comet or --files"),
         ({"quick": True}, r"--quick draws nothing"),

@@ -72,7 +72,7 @@ class Request:
             object.__setattr__(self, name, value)
             # Comparisons with NaN are false.
             if declared.least is not None and not all(declared.least <= n < inf for n in _all(value)):
-                raise CotextError(f"{flag} {shown(value)}: must be a finite number of at least {declared.least:g}")
+                raise CotextError(f"{flag} {shown(value)}: must be finite and at least {declared.least:g}")
         for name, declared in declarations.items():
             if declared.needs and self.is_given(name) and not any(map(self._has, declared.needs)):
                 needed = " or ".join(
