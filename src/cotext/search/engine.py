@@ -357,19 +357,22 @@ class _EngineSearch:
     ) -> Iterator[tuple[_Row, list[EngineHypothesis]]]:
         """Yield rows with their hypotheses, best first by the score of `SearchOptions`.
 
-        `limit` returns the most tokens still to come, the end symbol included; the largest of the rows is
-        used.
+        `limit` returns the most tokens still to come, the end symbol included. With `never`, hypotheses end
+        there; else they may be longer.
         """
-        if not rows:
-            return
-        prefixes = [row.prefix for row in rows]
-        # The limit of an engine includes the prefix.
-        most = max(len(row.prefix) + limit(row) for row in rows) - 1
+
+        def most(row: _Row) -> int:
+            # The limit of an engine includes the prefix, and decides which hypotheses compete. Rows share
+            # calls by a rounded limit of their own, so that their translations do not depend on other rows.
+            exact = len(row.prefix) + limit(row) - 1
+            return exact if never else min(2 ** exact.bit_length(), self.model.positions - 2)
+
         beam, penalty = self.options.beam, self.options.length_penalty
-        rules = EngineRules(end, most, least, never)
-        results = self.model.search([row.source for row in rows], prefixes, rules, beam, penalty)
-        for row, hypotheses in zip(rows, results, strict=True):
-            yield row, sorted(hypotheses, key=self._rank, reverse=True)
+        for group in _grouped(rows, most):
+            rules, prefixes = EngineRules(end, most(group[0]), least, never), [row.prefix for row in group]
+            results = self.model.search([row.source for row in group], prefixes, rules, beam, penalty)
+            for row, hypotheses in zip(group, results, strict=True):
+                yield row, sorted(hypotheses, key=self._rank, reverse=True)
 
     def _force(self, rows: Sequence[_Row], end: int) -> None:
         """Write a sentence of every row with all forbidden symbols suppressed."""
@@ -377,7 +380,7 @@ class _EngineSearch:
         # First with blank tokens, which visible ones may need; then without them.
         for forbidden in (never, never | self._blank):
             candidates_by_row: list[tuple[_Row, list[tuple[int, ...]]]] = []
-            for group in _grouped(rows, lambda row: (len(row.prefix), row.limit, self._least(row))):
+            for group in _grouped(rows, self._least):
                 least = self._least(group[0])
                 for row, hypotheses in self._search(group, end, _limit, tuple(sorted(forbidden)), least):
                     possible = [h.tokens for h in hypotheses if self._can_be(row, row.closed, h.tokens)]
