@@ -64,7 +64,7 @@ def test_every_system_aligns_its_own_sentences(recipe: str) -> None:
         assert not torch.equal(found[0][0].weights, proportional("a b c", "c b").weights)
 
 
-@pytest.mark.parametrize("recipe", ["docflat/docflat-c", "mcn/final", "casa/casa"])
+@pytest.mark.parametrize("recipe", ["docflat/docflat-c", "mcn/final", "casa/casa", "casa/glat"])
 def test_alignments_do_not_depend_on_the_batch_nor_on_what_else_is_asked(recipe: str) -> None:
     system = of_recipe(recipe)
     together = align(system, DOCUMENTS)

@@ -362,7 +362,8 @@ def _read_parallel(model: NonAutoregressiveModel, batch: Batch, sentences: Seque
         hidden_ND = model.decode(draft)[real]
     path = torch.full_like(draft.sentence, -1)
     if model.path == "length":
-        path[real] = torch.arange(len(hidden_ND), device=path.device)
+        # Numbers that are not the blank: every position is a token of its own.
+        path[real] = model.blank + 1 + torch.arange(len(hidden_ND), device=path.device)
     else:
         batch_units = units(model.path, draft.sentence, tokens, sentence)
         lattices = Lattices.of(batch_units, model.blank, hidden_ND.size(1))
