@@ -19,7 +19,7 @@ from cotext.layers.layout import Layout
 from cotext.layers.spans import GatedOthersSpan
 from cotext.models.build import build_model
 from cotext.models.transformer import Transformer
-from cotext.translation.sentence_maps import GateOpenness, average_by_kind, sentence_maps
+from cotext.translation.sentence_maps import GateOpenness, SentenceMap, average_by_kind, sentence_maps
 from cotext.translation.translator import DocumentTranslator
 from tests.loops import loop_over
 from tests.refusals import must_raise
@@ -177,6 +177,14 @@ WATCHED: dict[str, tuple[dict[str, Any], dict[str, tuple[int, int]]]] = {
         for kind in ("mean", "datapoints")
         for target in (False, True)
     },
+    # The first sentence has no earlier one.
+    **{
+        name: (
+            {"document_layer": name, "document": {"target": True, **settings}},
+            {"encoder-document": (-2, -1), "decoder-document": (-2, -1)},
+        )
+        for name, settings in (("hierarchical", {}), ("selective", {"later": False}))
+    },
 }
 
 
@@ -188,16 +196,18 @@ def test_shares_of_every_system(name: str) -> None:
     view = window(2, after=1) | ({"separators": "numbered", "numbers": 3} if batch_level else {})
     config = tiny_config(model={**TINY_MODEL, **slots}, view=view)
     tokenizer = PlainWordTokenizer(["the", "cat", "sat", "on", "a", "mat"])
-    watched = random_model(config, tokenizer)
+    watched = random_model(config, tokenizer).float()
     translator = DocumentTranslator(watched, config, tokenizer, torch.device("cpu"))
     source = ("the cat", "sat", "", "on a mat the", "cat", "sat on", "a cat")
     target = ("sat", "on a", "", "mat the cat", "a", "the the", "mat")
     found = document_attention(translator, ParallelDocument("d", source, target), "", own=False)
     assert found.numbers == (1, 2, 4, 5, 6, 7)
     assert [t for t, _ in found.tokens] == [2, 1, 4, 1, 2, 2]
-    ones = torch.ones(6, dtype=torch.float64)
+    for each in (*found.maps.values(), *found.kinds):
+        sums = each.share.nansum(dim=1) + each.beside
+        ones = each.seen.any(dim=1).double() if isinstance(each, SentenceMap) else sums.isfinite().double()
+        torch.testing.assert_close(sums.nan_to_num(), ones, atol=1e-6, rtol=0)
     for each in found.maps.values():
-        torch.testing.assert_close(each.share.nansum(dim=1) + each.beside, ones)
         if each.kind.startswith("batch"):
             lower, upper = -5, 5
         else:
@@ -209,9 +219,9 @@ def test_shares_of_every_system(name: str) -> None:
             top = next(iter(each_map for each_map in found.maps if each_map.endswith("1.attention")))
             inside = torch.eye(6) if each is found.maps[top] else inside
         assert torch.equal(each.seen, inside.bool()), each.kind
-    for kind in found.kinds:
-        torch.testing.assert_close(kind.share.nansum(dim=1) + kind.beside, ones)
     json.dumps(found.as_dict(), allow_nan=False)
+    alone = document_attention(translator, ParallelDocument("d", source[:1], target[:1]), "", own=False)
+    assert set(alone.maps) <= set(found.maps)
     headers = [line for line in found.render().splitlines() if line.startswith("gates to other sentences")]
     assert [line.split()[-6:] for line in headers] == (
         [["1", "back", "2", "back", "1", "ahead"]] if name == "others" else []

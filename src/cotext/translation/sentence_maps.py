@@ -262,6 +262,8 @@ class ObservedModel:
         assert keys is not None
         indices = indices or token_indices(weights_BHTS, real_BT, queries, keys)
         query, key = queries.queries(indices.query), keys.keys(indices.key)
+        if not bool((query >= 0).any()):
+            return  # such as attention to earlier sentences, in a document of one sentence
         module = self.modules[name]
         span = module.span if isinstance(module, SelfAttention | CrossAttention) else None
         kind = _kind(name, span, self.target is not None)
