@@ -104,7 +104,7 @@ class HierarchicalAttention(DocumentLayer, AlmostClosed):
             has_key = mask.any(dim=3)  # [B, 1, T]
             # A query without such a sentence attends to all keys: a softmax over no keys would be NaN.
             tokens = tokens_where(layout, has_key[:, 0])
-            mixed = attend(query, *kv, mask | ~has_key[..., None], False, rate, tokens)
+            mixed = attend(query * has_key[..., None], *kv, mask | ~has_key[..., None], False, rate, tokens)
             exists.append(has_key[:, 0])
             results.append(self.words.result(mixed))
         exists_BTm = torch.stack(exists, dim=2)

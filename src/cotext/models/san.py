@@ -101,7 +101,7 @@ class SelectiveAttention(DocumentLayer):
         scores = [q @ k.transpose(-2, -1) * q.size(-1) ** -0.5 for q, k in zip(queries, keys, strict=True)]
         weights = self._weights(scores[0], scores[-1], member_BSJ[:, None], others)
         exists = others.any(dim=3)  # [B, 1, T]
-        show_these(weights, queries[0], tokens_where(layout, exists[:, 0]))
+        show_these(weights, queries[0] * exists[..., None], tokens_where(layout, exists[:, 0]))
         context = self.norm(self.dropout(self.out(merge_heads(self.weight_dropout(weights) @ v))))
         d = self.output_norm(self.feed_forward(context))
         return torch.where(exists[:, 0, :, None], gated(self.gate, h_BTD, d, self.start), h_BTD)

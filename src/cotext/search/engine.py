@@ -348,28 +348,25 @@ class _EngineSearch:
         return hypothesis.log_probability / self.options.divisor(len(hypothesis.tokens) + 1)
 
     def _search(
-        self,
-        rows: Sequence[_Row],
-        end: int,
-        limit: Callable[[_Row], int],
-        never: tuple[int, ...] = (),
-        least: int = 0,
+        self, rows: Sequence[_Row], end: int, limit: Callable[[_Row], int], never: tuple[int, ...] = ()
     ) -> Iterator[tuple[_Row, list[EngineHypothesis]]]:
         """Yield rows with their hypotheses, best first by the score of `SearchOptions`.
 
         `limit` returns the most tokens still to come, the end symbol included. With `never`, hypotheses end
-        there; else they may be longer.
+        there, and their next sentence has a token; else they may be longer, or empty.
         """
 
-        def most(row: _Row) -> int:
-            # The limit of an engine includes the prefix, and decides which hypotheses compete. Rows share
-            # calls by a rounded limit of their own, so that their translations do not depend on other rows.
+        def limits(row: _Row) -> tuple[int, int]:
+            # Limits of an engine include the prefix. The largest decides which hypotheses compete: it is the
+            # row's own, rounded so that rows can share calls, and never that of another row.
             exact = len(row.prefix) + limit(row) - 1
-            return exact if never else min(2 ** exact.bit_length(), self.model.positions - 2)
+            if never:
+                return exact, len(row.prefix) + (not self._begun(row, row.closed))
+            return min(2 ** exact.bit_length(), self.model.positions - 2), 0
 
         beam, penalty = self.options.beam, self.options.length_penalty
-        for group in _grouped(rows, most):
-            rules, prefixes = EngineRules(end, most(group[0]), least, never), [row.prefix for row in group]
+        for group in _grouped(rows, limits):
+            rules, prefixes = EngineRules(end, *limits(group[0]), never), [row.prefix for row in group]
             results = self.model.search([row.source for row in group], prefixes, rules, beam, penalty)
             for row, hypotheses in zip(group, results, strict=True):
                 yield row, sorted(hypotheses, key=self._rank, reverse=True)
@@ -379,12 +376,10 @@ class _EngineSearch:
         never = self._never | (self._closing - {end})
         # First with blank tokens, which visible ones may need; then without them.
         for forbidden in (never, never | self._blank):
-            candidates_by_row: list[tuple[_Row, list[tuple[int, ...]]]] = []
-            for group in _grouped(rows, self._least):
-                least = self._least(group[0])
-                for row, hypotheses in self._search(group, end, _limit, tuple(sorted(forbidden)), least):
-                    possible = [h.tokens for h in hypotheses if self._can_be(row, row.closed, h.tokens)]
-                    candidates_by_row.append((row, possible))
+            candidates_by_row = [
+                (row, [h.tokens for h in hypotheses if self._can_be(row, row.closed, h.tokens)])
+                for row, hypotheses in self._search(rows, end, _limit, tuple(sorted(forbidden)))
+            ]
             rows = [row for row, candidates in candidates_by_row if not candidates]
             for row, tokens in self._best(candidates_by_row, end):
                 self._close(row, end, tokens, None)
@@ -425,10 +420,6 @@ class _EngineSearch:
     def _begun(self, row: _Row, k: int) -> bool:
         """Whether the prefix of the request contains a visible token of sentence `k`."""
         return k == 0 and row.request.has_begun(self.symbols)
-
-    def _least(self, row: _Row) -> int:
-        """Return the fewest tokens of a row at the end of its next sentence, which needs a visible token."""
-        return len(row.prefix) + (not self._begun(row, row.closed))
 
     def _close(self, row: _Row, end: int, tokens: Sequence[int], log_probability: float | None) -> None:
         if row.closed + 1 == row.request.sentences:
