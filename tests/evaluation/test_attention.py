@@ -141,6 +141,7 @@ MCN = {
     "document_layer": "segment_gate",
     "target_positions": "none",
 }
+EARLIER = {"encoder-document": (-2, -1), "decoder-document": (-2, -1)}
 # Slots; by kind of attention, how many sentences before and after its own it sees, if not the row.
 WATCHED: dict[str, tuple[dict[str, Any], dict[str, tuple[int, int]]]] = {
     "nothing": ({}, {}),
@@ -177,6 +178,8 @@ WATCHED: dict[str, tuple[dict[str, Any], dict[str, tuple[int, int]]]] = {
         for kind in ("mean", "datapoints")
         for target in (False, True)
     },
+    "hierarchical": ({"document_layer": "hierarchical", "document": {"target": True}}, EARLIER),
+    "selective": ({"document_layer": "selective", "document": {"target": True, "later": False}}, EARLIER),
 }
 
 
@@ -188,16 +191,17 @@ def test_shares_of_every_system(name: str) -> None:
     view = window(2, after=1) | ({"separators": "numbered", "numbers": 3} if batch_level else {})
     config = tiny_config(model={**TINY_MODEL, **slots}, view=view)
     tokenizer = PlainWordTokenizer(["the", "cat", "sat", "on", "a", "mat"])
-    watched = random_model(config, tokenizer)
+    watched = random_model(config, tokenizer).float()
     translator = DocumentTranslator(watched, config, tokenizer, torch.device("cpu"))
     source = ("the cat", "sat", "", "on a mat the", "cat", "sat on", "a cat")
     target = ("sat", "on a", "", "mat the cat", "a", "the the", "mat")
     found = document_attention(translator, ParallelDocument("d", source, target), "", own=False)
     assert found.numbers == (1, 2, 4, 5, 6, 7)
     assert [t for t, _ in found.tokens] == [2, 1, 4, 1, 2, 2]
-    ones = torch.ones(6, dtype=torch.float64)
+    for each in (*found.maps.values(), *found.kinds):
+        sums = (each.share.nansum(dim=1) + each.beside).nan_to_num(1.0)  # NaN without a query
+        torch.testing.assert_close(sums, torch.ones(6).double(), atol=1e-6, rtol=0)
     for each in found.maps.values():
-        torch.testing.assert_close(each.share.nansum(dim=1) + each.beside, ones)
         if each.kind.startswith("batch"):
             lower, upper = -5, 5
         else:
@@ -209,9 +213,9 @@ def test_shares_of_every_system(name: str) -> None:
             top = next(iter(each_map for each_map in found.maps if each_map.endswith("1.attention")))
             inside = torch.eye(6) if each is found.maps[top] else inside
         assert torch.equal(each.seen, inside.bool()), each.kind
-    for kind in found.kinds:
-        torch.testing.assert_close(kind.share.nansum(dim=1) + kind.beside, ones)
     json.dumps(found.as_dict(), allow_nan=False)
+    alone = document_attention(translator, ParallelDocument("d", source[:1], target[:1]), "", own=False)
+    assert set(alone.maps) <= set(found.maps)
     headers = [line for line in found.render().splitlines() if line.startswith("gates to other sentences")]
     assert [line.split()[-6:] for line in headers] == (
         [["1", "back", "2", "back", "1", "ahead"]] if name == "others" else []

@@ -465,6 +465,13 @@ class Step:
 AnyLayout = Layout | Step
 
 
+def tokens_where(layout: AnyLayout, exists_BT: Tensor) -> Callable[[], TokenIndices] | None:
+    """Return the tokens of queries with keys, and of all keys, for `watch_weights`; None in search."""
+    if isinstance(layout, Step):
+        return None
+    return lambda: TokenIndices(torch.where(exists_BT, layout.token_indices, -1), layout.token_indices)
+
+
 # --- All layouts of a batch, made before its forward pass.
 
 

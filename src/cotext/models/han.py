@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from cotext.layers.blocks import Size
 from cotext.layers.kernels.common import Dropout, dropout
 from cotext.layers.kernels.sdpa import attend
-from cotext.layers.layout import AnyLayout, Step
+from cotext.layers.layout import AnyLayout, Step, tokens_where
 from cotext.layers.linear import gated
 from cotext.layers.multi_head import merge_heads, projection, split_heads
 from cotext.layers.start import AlmostClosed, ZeroGate
@@ -80,22 +80,21 @@ class HierarchicalAttention(DocumentLayer, AlmostClosed):
     def forward(self, x: Tensor, layout: AnyLayout) -> Tensor:
         if not isinstance(layout, Step):
             h = layout.unpack(x)
-            mixed = self._mixed(h, self.words.keys_values(h), layout.sentence, layout.sentence, None)
-            return layout.pack(mixed)
+            return layout.pack(self._mixed(h, self.words.keys_values(h), layout.sentence, None, layout))
         state, slots = layout.state, layout.row
-        sentence, slot_sentence = layout.packed_sentence, state.sentences_of_slots(layout.sentence)
+        slot_sentence = state.sentences_of_slots(layout.sentence)
         state.caches[0].write(self.index, *self.words.keys_values(x), slots.start)
         kv = state.caches[0].read(self.index, slots.stop)
-        return self._mixed(x, kv, sentence, slot_sentence, slots.mask)
+        return self._mixed(x, kv, slot_sentence, slots.mask, layout)
 
     def _mixed(
-        self, h_BTD: Tensor, kv: KeysValues, sentence: Tensor, key_sentence: Tensor, visible: Tensor | None
+        self, h_BTD: Tensor, kv: KeysValues, key_sentence: Tensor, visible: Tensor | None, layout: AnyLayout
     ) -> Tensor:
         """Return states [B, T, D] mixed with the attention to earlier sentences.
 
-        `sentence` [B, T] and `key_sentence` [B, S] are sentence indices, -1 on padding; `visible` broadcasts
-        to [B, 1, T, S].
+        `key_sentence` [B, S] are sentence indices, -1 on padding; `visible` broadcasts to [B, 1, T, S].
         """
+        sentence = layout.packed_sentence if isinstance(layout, Step) else layout.sentence
         query, rate = self.words.queries(h_BTD), self.attention_dropout if self.training else 0.0
         exists, results = [], []
         for distance in range(1, self.sentences + 1):
@@ -104,7 +103,8 @@ class HierarchicalAttention(DocumentLayer, AlmostClosed):
             mask = mask if visible is None else mask & visible
             has_key = mask.any(dim=3)  # [B, 1, T]
             # A query without such a sentence attends to all keys: a softmax over no keys would be NaN.
-            mixed = attend(query * has_key[..., None], *kv, mask | ~has_key[..., None], False, rate)
+            tokens = tokens_where(layout, has_key[:, 0])
+            mixed = attend(query * has_key[..., None], *kv, mask | ~has_key[..., None], False, rate, tokens)
             exists.append(has_key[:, 0])
             results.append(self.words.result(mixed))
         exists_BTm = torch.stack(exists, dim=2)

@@ -30,7 +30,7 @@ from torch import Tensor, nn
 from cotext.layers.blocks import Size
 from cotext.layers.kernels.common import Dropout
 from cotext.layers.kernels.sdpa import show_these
-from cotext.layers.layout import AnyLayout, Step
+from cotext.layers.layout import AnyLayout, Step, tokens_where
 from cotext.layers.linear import gated
 from cotext.layers.multi_head import merge_heads, projection, split_heads
 from cotext.layers.start import ZeroGate
@@ -69,7 +69,7 @@ class SelectiveAttention(DocumentLayer):
             others = self._others(sentence, sentence, self.later and not layout.causal)
             keys_v = self._split(self.key_value(h), self.caches + 1)
             member = _members(sentence, layout.segments.count, h)
-            return layout.pack(self._mixed(h, keys_v, member, others))
+            return layout.pack(self._mixed(h, keys_v, member, others, layout))
         state, slots = layout.state, layout.row
         *keys, v = self._split(self.key_value(x), self.caches + 1)
         # The values are in the first cache; the values of the second are not read.
@@ -81,7 +81,7 @@ class SelectiveAttention(DocumentLayer):
         if slots.mask is not None:
             others = others & slots.mask
         member = _members(slot_sentence, int(slot_sentence.max()) + 1, x)
-        return self._mixed(x, [*(key for key, _ in read), read[0][1]], member, others)
+        return self._mixed(x, [*(key for key, _ in read), read[0][1]], member, others, layout)
 
     @staticmethod
     def _others(sentence: Tensor, key_sentence: Tensor, later: bool) -> Tensor:
@@ -93,14 +93,16 @@ class SelectiveAttention(DocumentLayer):
         """[B, T, parts * D] -> `parts` times [B, H, T, K]."""
         return [split_heads(part, self.heads) for part in projected.chunk(parts, dim=-1)]
 
-    def _mixed(self, h_BTD: Tensor, keys_v: list[Tensor], member_BSJ: Tensor, others: Tensor) -> Tensor:
+    def _mixed(
+        self, h_BTD: Tensor, keys_v: list[Tensor], member_BSJ: Tensor, others: Tensor, layout: AnyLayout
+    ) -> Tensor:
         """Return states mixed with their context: [B, T, D]."""
         *keys, v = keys_v
         queries = self._split(self.query(h_BTD), self.caches)
         scores = [q @ k.transpose(-2, -1) * q.size(-1) ** -0.5 for q, k in zip(queries, keys, strict=True)]
         weights = self._weights(scores[0], scores[-1], member_BSJ[:, None], others)
         exists = others.any(dim=3)  # [B, 1, T]
-        show_these(weights, queries[0] * exists[..., None])
+        show_these(weights, queries[0] * exists[..., None], tokens_where(layout, exists[:, 0]))
         context = self.norm(self.dropout(self.out(merge_heads(self.weight_dropout(weights) @ v))))
         d = self.output_norm(self.feed_forward(context))
         return torch.where(exists[:, 0, :, None], gated(self.gate, h_BTD, d, self.start), h_BTD)

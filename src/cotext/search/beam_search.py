@@ -435,7 +435,8 @@ def _advance(
     candidate, origin = own + as_rows(frontier.log_probability), frontier.first
     if beam > 1:
         candidate, at = candidate.view(entries, -1).topk(min(2 * beam, beam * per_row), dim=1)
-        origin, token, own = at // per_row, _picked(token, at), _picked(own, at)
+        token, own = (x.view(entries, -1).gather(1, at) for x in (token, own))
+        origin = at // per_row
     ends = rules.ends(frontier.progress, origin, token)
     candidates = Candidates(candidate, origin, token, own)
     going = candidates if beam == 1 else candidates.first(beam)
@@ -477,11 +478,6 @@ def _may_win(frontier: _Frontier, total_BW: Tensor, may_rise: bool) -> Tensor:
         return (total_BW > -torch.inf) & (frontier.ended < total_BW.size(1))[:, None]
     # Log-probabilities can only decrease, and lengths are limited: hypotheses below this cannot win.
     return total_BW / frontier.largest_divisor[:, None] > frontier.best_score[:, None]
-
-
-def _picked(x: Tensor, at: Tensor) -> Tensor:
-    """Return the candidates `at` [B, C] from the candidates of all beams of an entry [R, C']."""
-    return x.view(at.size(0), -1).gather(1, at)
 
 
 def _end(frontier: _Frontier, ended: Candidates, written: int, options: SearchOptions) -> None:

@@ -301,13 +301,10 @@ class Rules:
         progress.sentence, progress.closer = progress.first[:, None] + progress.closed, None
         following = token
         if self.special.bracket:
-            opening = self.opening(progress.sentence_offset[:, None] + progress.sentence)
+            index = progress.sentence_offset[:, None] + progress.sentence
+            opening = self.openings[index.clamp(max=self.openings.numel() - 1)]
             following = torch.where(separates, opening, token)
         return as_rows(following)
-
-    def opening(self, index: Tensor) -> Tensor:
-        """Return the symbols that open bracketed sentences, by sentence index in the document."""
-        return self.openings[index.clamp(max=self.openings.numel() - 1)]
 
 
 @lru_cache(maxsize=8)

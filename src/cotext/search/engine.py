@@ -349,40 +349,38 @@ class _EngineSearch:
         return hypothesis.log_probability / self.options.divisor(len(hypothesis.tokens) + 1)
 
     def _search(
-        self,
-        rows: Sequence[_Row],
-        end: int,
-        limit: Callable[[_Row], int],
-        never: tuple[int, ...] = (),
-        least: int = 0,
+        self, rows: Sequence[_Row], end: int, limit: Callable[[_Row], int], never: tuple[int, ...] = ()
     ) -> Iterator[tuple[_Row, list[EngineHypothesis]]]:
         """Yield rows with their hypotheses, best first by the score of `SearchOptions`.
 
-        `limit` returns the most tokens still to come, the end symbol included; the largest of the rows is
-        used.
+        `limit` returns the most tokens still to come, the end symbol included. With `never`, hypotheses end
+        there, and their next sentence has a token; else they may be longer, or empty.
         """
-        if not rows:
-            return
-        prefixes = [row.prefix for row in rows]
-        # The limit of an engine includes the prefix.
-        most = max(len(row.prefix) + limit(row) for row in rows) - 1
+
+        def limits(row: _Row) -> tuple[int, int]:
+            # Limits of an engine include the prefix. The largest decides which hypotheses compete: it is the
+            # row's own, rounded so that rows can share calls, and never that of another row.
+            exact = len(row.prefix) + limit(row) - 1
+            if never:
+                return exact, len(row.prefix) + (not self._begun(row, row.closed))
+            return min(2 ** exact.bit_length(), self.model.positions - 2), 0
+
         beam, penalty = self.options.beam, self.options.length_penalty
-        rules = EngineRules(end, most, least, never)
-        results = self.model.search([row.source for row in rows], prefixes, rules, beam, penalty)
-        for row, hypotheses in zip(rows, results, strict=True):
-            yield row, sorted(hypotheses, key=self._rank, reverse=True)
+        for group in _grouped(rows, limits):
+            rules, prefixes = EngineRules(end, *limits(group[0]), never), [row.prefix for row in group]
+            results = self.model.search([row.source for row in group], prefixes, rules, beam, penalty)
+            for row, hypotheses in zip(group, results, strict=True):
+                yield row, sorted(hypotheses, key=self._rank, reverse=True)
 
     def _force(self, rows: Sequence[_Row], end: int) -> None:
         """Write a sentence of every row with all forbidden symbols suppressed."""
         never = self._never | (self._closing - {end})
         # First with blank tokens, which visible ones may need; then without them.
         for forbidden in (never, never | self._blank):
-            candidates_by_row: list[tuple[_Row, list[tuple[int, ...]]]] = []
-            for group in _grouped(rows, lambda row: (len(row.prefix), row.limit, self._least(row))):
-                least = self._least(group[0])
-                for row, hypotheses in self._search(group, end, _limit, tuple(sorted(forbidden)), least):
-                    possible = [h.tokens for h in hypotheses if self._can_be(row, row.closed, h.tokens)]
-                    candidates_by_row.append((row, possible))
+            candidates_by_row = [
+                (row, [h.tokens for h in hypotheses if self._can_be(row, row.closed, h.tokens)])
+                for row, hypotheses in self._search(rows, end, _limit, tuple(sorted(forbidden)))
+            ]
             rows = [row for row, candidates in candidates_by_row if not candidates]
             for row, tokens in self._best(candidates_by_row, end):
                 self._close(row, end, tokens, None)
@@ -423,10 +421,6 @@ class _EngineSearch:
     def _begun(self, row: _Row, k: int) -> bool:
         """Whether the prefix of the request contains a visible token of sentence `k`."""
         return k == 0 and row.request.has_begun(self.symbols)
-
-    def _least(self, row: _Row) -> int:
-        """Return the fewest tokens of a row at the end of its next sentence, which needs a visible token."""
-        return len(row.prefix) + (not self._begun(row, row.closed))
 
     def _close(self, row: _Row, end: int, tokens: Sequence[int], log_probability: float | None) -> None:
         if row.closed + 1 == row.request.sentences:

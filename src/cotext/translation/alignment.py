@@ -228,8 +228,14 @@ class RowTokens:
         return torch.where(place >= 0, self.document.flatten()[place.clamp(min=0)], NOWHERE)
 
 
-def token_indices(weights_BHTS: Tensor, real_BT: Tensor, own: RowTokens, keys: RowTokens) -> TokenIndices:
-    """Identify the tokens of an attention without token indices; raise the same errors as `places`."""
+def token_indices(
+    weights_BHTS: Tensor, real_BT: Tensor, own: RowTokens, keys: RowTokens, given: TokenIndices | None
+) -> TokenIndices:
+    """Return the tokens of an attention, `given` or identified; raise the same errors as `places`."""
+    rows, tokens = own.sentence.shape
+    # Of rows with a token in front, given indices would count that token.
+    if given is not None and (len(given.query) != rows or given.query.size(1) <= tokens):
+        return given
     visible = (weights_BHTS > 0) & real_BT[:, None, :, None]
     return TokenIndices(own.places(real_BT), keys.places(visible.any(dim=2).any(dim=1)))
 
@@ -362,7 +368,8 @@ def _read_parallel(model: NonAutoregressiveModel, batch: Batch, sentences: Seque
         hidden_ND = model.decode(draft)[real]
     path = torch.full_like(draft.sentence, -1)
     if model.path == "length":
-        path[real] = torch.arange(len(hidden_ND), device=path.device)
+        # Numbers that are not the blank: every position is a token of its own.
+        path[real] = model.blank + 1 + torch.arange(len(hidden_ND), device=path.device)
     else:
         batch_units = units(model.path, draft.sentence, tokens, sentence)
         lattices = Lattices.of(batch_units, model.blank, hidden_ND.size(1))
@@ -408,7 +415,7 @@ def _gather(
     places: TokenIndices | None,
 ) -> None:
     """Add the weights of one attention, averaged over heads, to the weights of the sentences."""
-    places = places or token_indices(weights_BHTS, real_BT, *sides)
+    places = token_indices(weights_BHTS, real_BT, *sides, places)
     mean_BTS = weights_BHTS.mean(dim=1)
     # The place of each query of the batch in the recorded weights.
     shown_N = mean_BTS.new_full(sides[0].sentence.shape, NOWHERE, dtype=torch.long).flatten()

@@ -246,37 +246,22 @@ def found_sentences(
     `from_end`: if the number of sentences differs, the last ones are aligned, not the first (`recover`).
     """
     special = symbols.special
-    # One sentence without a separator needs no recovery, which is the usual case.
-    closing = {*special.separators, special.eos}
-    log_probabilities = hypothesis.token_log_probabilities
-    if count == 1 and closing.isdisjoint(hypothesis.tokens):
-        only = _sentence(tokenizer, hypothesis.tokens, log_probabilities, bool(hypothesis.truncated))
-        return [only], True
-    labels = [*hypothesis.tokens, special.eos]
+    closing, labels = {*special.separators, special.eos}, [*hypothesis.tokens, special.eos]
     first = request.first_sentence + request.closed_before(symbols)
     recovered = recover(labels, special, count, first, from_end)
     tokens: list[list[int]] = [[] for _ in range(count)]
     scores: list[list[float]] = [[] for _ in range(count)]
-    for k, label, log_probability in zip(recovered.sentence, labels, log_probabilities, strict=True):
+    found = zip(recovered.sentence, labels, hypothesis.token_log_probabilities, strict=True)
+    for k, label, log_probability in found:
         scores[k].append(log_probability)
         if label not in closing:
             tokens[k].append(label)
     truncated = {recovered.sentence[i] for i in hypothesis.truncated}
     sentences = [
-        _sentence(tokenizer, t, p, k in truncated)
+        SentenceHypothesis(tuple(t), tokenizer.decode(t), sum(p, 0.0), k in truncated, len(p))
         for k, (t, p) in enumerate(zip(tokens, scores, strict=True))
     ]
     return sentences, recovered.exact
-
-
-def _sentence(
-    tokenizer: Tokenizer, tokens: Sequence[int], log_probabilities: Sequence[float], truncated: bool
-) -> SentenceHypothesis:
-    """Return a sentence, given its tokens and the log-probabilities of its labels."""
-    text = tokenizer.decode(tokens)
-    return SentenceHypothesis(
-        tuple(tokens), text, sum(log_probabilities, 0.0), truncated, len(log_probabilities)
-    )
 
 
 # --- Groups of consecutive windows of a document, whose rows attend to each other in batch-level models.

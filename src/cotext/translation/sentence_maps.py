@@ -260,8 +260,10 @@ class ObservedModel:
         keys = self.source if of_source else queries
         assert queries is not None
         assert keys is not None
-        indices = indices or token_indices(weights_BHTS, real_BT, queries, keys)
+        indices = token_indices(weights_BHTS, real_BT, queries, keys, indices)
         query, key = queries.queries(indices.query), keys.keys(indices.key)
+        if not bool((query >= 0).any()):
+            return  # such as attention to earlier sentences, in a document of one sentence
         module = self.modules[name]
         span = module.span if isinstance(module, SelfAttention | CrossAttention) else None
         kind = _kind(name, span, self.target is not None)

@@ -338,11 +338,13 @@ class Substitution:
         """Use the best proposal for the sentence of each draft; return the drafts without one."""
         sentences = self._complete(proposals)
         before = {id(draft): draft.defects.total for draft in drafts}
-        candidates = [
-            (draft, sentence)
+        # Of equal proposals the last counts, so that rounding does not choose between them.
+        distinct = {
+            (id(draft), sentence.tokens): (draft, sentence)
             for (draft, *_), sentence in zip(proposals, sentences, strict=True)
             if draft.constraints.defects(sentence.text).total < before[id(draft)]
-        ]
+        }
+        candidates = list(distinct.values())
         rows = [(d, [*d.found[: d.at], sentence, *d.found[d.at + 1 :]]) for d, sentence in candidates]
         best: dict[int, tuple[float, SentenceHypothesis]] = {}
         for (draft, sentence), [scores] in zip(candidates, self._read(score_labels, rows), strict=True):

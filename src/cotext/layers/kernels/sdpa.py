@@ -141,7 +141,7 @@ def show_these(
     watcher = _watcher.get()
     if watcher is not None:
         indices = None if tokens is None else tokens()
-        watcher(weights_BHTS, q_BHTK.abs().amax(dim=(1, 3)) > 0, indices)
+        watcher(weights_BHTS.double(), q_BHTK.abs().amax(dim=(1, 3)) > 0, indices)
 
 
 class _DroppedAttention(TensorFunction):
