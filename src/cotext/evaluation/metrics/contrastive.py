@@ -509,16 +509,14 @@ class Forms:
 
 @dataclass(frozen=True, slots=True)
 class GenerativeReport(GroupedReport[Forms]):
-    """Outcomes over a suite and its groups, in the order of the suite; None for `undecidable` examples.
+    """Outcomes over a suite and its groups, without `undecidable` examples.
 
-    In these, a wrong candidate has the same words as the right one; they are ignored.
+    In these, a wrong candidate has the same words as the right one.
     """
 
     undecidable: int
-    outcomes: tuple[str | None, ...]
 
     def as_dict(self) -> dict[str, Any]:
-        """Return everything except the outcomes of the examples, for a JSON file."""
         return {**self.groups_as_dict(), "undecidable": self.undecidable}
 
 
@@ -568,7 +566,7 @@ def generative_accuracy(
     decided = [(e, o) for e, o in zip(suite.examples, outcomes, strict=True) if o is not None]
     parts = {"suite": suite.name, "n": str(len(decided)), "reading": "generative", "case": "folded"}
     figures = grouped(decided, lambda group: Forms(*(Counter(group)[name] for name in OUTCOMES)))
-    return GenerativeReport(signed(parts, recipe), *figures, outcomes.count(None), tuple(outcomes))
+    return GenerativeReport(signed(parts, recipe), *figures, outcomes.count(None))
 
 
 def render_forms(report: GenerativeReport) -> str:
