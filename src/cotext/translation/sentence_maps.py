@@ -325,8 +325,8 @@ def _kind(name: str, span: RowSpan | None, of_target: bool) -> str:
         return "batch-target" if of_target else "batch-source"
     if parts[0].endswith("_document"):
         return "decoder-document" if of_target else "encoder-document"
-    is_inside = isinstance(span, SentenceSpan) and not isinstance(span, NodeSpan)
-    inside = is_inside and span.memory_sentences == 0
+    inside = isinstance(span, SentenceSpan) and span.memory_sentences == 0
+    inside &= not isinstance(span, NodeSpan)
     kind = "cross" if "cross" in parts else parts[0]
     if parts[0] == "latent":
         kind = "codes_cross" if kind == "cross" else "codes"

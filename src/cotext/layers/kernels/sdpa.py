@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
+from cotext.layers.kernels.common import dropout as dropped_out
 from cotext.layers.positions import causal as causal_mask
 
 
@@ -118,15 +119,21 @@ def show_weights(
     """
     if not watched():
         return
-    scores = (q_BHTK @ k_BHSK.transpose(-2, -1)) * q_BHTK.size(-1) ** -0.5
+    scores = _scores(q_BHTK, k_BHSK, mask, causal, bias)
+    # Double precision prevents a weight of zero for a key that may be attended to.
+    show_these(scores.double().softmax(dim=-1), q_BHTK, tokens)
+
+
+def _scores(
+    q_BHTK: Tensor, k_BHSK: Tensor, mask: Tensor | None, causal: bool, bias: Tensor | None = None
+) -> Tensor:
+    """Return the scaled scores, plus `bias`, minus infinity where masked: [B, H, T, S]."""
+    scores: Tensor = (q_BHTK @ k_BHSK.transpose(-2, -1)) * q_BHTK.size(-1) ** -0.5
     if bias is not None:
         scores = scores + bias
     if causal:
         mask = causal_mask(q_BHTK.size(2), k_BHSK.size(2), q_BHTK.device)
-    if mask is not None:
-        scores = scores.masked_fill(~mask, -math.inf)
-    # Double precision prevents a weight of zero for a key that may be attended to.
-    show_these(scores.double().softmax(dim=-1), q_BHTK, tokens)
+    return scores if mask is None else scores.masked_fill(~mask, -math.inf)
 
 
 def show_these(
@@ -159,9 +166,13 @@ def attend(
     show_weights(q_BHTK, k_BHSK, mask, causal, bias, tokens)
     if bias is not None:
         return biased(q_BHTK, k_BHSK, v_BHSK, bias, mask, causal, dropout)
-    return scaled_dot_product_attention(
-        q_BHTK, k_BHSK, v_BHSK, attn_mask=mask, is_causal=causal, dropout_p=dropout
-    )
+    if not (on_cpu(q_BHTK) and 0 < dropout < 1):
+        return scaled_dot_product_attention(
+            q_BHTK, k_BHSK, v_BHSK, attn_mask=mask, is_causal=causal, dropout_p=dropout
+        )
+    # With dropout, torch does not use its fast kernel and draws the mask slowly.
+    weights = _scores(q_BHTK, k_BHSK, mask, causal).softmax(dim=-1)
+    return dropped_out(weights, dropout, training=True) @ v_BHSK
 
 
 def biased(
