@@ -219,11 +219,6 @@ class FlatBatchAttention(nn.Module):
         q, k, v = (split_heads(part, self.heads) for part in self.qkv(h_BTD).chunk(3, dim=-1))
         return q, k, v
 
-    def mix(self, q_BHTK: Tensor, keys: Tensor, values: Tensor, mask: Tensor) -> Tensor:
-        """Attend to given keys and values: -> [B, T, D]."""
-        out_BTD: Tensor = self.out(merge_heads(attend(q_BHTK, keys, values, mask, False, 0.0)))
-        return out_BTD
-
 
 def _follows(own: Sequences, seen: Sequences, row_N: Tensor, begin_N: Tensor, end_M: Tensor) -> Tensor:
     """Return the causal mask between tokens of rows: [G, 1, L, L'].
@@ -354,7 +349,8 @@ class ActiveGroups:
             ended = self.ended_mask[:, :, None].expand(-1, -1, beams * tokens, -1)
             mask = torch.cat((ended, mask), dim=3)
         queries = self._gathered(q).transpose(1, 2).flatten(2, 3)
-        mixed = attention.mix(queries, keys, values, mask.flatten(1, 2)[:, None])
+        seen = attend(queries, keys, values, mask.flatten(1, 2)[:, None], False, 0.0)
+        mixed: Tensor = attention.out(merge_heads(seen))
         by_member = mixed.view(groups * members, beams * tokens, -1)
         return by_member if self.in_order else by_member.index_select(0, self.slot_B)
 
