@@ -16,7 +16,7 @@ from pydantic import AfterValidator
 import cotext
 from cotext.config.model import LARGEST
 from cotext.config.parts import Part
-from cotext.config.recipe import Config, keys, load_config, recipe_names
+from cotext.config.recipe import Config, first_parent, keys, load_config, recipe_names
 from cotext.config.sizes import PROPORTIONS, SIZES
 from cotext.models.build import parameters_asked
 from cotext.models.describe import PARAMETERS
@@ -88,6 +88,12 @@ def parameters_at_base(config: Config) -> int:
 def parameters() -> dict[str, int]:
     """The parameters of every recipe."""
     return {name: parameters_at_base(load_config(name)) for name in recipe_names()}
+
+
+def stored_parameters() -> dict[str, int]:
+    """The parameters of every recipe that has other ones than the first recipe that it extends."""
+    counts = parameters()
+    return {name: count for name, count in counts.items() if counts.get(first_parent(name)) != count}
 
 
 def _stacks(keys: Sequence[str]) -> str:
@@ -170,4 +176,4 @@ def page() -> str:
 
 if __name__ == "__main__":
     PAGE.write_text(page(), encoding="utf-8")
-    COUNTS.write_text(json.dumps(parameters(), indent=1) + "\n", encoding="utf-8")
+    COUNTS.write_text(json.dumps(stored_parameters(), indent=1) + "\n", encoding="utf-8")

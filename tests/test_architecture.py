@@ -13,6 +13,7 @@ from torch import nn
 
 import cotext
 from cotext.cli.main import COMMANDS
+from cotext.models.describe import entries
 from tests.loops import loop_over
 
 ROOT = Path(cotext.__file__).parent
@@ -152,7 +153,10 @@ def test_the_recipe_reference_is_up_to_date(monkeypatch: pytest.MonkeyPatch) -> 
     page = ROOT.parents[1] / "docs" / "recipes.md"
     maker = runpy.run_path(str(page.with_name("make_recipes.py")))
     assert page.read_text(encoding="utf-8") == maker["page"](), "run `make docs`"
-    assert json.loads(maker["COUNTS"].read_text(encoding="utf-8")) == maker["parameters"](), "run `make docs`"
+    assert json.loads(maker["COUNTS"].read_text(encoding="utf-8")) == maker["stored_parameters"](), (
+        "run `make docs`"
+    )
+    assert {each.recipe: each.parameters for each in entries()} == maker["parameters"]()
 
 
 def sources() -> dict[str, str]:

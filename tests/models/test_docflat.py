@@ -17,7 +17,7 @@ from cotext.layers.kernels.sdpa import TokenIndices, watch_weights
 from cotext.layers.multi_head import AttentionSize
 from cotext.layers.positions import is_current, ranks
 from cotext.layers.state import STEPS_BETWEEN_COLLECTIONS, SourceSide
-from cotext.models.docflat import FlatBatch, FlatTarget
+from cotext.models.docflat import FlatBatch
 from cotext.models.transformer import Transformer
 from tests.layers.layouts import attended, layout
 from tests.tiny import PlainWordTokenizer, random_model, tiny_config, window
@@ -428,9 +428,6 @@ def test_every_step_of_rows_of_different_documents(view: str, beam: int, whole_w
     model = docflat(config)
     batch = joined(batch_of(config), [2, 5, 6])
     written = SentenceHypothesis(model, batch, begun_of(batch, whole_windows), slots=80)
-    target = written.state.context
-    assert isinstance(target, FlatTarget)
-    assert not target.meets
     written.search(beam, {8: [0, 1], 20: [1]})
 
 
@@ -442,9 +439,6 @@ def test_every_step_of_rows_that_are_written_at_once(view: str, cross_document: 
     model = docflat(config)
     batch = batch_of(config, [3, 4, 0, 2, 5, 6, 1])
     written = SentenceHypothesis(model, batch, begun_of(batch, view == "longer"), slots=80)
-    target = written.state.context
-    assert isinstance(target, FlatTarget)
-    assert target.meets
     # At first, the first sentence of a document ends, and a document of its own.
     written.search(beam, {4: [0, 1, 6, 3, 4], 9: [0, 2, 1], 20: [1]})
 

@@ -374,6 +374,12 @@ def _shipped() -> tuple[str, ...]:
     )
 
 
+def first_parent(recipe: str) -> str:
+    """Return the first recipe that a shipped recipe extends; empty if there is none."""
+    text = (_ROOT / f"{recipe}.yaml").read_text(encoding="utf-8")
+    return next(iter(parse_yaml(text, recipe).get("extends", [])), "")
+
+
 def load_config(recipe: str, size: str | None = None, overrides: Iterable[str] = ()) -> Config:
     """Read a shipped recipe by name or a YAML file by path; apply a size, then overrides.
 

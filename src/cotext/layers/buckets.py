@@ -18,7 +18,6 @@ bucket, L tokens of its longest, D model.
 
 import math
 from dataclasses import dataclass
-from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -242,79 +241,46 @@ class MemoryLayout:
 
 # --- Nodes: the first and last tokens of sentences, to which the other sentences of their row attend.
 #
-# Nodes represent their sentences (Yu et al. 2024, section 3.2.2 and equation 15). A row of 20 sentences has
-# 40 nodes, however long the sentences are, and all its sentences attend to them. Nodes are therefore stored
-# once, as keys of the row. The keys of a sentence, in its bucket, are only the tokens between its own nodes:
+# Nodes represent their sentences (Yu et al. 2024, section 3.2.2 and equation 15). They are copied to the keys
+# of every other sentence of their row:
 #
-#     row     B a b E  B c E  B d e E        keys of sentence 1      c         B E B E B E
-#                                                                    its own   of the row
+#     row     B a b E  B c E  B d e E        keys of sentence 1      B c E    B E . .  B E
+#                                                                    its own  nodes of 0 and 2
 #
-# In cross-attention, all keys are source tokens. For target sentence k, they are the tokens between the nodes
-# of source sentence k, and all nodes of the source.
-#
-# If weights are recorded or dropped, all keys of a sentence must be in one tensor (`buckets`):
-#
-#     keys of sentence 1      B c E    B E . .  B E
-#                             its own  nodes of 0 and 2
+# In cross-attention, all keys are source tokens. For target sentence k, they are the tokens of source
+# sentence k, and the nodes of all other source sentences.
 #
 # In equation 14 as printed, nodes are the queries that attend to whole rows. Here they are keys, as in the
 # text of the paper.
 #
-# Shapes: B rows, S tokens of a row, P = B * S, N real tokens of all rows, n sentences of the row with most of
-# them, G sentences of a bucket, L tokens of its longest, M nodes added to it, D model.
+# Shapes: B rows, S tokens of a row, n most sentences of a row, G sentences of a bucket, L keys of each.
 
 
-class Nodes:
-    """The nodes of rows and, for every bucket, the nodes of the other sentences in its rows.
+def tokens_and_nodes(sentences: Sentences, queries: Tensor, keys: Tensor, crosses: bool) -> list[ExtraTokens]:
+    """Return for every bucket the tokens of its sentences, and the nodes of other sentences of their rows.
 
-    Tokens are in the order of the buckets of `among` or, if `among` is None, in the order of the rows.
-    `sentence` [B, S]: sentence indices of the rows that contain the nodes. `queries`: sentence indices of the
-    rows in the buckets.
+    `queries` and `keys` are the sentences of the tokens of rows, [B, T] and [B, S]. Tokens are in the order
+    of the buckets. If attention `crosses` sides, they are source tokens, in the order of the rows.
     """
-
-    def __init__(
-        self, buckets: list[Bucket], queries: Tensor, sentence: Tensor, among: Sentences | None
-    ) -> None:
-        spans = sentence_spans(sentence)
-        first_Bn, last_Bn = spans[:, :, 0], spans[:, :, 1] - 1
-        n = torch.arange(spans.size(1), device=sentence.device)
-        real_Bn = n <= sentence.max(dim=1, keepdim=True).values
-        # A sentence of a single token has one node.
-        self.real = torch.cat((real_Bn, real_Bn & (last_Bn > first_Bn)), dim=1)
-        rows = torch.arange(sentence.size(0), device=sentence.device)[:, None]
-        self.index = torch.cat((first_Bn, last_Bn), dim=1) + rows * sentence.size(1)
-        self.of = torch.cat((n, n))
-        self._buckets, self._queries = buckets, queries
-        # The index of each token in the order of the buckets.
-        self._at: Tensor | None = None
-        if among is not None:
-            self._at = sentence.new_zeros(sentence.numel())
-            self._at[among.rows.index_N] = torch.arange(among.rows.index_N.numel(), device=sentence.device)
-
-    @cached_property
-    def rows(self) -> ExtraTokens:
-        """The nodes of every row, each once."""
-        return self._fetched(torch.where(self.real, self.index, -1))
-
-    @cached_property
-    def buckets(self) -> list[ExtraTokens]:
-        """For every bucket, the nodes that its sentences attend to in addition to their own tokens."""
-        return [self._nodes_of(bucket) for bucket in self._buckets]
-
-    def _nodes_of(self, bucket: Bucket) -> ExtraTokens:
+    spans = sentence_spans(keys)
+    first_Bn, last_Bn = spans[:, :, 0], spans[:, :, 1] - 1
+    n = torch.arange(spans.size(1), device=keys.device)
+    real_Bn = n <= keys.max(dim=1, keepdim=True).values
+    # A sentence of a single token has one node.
+    real = torch.cat((real_Bn, real_Bn & (last_Bn > first_Bn)), dim=1)
+    rows = torch.arange(keys.size(0), device=keys.device)[:, None]
+    index = torch.cat((first_Bn, last_Bn), dim=1) + rows * keys.size(1)
+    at = torch.arange(keys.numel(), device=keys.device)
+    if not crosses:  # the index of each token in the order of the buckets
+        at[sentences.rows.index_N] = torch.arange(sentences.rows.index_N.numel(), device=keys.device)
+    found = []
+    for bucket in sentences.buckets:
+        own_GL = bucket.token_indices().query
         # The first token gives the row and the index of its sentence.
-        opening_G = bucket.token_indices().query[:, 0]
-        row_G, k_G = opening_G // self._queries.size(1), self._queries.flatten()[opening_G]
-        others = self.real[row_G] & (self.of != k_G[:, None])
-        return self._fetched(torch.where(others, self.index[row_G], -1))
-
-    def _fetched(self, token: Tensor) -> ExtraTokens:
-        return ExtraTokens(token if self._at is None else torch.where(token < 0, -1, self._at[token]), token)
-
-
-def between_nodes(x_GHLK: Tensor, mask: Tensor | None) -> Tensor:
-    """True for tokens of sentences that are not nodes: [G, 1, 1, L]; `mask` has that shape, True = real."""
-    real = x_GHLK.new_ones(len(x_GHLK), 1, 1, x_GHLK.size(2), dtype=torch.bool) if mask is None else mask
-    between = torch.zeros_like(real)
-    between[..., 1:-1] = real[..., 2:]
-    return between
+        row_G, k_G = own_GL[:, 0] // queries.size(1), queries.flatten()[own_GL[:, 0]]
+        others = real[row_G] & (torch.cat((n, n)) != k_G[:, None])
+        if crosses and bucket.source is not None:
+            own_GL = bucket.source.token_indices
+        token_GL = torch.cat((own_GL, torch.where(others, index[row_G], -1)), dim=1)
+        found.append(ExtraTokens(torch.where(token_GL < 0, -1, at[token_GL]), token_GL))
+    return found

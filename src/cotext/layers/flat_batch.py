@@ -28,7 +28,6 @@ from cotext.layers.kernels.sdpa import TokenIndices, attend
 from cotext.layers.linear import outputs
 from cotext.layers.multi_head import AttentionSize, merge_heads, projection, split_heads
 from cotext.layers.start import ZeroGate
-from cotext.layers.state import KeyValueCache
 
 # Offset between documents, in sentences, if all documents are put into one order.
 LONGEST_DOCUMENT = 2**32
@@ -220,11 +219,6 @@ class FlatBatchAttention(nn.Module):
         q, k, v = (split_heads(part, self.heads) for part in self.qkv(h_BTD).chunk(3, dim=-1))
         return q, k, v
 
-    def mix(self, q_BHTK: Tensor, keys: Tensor, values: Tensor, mask: Tensor) -> Tensor:
-        """Attend to given keys and values: -> [B, T, D]."""
-        out_BTD: Tensor = self.out(merge_heads(attend(q_BHTK, keys, values, mask, False, 0.0)))
-        return out_BTD
-
 
 def _follows(own: Sequences, seen: Sequences, row_N: Tensor, begin_N: Tensor, end_M: Tensor) -> Tensor:
     """Return the causal mask between tokens of rows: [G, 1, L, L'].
@@ -293,36 +287,6 @@ class FlatContext(nn.Module):
 # G groups, m entries of a group, L slots that are needed, D model, H heads, K per head.
 
 
-class PrefixedCache(KeyValueCache):
-    """A cache whose rows begin with constant keys and values, shared by all beams."""
-
-    def __init__(self, keys: Tensor, values: Tensor, slots: int) -> None:
-        """`keys` and `values` are [B, H, lead, K]; allocate `slots` more."""
-        self.lead = keys.size(2)
-        super().__init__(1, keys.size(0), self.lead + slots, keys)
-        super().write(0, keys, values, 0)
-
-    def write(self, attention: int, keys: Tensor, values: Tensor, start: int) -> None:
-        super().write(attention, keys, values, start + self.lead)
-
-    def read(self, attention: int, slots: int, first: int = 0) -> tuple[Tensor, Tensor]:
-        """Return keys and values of the prefix and of the slots up to `slots`; `first` must be 0."""
-        assert first == 0
-        return super().read(attention, slots + self.lead)
-
-    def move(self, origin: Tensor, start: int) -> None:
-        super().move(origin + self.lead, start + self.lead)
-
-    def grown(self, slots: int, used: int) -> "PrefixedCache":
-        keys, values = self.read(0, used)
-        grown = PrefixedCache(keys[:, :, : self.lead], values[:, :, : self.lead], slots)
-        grown.write(0, keys[:, :, self.lead :], values[:, :, self.lead :], 0)
-        return grown
-
-    def select(self, entries: Tensor, used: int) -> None:
-        super().select(entries, used + self.lead)
-
-
 class ActiveGroups:
     """Entries that are decoded together, by document, and the keys and values of finished rows.
 
@@ -357,35 +321,36 @@ class ActiveGroups:
 
         `own` [B, W, T, P]: the current tokens of its own past that each query attends to.
         """
-        _, beams, tokens, _ = own.shape
-        own_BQP = own.flatten(1, 2)
-        # Most slots hold context, or beams that were dropped: gather only the others.
-        relevant = own_BQP.any(dim=1)
-        most = max(1, int(relevant.sum(dim=1).max()))
-        # A stable sort moves the needed slots to the front, in their order.
-        origin = (~relevant).byte().argsort(dim=1, stable=True)[:, :most]
-        own_BQL = own_BQP.take_along_dim(origin[:, None], dim=2)
-        # The whole past of the first beam: the slots that its last token attends to.
-        first_BL = own_BQL[:, tokens - 1]
-        groups, members = self.shape
-        # Of entries before the query's own, all tokens of the first beam are visible.
-        mask = self.before_Gmm[:, :, None, :, None] & self._gathered(first_BL)[:, None, None]
-        mask = mask.repeat(1, 1, beams * tokens, 1, 1)
-        # An entry attends to its own past by its own mask, beam by beam.
-        each = torch.arange(members, device=mask.device)
-        mask[:, each, :, each] = self._gathered(own_BQL).transpose(0, 1)
-        mask = mask.view(groups, members, beams * tokens, -1)
-        index = origin[:, None, :, None].expand(-1, k.size(1), -1, k.size(3))
-        keys, values = (
-            self._gathered(x.gather(2, index)).transpose(1, 2).flatten(2, 3) for x in (k, v)
-        )  # [G, H, m * L, K]
+        (_, beams, tokens, _), (groups, members) = own.shape, self.shape
+        mask_BQP = own.flatten(1, 2)
+        if members == 1:
+            mask = self._gathered(mask_BQP)
+        else:
+            # Most slots hold context, or beams that were dropped: gather only the others.
+            relevant = mask_BQP.any(dim=1)
+            most = max(1, int(relevant.sum(dim=1).max()))
+            # A stable sort moves the needed slots to the front, in their order.
+            origin = (~relevant).byte().argsort(dim=1, stable=True)[:, :most]
+            index = origin[:, None, :, None].expand(-1, k.size(1), -1, k.size(3))
+            k, v = k.gather(2, index), v.gather(2, index)
+            own_BQL = mask_BQP.take_along_dim(origin[:, None], dim=2)
+            # Of earlier entries, the tokens of the first beam are visible: those its last token attends to.
+            first = self._gathered(own_BQL[:, tokens - 1])
+            mask = self.before_Gmm[:, :, None, :, None] & first[:, None, None]
+            mask = mask.repeat(1, 1, beams * tokens, 1, 1)
+            # An entry attends to its own past by its own mask, beam by beam.
+            each = torch.arange(members, device=mask.device)
+            mask[:, each, :, each] = self._gathered(own_BQL).transpose(0, 1)
+            mask = mask.view(groups, members, beams * tokens, -1)
+        keys, values = (self._gathered(x).transpose(1, 2).flatten(2, 3) for x in (k, v))  # [G, H, m * L, K]
         if self.ended_mask is not None:
             keys = torch.cat((self.keys.to(keys.dtype), keys), dim=2)
             values = torch.cat((self.values.to(values.dtype), values), dim=2)
             ended = self.ended_mask[:, :, None].expand(-1, -1, beams * tokens, -1)
             mask = torch.cat((ended, mask), dim=3)
         queries = self._gathered(q).transpose(1, 2).flatten(2, 3)
-        mixed = attention.mix(queries, keys, values, mask.flatten(1, 2)[:, None])
+        seen = attend(queries, keys, values, mask.flatten(1, 2)[:, None], False, 0.0)
+        mixed: Tensor = attention.out(merge_heads(seen))
         by_member = mixed.view(groups * members, beams * tokens, -1)
         return by_member if self.in_order else by_member.index_select(0, self.slot_B)
 

@@ -28,7 +28,7 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
-from cotext.layers.buckets import MemoryLayout, Nodes, Sentences
+from cotext.layers.buckets import ExtraTokens, MemoryLayout, Sentences, tokens_and_nodes
 from cotext.layers.kernels.common import Packing, moved_left
 from cotext.layers.kernels.gated_others import Apart
 from cotext.layers.kernels.sdpa import TokenIndices
@@ -91,7 +91,7 @@ class Packed:
 
     `by_sentence`: they are in buckets of sentences. `aligned`: buckets also have the tokens of each source
     sentence. `memory_sentences`: buckets also have this many earlier sentences. `current_only`: the stack
-    outputs only current tokens. `answers`: layout properties to compute in advance, such as `nodes.rows`.
+    outputs only current tokens. `answers`: layout properties to compute in advance, such as `source.spans`.
     """
 
     by_sentence: bool = False
@@ -321,14 +321,14 @@ class Layout:
         return MemoryLayout(self.sentences)
 
     @cached_property
-    def nodes(self) -> Nodes:
-        """Nodes of the other sentences of each row (`buckets.py`)."""
-        return Nodes(self.sentences.buckets, self.sentence, self.sentence, self.sentences)
+    def nodes(self) -> list[ExtraTokens]:
+        """The tokens of the sentences of each bucket, and nodes of other sentences (`buckets.py`)."""
+        return tokens_and_nodes(self.sentences, self.sentence, self.sentence, crosses=False)
 
     @cached_property
-    def source_nodes(self) -> Nodes:
-        """Nodes of the source sentences, without the sentence that a target sentence translates."""
-        return Nodes(self.sentences.buckets, self.sentence, self.source.sentence, None)
+    def source_nodes(self) -> list[ExtraTokens]:
+        """The source tokens of the sentences of each bucket, and nodes of other source sentences."""
+        return tokens_and_nodes(self.sentences, self.sentence, self.source.sentence, crosses=True)
 
     @cached_property
     def aligned_position(self) -> Tensor:

@@ -49,7 +49,7 @@ SPANS: dict[str, Callable[[AttentionConfig, AttentionSize], RowSpan]] = {
     "row": lambda config, size: OTHERS[config.others](config, size),
     "sentence": lambda config, size: SentenceSpan(),
     "memory": lambda config, size: MemorySpan(config.memory_sentences),
-    "nodes": lambda config, size: NodeSpan(size.dropout),
+    "nodes": lambda config, size: NodeSpan(),
     "current": lambda config, size: CurrentSpan(),
 }
 SCORES: dict[str, type[Score]] = {

@@ -11,7 +11,7 @@ from itertools import groupby
 from textwrap import wrap
 
 from cotext.config.model import ModelConfig
-from cotext.config.recipe import Config, CutConfig, DecodeConfig, load_config, recipe_names
+from cotext.config.recipe import Config, CutConfig, DecodeConfig, first_parent, load_config, recipe_names
 from cotext.runtime import leaves
 
 # Keys of the section `model` that define the architecture, not its size.
@@ -39,7 +39,8 @@ SLOTS = (
     "from_first",
 )
 WIDTH = 100  # columns of a terminal
-PARAMETERS = "parameters.json"  # made by `make docs`, because counting needs the models
+# Made by `make docs`, because counting needs the models. A missing recipe has as many as its first parent.
+PARAMETERS = "parameters.json"
 
 PAPERS = {
     "casa": "Yu et al. 2024, Context-Aware Non-Autoregressive Document-Level Translation with "
@@ -100,7 +101,10 @@ def entries() -> Iterator[Entry]:
     text = (resources.files("cotext.config") / "recipes" / PARAMETERS).read_text(encoding="utf-8")
     counts: dict[str, int] = json.loads(text)
     for name in recipe_names():
-        yield entry(name, load_config(name), counts.get(name, 0))
+        counted = name
+        while counted and counted not in counts:
+            counted = first_parent(counted)
+        yield entry(name, load_config(name), counts.get(counted, 0))
 
 
 def entry(name: str, config: Config, parameters: int) -> Entry:

@@ -12,8 +12,7 @@ own begin. Rows of different documents do not attend to each other. With `cross_
 training, as in the paper, but never in translation. Extra rows are attended to but not decoded; this layer
 needs only their token embeddings.
 
-Shapes: B entries, R rows, S source tokens, T target tokens, P tokens in front of a cache, M tokens of extra
-rows, D model.
+Shapes: B entries, R rows, S source tokens, T target tokens, M tokens of extra rows, D model.
 """
 
 import torch
@@ -25,14 +24,12 @@ from cotext.layers.flat_batch import (
     ExtraKeys,
     FlatContext,
     FlatLayout,
-    PrefixedCache,
     RowOrder,
-    Sequences,
 )
 from cotext.layers.layout import ContextLayout
 from cotext.layers.multi_head import AttentionSize
 from cotext.layers.positions import causal, is_current
-from cotext.layers.state import DecoderState
+from cotext.layers.state import DecoderState, KeyValueCache
 from cotext.models.slots import BatchContext, BatchSettings, RowEmbedder, RowsTarget
 
 
@@ -84,16 +81,13 @@ class FlatBatch(BatchContext):
 class FlatTarget(RowsTarget):
     """Flat-batch attention of a decoder to its own rows and to the current tokens of complete rows.
 
-    If every entry is alone in its group, complete rows are placed before its cache; `lead` is the mask of
-    their tokens. If groups have several entries, `active` holds the attention masks between them.
+    `active` holds the attention masks between the entries of a group, and to complete rows.
     """
 
     def __init__(self, parent: FlatBatch, context: FlatContext, source: Source, embed: RowEmbedder) -> None:
         super().__init__(parent, source, embed)
         self.context = context
-        self.meets = False
         self.cache = 0
-        self.lead: Tensor | None = None  # [B, P]
         self.active: ActiveGroups | None = None
 
     def keys_of(self, tokens: Tensor, sentence: Tensor, source: Source, order: RowOrder) -> ExtraKeys:
@@ -102,31 +96,12 @@ class FlatTarget(RowsTarget):
         return _extra_keys(self.embed.target(tokens, sentence, source), chosen, order)
 
     def open(self, state: DecoderState) -> None:
-        entries = len(self.rows.group)
-        # Entries of one group must attend to each other while they are decoded.
-        self.meets = len(torch.unique(self.rows.group)) < entries
-        like = state.caches[0].slots[0]
-        keys = values = like.new_empty(entries, like.size(1), 0, like.size(3))
-        if not self.meets:
-            # Entry i is the only one of its group.
-            entry_M, token_M = self.rows.follows(self.complete.order).nonzero(as_tuple=True)
-            if len(token_M):
-                laid = Sequences(entry_M, self.complete.order.begin[token_M], entries)
-                keys, values = (
-                    laid.slots.unpack(x[token_M].flatten(1)).view(entries, -1, *x.shape[1:]).transpose(1, 2)
-                    for x in self.context.attention.keys_values(self.complete.hidden)
-                )
-                self.lead = laid.real_GL
         self.cache = len(state.caches)
-        state.caches.append(PrefixedCache(keys.to(like.dtype), values.to(like.dtype), state.capacity))
-
-    def finish(self, entries: Tensor, tokens: Tensor, sentence: Tensor) -> None:
-        if self.meets:  # otherwise, no other row attends to them
-            super().finish(entries, tokens, sentence)
+        like = state.caches[0].slots[0]
+        state.caches.append(KeyValueCache(1, like.size(0), state.capacity, like))
 
     def select(self, entries: Tensor) -> None:
         super().select(entries)
-        self.lead = None if self.lead is None else self.lead.index_select(0, entries)
         self.active = None
 
     def mix(self, x_RTD: Tensor, sentence: Tensor, state: DecoderState) -> Tensor:
@@ -146,14 +121,8 @@ class FlatTarget(RowsTarget):
         cache, own = state.caches[self.cache], self._own(sentence, state)
         cache.write(0, k, v, state.used)
         k, v = cache.read(0, own.size(3))
-        if self.meets:
-            by_beam = own.reshape(entries, state.beam, tokens, -1)
-            seen = self._groups().attend(attention, q, k, v, by_beam)
-        else:
-            if self.lead is not None:
-                lead = self.lead[:, None, None].expand(-1, -1, own.size(2), -1)
-                own = torch.cat((lead, own), dim=3)
-            seen = attention.mix(q, k, v, own)
+        by_beam = own.reshape(entries, state.beam, tokens, -1)
+        seen = self._groups().attend(attention, q, k, v, by_beam)
         current = is_current(sentence.view(entries, -1), self.source.current)
         return torch.where(current[:, :, None], self.context.combine(h, seen), h).view_as(x_RTD)
 

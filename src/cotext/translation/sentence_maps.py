@@ -34,7 +34,7 @@ from cotext.data.views import Encoded
 from cotext.layers.flat_batch import NeuralContextGate
 from cotext.layers.kernels.sdpa import TokenIndices, watch_weights
 from cotext.layers.multi_head import CrossAttention, RowSpan, SelfAttention
-from cotext.layers.spans import GatedOthersSpan, SentenceSpan
+from cotext.layers.spans import GatedOthersSpan, NodeSpan, SentenceSpan
 from cotext.models.interface import Model, with_states
 from cotext.translation.alignment import RowTokens, token_indices
 from cotext.translation.plan import kind_of
@@ -328,6 +328,7 @@ def _kind(name: str, span: RowSpan | None, of_target: bool) -> str:
     if parts[0].endswith("_document"):
         return "decoder-document" if of_target else "encoder-document"
     inside = isinstance(span, SentenceSpan) and span.memory_sentences == 0
+    inside &= not isinstance(span, NodeSpan)
     kind = "cross" if "cross" in parts else parts[0]
     if parts[0] == "latent":
         kind = "codes_cross" if kind == "cross" else "codes"

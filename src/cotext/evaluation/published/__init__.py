@@ -1,8 +1,9 @@
 """Published results of the papers: every value with table, row, corpus and measurement.
 
-One YAML file per paper, with facts only. A *row* has its name in the paper if that is unambiguous. `recipes`
-lists our recipes for the same system, and `setting` the changed settings. Values that a paper omits, or
-reports as a failed training without a number, are null.
+One YAML file per paper, with facts only. A column is a name with the values of `Column`, in their order. A
+*row* has its name in the paper if that is unambiguous. `recipes` lists our recipes for the same system, and
+`setting` the changed settings. Values that a paper omits, or reports as a failed training without a number,
+are null.
 """
 
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ from importlib import resources
 from typing import Annotated, Literal
 
 import yaml
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from cotext.config.model import Closed
 
@@ -57,6 +58,11 @@ class Column(Closed):
     """A tag and its value, such as pronoun=er."""
 
 
+def _columns(written: dict[str, list[str]]) -> list[dict[str, str]]:
+    _, *keys = Column.model_fields
+    return [{"name": name, **dict(zip(keys, values, strict=False))} for name, values in written.items()]
+
+
 class TableRow(Closed):
     """A row of a table; one value per column."""
 
@@ -71,7 +77,7 @@ class Table(Closed):
 
     table: Annotated[str, Field(pattern=r"^([0-9]+|[IVX]+)$")]
     note: str = ""
-    columns: tuple[Column, ...]
+    columns: Annotated[tuple[Column, ...], BeforeValidator(_columns)]
     rows: tuple[TableRow, ...]
 
 

@@ -85,15 +85,10 @@ def keep_mask(x: Tensor, rate: float) -> Tensor:
     return (bits[: x.numel()] >= threshold).view(x.shape)
 
 
-def dropout_scale(keep: Tensor, rate: float, like: Tensor) -> Tensor:
-    """Return the factors of dropout in the type of `like`: 0 if dropped, 1 / (1 - rate) if kept."""
-    return keep.to(like.dtype).mul_(1 / (1 - rate))
-
-
 def dropped(x: Tensor, keep: Tensor, rate: float) -> Tensor:
-    """Return `x` times `dropout_scale`."""
+    """Return `x` times the factors of dropout: 0 if dropped, 1 / (1 - rate) if kept."""
     if x.dtype != torch.bfloat16:
-        return dropout_scale(keep, rate, x).mul_(x)
+        return keep.to(x.dtype).mul_(1 / (1 - rate)).mul_(x)
     # Masking the bits is twice as fast as multiplying bfloat16 numbers.
     bits = keep.to(torch.int16).neg_().bitwise_and_(x.view(torch.int16))
     return bits.view(x.dtype) * (1 / (1 - rate))

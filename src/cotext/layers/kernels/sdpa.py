@@ -1,7 +1,4 @@
-"""Scaled dot-product attention, with a fast path for dropout of attention weights on a CPU.
-
-With dropout, torch does not use its fast kernel, draws the mask slowly and keeps three copies of the weights
-for the backward pass. Here the weights are kept once, with a mask of one byte per weight.
+"""Scaled dot-product attention, and how its weights are recorded.
 
 With mixed precision, attention on a CPU is computed in single precision (`in_float32`), because torch's
 backward pass takes ten times as long in bfloat16.
@@ -15,14 +12,13 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import wraps
-from typing import Any, ParamSpec, cast
+from typing import ParamSpec, cast
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 from torch.nn.functional import scaled_dot_product_attention
 
-from cotext.layers.kernels.common import TensorFunction, dropout_scale, keep_mask
+from cotext.layers.kernels.common import dropout as dropped_out
 from cotext.layers.positions import causal as causal_mask
 
 
@@ -123,15 +119,21 @@ def show_weights(
     """
     if not watched():
         return
-    scores = (q_BHTK @ k_BHSK.transpose(-2, -1)) * q_BHTK.size(-1) ** -0.5
+    scores = _scores(q_BHTK, k_BHSK, mask, causal, bias)
+    # Double precision prevents a weight of zero for a key that may be attended to.
+    show_these(scores.double().softmax(dim=-1), q_BHTK, tokens)
+
+
+def _scores(
+    q_BHTK: Tensor, k_BHSK: Tensor, mask: Tensor | None, causal: bool, bias: Tensor | None = None
+) -> Tensor:
+    """Return the scaled scores, plus `bias`, minus infinity where masked: [B, H, T, S]."""
+    scores: Tensor = (q_BHTK @ k_BHSK.transpose(-2, -1)) * q_BHTK.size(-1) ** -0.5
     if bias is not None:
         scores = scores + bias
     if causal:
         mask = causal_mask(q_BHTK.size(2), k_BHSK.size(2), q_BHTK.device)
-    if mask is not None:
-        scores = scores.masked_fill(~mask, -math.inf)
-    # Double precision prevents a weight of zero for a key that may be attended to.
-    show_these(scores.double().softmax(dim=-1), q_BHTK, tokens)
+    return scores if mask is None else scores.masked_fill(~mask, -math.inf)
 
 
 def show_these(
@@ -142,31 +144,6 @@ def show_these(
     if watcher is not None:
         indices = None if tokens is None else tokens()
         watcher(weights_BHTS.double(), q_BHTK.abs().amax(dim=(1, 3)) > 0, indices)
-
-
-class _DroppedAttention(TensorFunction):
-    @staticmethod
-    def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, rate: float) -> Tensor:
-        ctx.scale, ctx.rate = q.size(-1) ** -0.5, rate
-        # In place where possible: scores and weights are the largest tensors.
-        scores = (q @ k.transpose(-2, -1)).mul_(ctx.scale)
-        if mask is not None:
-            scores += torch.zeros_like(mask, dtype=scores.dtype).masked_fill_(~mask, -math.inf)
-        weight = scores.softmax(dim=-1)
-        keep = keep_mask(weight, rate)
-        ctx.save_for_backward(q, k, v, weight, keep)
-        return dropout_scale(keep, rate, weight).mul_(weight) @ v
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        q, k, v, weight, keep = ctx.saved_tensors
-        factor = dropout_scale(keep, ctx.rate, weight)
-        grad_v = (factor * weight).transpose(-2, -1) @ grads[0]
-        grad_weight = factor.mul_(grads[0] @ v.transpose(-2, -1))
-        grad_scores = torch.ops.aten._softmax_backward_data(grad_weight, weight, -1, weight.dtype)
-        grad_scores.mul_(ctx.scale)
-        return grad_scores @ k, grad_scores.transpose(-2, -1) @ q, grad_v, None, None
 
 
 @in_float32
@@ -193,9 +170,9 @@ def attend(
         return scaled_dot_product_attention(
             q_BHTK, k_BHSK, v_BHSK, attn_mask=mask, is_causal=causal, dropout_p=dropout
         )
-    if causal:
-        mask = causal_mask(q_BHTK.size(2), k_BHSK.size(2), q_BHTK.device)
-    return _DroppedAttention.apply(q_BHTK, k_BHSK, v_BHSK, mask, dropout)
+    # With dropout, torch does not use its fast kernel and draws the mask slowly.
+    weights = _scores(q_BHTK, k_BHSK, mask, causal).softmax(dim=-1)
+    return dropped_out(weights, dropout, training=True) @ v_BHSK
 
 
 def biased(
