@@ -106,8 +106,8 @@ def export_hub(
 def export_int8(run: Path, out: Path, update: int | None = None) -> None:
     """Write a run folder with large matrices in int8, and decode.precision = int8.
 
-    It has a quarter of the size and cannot be trained. Its translations and scores equal, bit for bit, the
-    results of the run with decode.precision = int8. Raises CotextError if `out` is not empty.
+    It has a quarter of the size; its training cannot be resumed. Its translations and scores equal, bit for
+    bit, the results of the run with decode.precision = int8. Raises CotextError if `out` is not empty.
     """
     loaded = load_run(run, update)
     decode = loaded.config.decode.model_copy(update={"precision": "int8"})
