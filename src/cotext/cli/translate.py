@@ -498,7 +498,7 @@ def export(
     """Export a run for CTranslate2, for the Hugging Face Hub, or in int8.
 
     ctranslate2: a model folder for CTranslate2. hub: a folder with a model card, to publish. int8: a run of
-    about a fourth of the size, for translation, scoring and `train --init`.
+    about a fourth of the size; other runs can start from it, but its training cannot be resumed.
     """
     from cotext.interchange.model_names import resolve_run
 
