@@ -48,8 +48,6 @@ class Sampled(Closed):
     """File of the suite."""
     documents: PositiveInt | None = None
     """Number of documents to draw, with all their examples; default: all."""
-    seed: Seed = 1
-    """Seed of the draw."""
     detokenise: bool | None = None
     """Whether to detokenise the text."""
 

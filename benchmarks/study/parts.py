@@ -25,9 +25,7 @@ from cotext.runtime import CotextError, read_text
 
 SPLITS = ("train", "dev", "test")
 HELD = "held"  # split of training documents for suites
-SEED = 1  # of their draw
-SUITES = "suites"
-MAX_BYTES = 1 << 28
+SEED = 1  # of draws
 
 
 def write_texts(parts: Parts, texts: Path) -> None:
@@ -43,8 +41,7 @@ def write_texts(parts: Parts, texts: Path) -> None:
             chosen, held = apart(chosen, parts.held_out)
             write_parallel(*text_files(parts, texts, HELD), held, "docids")
         if split == "train":
-            times = {d.id: parts.repeated.get(f"{d.id.partition(':')[0]}:", 1) for d in chosen}
-            chosen = [document for document in chosen for _ in range(times[document.id])]
+            chosen = [d for d in chosen for _ in range(parts.repeated.get(d.id[: d.id.find(":") + 1], 1))]
         write_parallel(*text_files(parts, texts, split), chosen, "docids")
     for name, (source, target, sizes) in parts.grouped.items():
         write_parallel(*text_files(parts, texts, name), grouped(*map(Path, (source, target, sizes))), "text")
@@ -65,7 +62,7 @@ def apart(
 
 def grouped(source: Path, target: Path, sizes: Path) -> list[ParallelDocument]:
     """Read documents from files of lines and a file with the number of lines of each document."""
-    sides = [read_text(path, max_bytes=MAX_BYTES).splitlines() for path in (source, target)]
+    sides = [read_text(path, max_bytes=1 << 28).splitlines() for path in (source, target)]
     numbers = [int(line) for line in read_text(sizes).split()]
     if not sum(numbers) == len(sides[0]) == len(sides[1]):
         raise CotextError(
@@ -94,7 +91,7 @@ def text_files(parts: Parts, texts: Path, split: str) -> tuple[Path, Path]:
 
 def write_suites(parts: Parts, texts: Path, data: Path) -> None:
     """Write the suites of choices, and the drawn suites."""
-    folder = data / SUITES
+    folder = data / "suites"
     folder.mkdir(exist_ok=True)
     splits = {split: text_files(parts, texts, split) for split in (*SPLITS, HELD)}
     make = dropped_choices.write_suites if parts.source == "zh" else make_suites
@@ -114,7 +111,7 @@ def drawn(sampled: Sampled) -> ContrastiveSuite:
         return suite
     numbers = documents_of(suite.examples)
     there = sorted(set(numbers))
-    chosen = set(Random(sampled.seed).sample(there, min(sampled.documents, len(there))))
+    chosen = set(Random(SEED).sample(there, min(sampled.documents, len(there))))
     examples = tuple(e for e, number in zip(suite.examples, numbers, strict=True) if number in chosen)
     return ContrastiveSuite(f"{suite.name}-part", suite.source_language, suite.target_language, examples)
 
