@@ -191,6 +191,10 @@ def test_decisions_of_documents_are_compared_by_documents(tmp_path: Path) -> Non
         content["s"]["documents"] = dict(zip(content["s"]["decisions"], (0, 0, 1, 1), strict=True))
         (tmp_path / name).write_text(json.dumps(content))
         found[name] = read_decisions(tmp_path / name)
+    # Of a suite in another order, more documents were found.
+    other = {"s": replace(found["a"]["s"], documents=dict(zip(found["a"]["s"].right, range(4), strict=True)))}
+    for pair in ({"a": found["a"], "other": other}, {"other": other, "a": found["a"]}):
+        assert compare_decisions(pair)[0].documents == 2
     # Another tool's file does not tell of documents.
     found["d"] = read_decisions(decided(tmp_path / "d", "0000"))
     (comparison,) = compare_decisions(found, "d")
