@@ -179,6 +179,10 @@ def test_success_and_consistency() -> None:
     [success, consistency] = measure_terms(TERMS, Texts({"x": output}, [TERM_REFERENCE], SOURCE))["x"]
     # window: 1 of 2; file: 4 for 3, at most 1.
     assert success.score.value == pytest.approx(100 * (0.5 + 1.0) / 2)
+    references = [TERM_REFERENCE, [TERM_REFERENCE[0], output[1]]]  # the second also has the cell
+    [several, same] = measure_terms(TERMS, Texts({"x": output}, references, SOURCE))["x"]
+    assert several.score.value == pytest.approx(100 * (0.5 + 1.0 + 1.0) / 3)
+    assert ("|nrefs:2|" in several.score.signature, same.score) == (True, consistency.score)
     # Each of three sentences has Akte; that one also has Datei does not matter.
     assert consistency.score.value == pytest.approx(100)
     output = [Document("a", ("", "Die Datei.", "Das Ding.", "")), Document("b", ("", ""))]
@@ -201,3 +205,9 @@ def test_evaluate_takes_a_glossary(tmp_path: Path) -> None:
     result = cotext("evaluate", *files, f"--terms={tmp_path / 't.tsv'}", f"--source={tmp_path / 's.en'}")
     assert "term success       50.00" in result.out
     assert "term consistency   50.00" in result.out
+    # Terms are counted by sentence, so they depend on where the text is cut.
+    (tmp_path / "h.de").write_text("Ein Fenster. Dies Loch.\n", encoding="utf-8")
+    given = f"--terms={tmp_path / 't.tsv'}", f"--source={tmp_path / 's.en'}"
+    assert (
+        cotext("evaluate", *files, *given, "--realign").out.count("|realign:least-edits-13a-lc-1-of-1") == 4
+    )

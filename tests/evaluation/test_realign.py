@@ -124,6 +124,10 @@ def test_text_without_spaces_needs_its_language() -> None:
         assert (systems["x"], reports["x"].signature.split("-", 2)[2]) == (reference, f"{tokens}-lc-1-of-1")
     message = r"^x: document 'a': is written without spaces.*language .zh, ja"
     must_raise(message, realign_systems, {"x": hypothesis}, [reference], None, "unequal")
+    # Words of text that is split into words stay apart at the ends of lines.
+    words = Document("a", ("天 地 玄黄 。", "宇宙 洪荒 。"))
+    lines = Document("a", ("天 地", "玄黄 。 宇宙", "洪荒 。"))
+    assert realign([lines], [[words]], Cutter("zh"))[0] == [words]
     # A line of such text in a document with spaces is a word.
     lines = ("Auf dem Schild steht:", "天地玄黄。", "Das ist der Anfang eines alten Gedichts.")
     document, _ = fitted((*lines, "Alle schliefen."))

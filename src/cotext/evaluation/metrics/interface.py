@@ -133,7 +133,8 @@ class CountedMetric(Metric):
     combine: SumScorer
 
     def measure(self, texts: Texts, target_language: str | None) -> dict[str, Measurement]:
-        signature = f"protocol:{self.name}|unit:document|version:cotext-{__version__}"
+        references = f"nrefs:{len(texts.references)}"
+        signature = f"protocol:{self.name}|unit:document|{references}|version:cotext-{__version__}"
         source: Sequence[Document | None] = texts.source or [None] * len(texts.references[0])
         measurements = {}
         for name, hypothesis in texts.systems.items():
