@@ -265,7 +265,7 @@ def measure_words(
         references = [_split(words, documents, tokenised) for documents in texts.references]
         truecased = "truecased-" if words.words.truecase else ""
         form = f"{truecased}{'tokenised' if tokenised else 'joined'}"
-        by_system = measure(Texts(systems, references), [protocol], target_language)
+        by_system = measure(Texts(systems, references, texts.source), [protocol], target_language)
         for name, [measurement] in by_system.items():
             measured[name].append(measurement.signed(f"|words:{form}-{words.fingerprint[:8]}"))
     return measured
