@@ -53,9 +53,8 @@ def test_scores_by_hand() -> None:
 
 
 def test_counts_and_signature() -> None:
-    tcp = measure_discourse(MARKED, Texts({"x": documents(TENSE, JOINED, ("Ann left .",))}, [REFERENCE]))[
-        "x"
-    ][3]
+    texts = Texts({"x": documents(TENSE, JOINED, ("Ann left .",))}, [REFERENCE])
+    tcp = measure_discourse(MARKED, texts)["x"][3]
     assert tcp.statistics.counts.tolist() == [[2, 2, 0, 0, 0, 0], [0, 0, 1, 1, 0, 0], [0, 0, 0, 0, 0, 1]]
     assert (tcp.score.components["TC_hits"], tcp.score.components["PT_marks"]) == (2.0, 1.0)
     assert "protocol:tcp|unit:document|window:20+20|case:mixed|tok:none|" in tcp.score.signature
@@ -198,16 +197,13 @@ def test_success_and_consistency() -> None:
 def test_evaluate_takes_a_glossary(tmp_path: Path) -> None:
     (tmp_path / "s.en").write_text("A window.\nThis window.\n", encoding="utf-8")
     (tmp_path / "r.de").write_text("Ein Fenster.\nDies Fenster.\n", encoding="utf-8")
-    (tmp_path / "h.de").write_text("Ein Fenster.\nDies Loch.\n", encoding="utf-8")
+    (tmp_path / "h.de").write_text("Ein Fenster. Dies Loch.\n", encoding="utf-8")
     (tmp_path / "t.tsv").write_text("window\tFenster\n", encoding="utf-8")
     files = [f"--{name}={tmp_path / file}" for name, file in (("hypothesis", "h.de"), ("reference", "r.de"))]
     assert cotext("evaluate", *files, f"--terms={tmp_path / 't.tsv'}").code == 2
-    result = cotext("evaluate", *files, f"--terms={tmp_path / 't.tsv'}", f"--source={tmp_path / 's.en'}")
+    given = f"--terms={tmp_path / 't.tsv'}", f"--source={tmp_path / 's.en'}"
+    result = cotext("evaluate", *files, *given, "--realign")
     assert "term success       50.00" in result.out
     assert "term consistency   50.00" in result.out
-    # Terms are counted by sentence, so they depend on where the text is cut.
-    (tmp_path / "h.de").write_text("Ein Fenster. Dies Loch.\n", encoding="utf-8")
-    given = f"--terms={tmp_path / 't.tsv'}", f"--source={tmp_path / 's.en'}"
-    assert (
-        cotext("evaluate", *files, *given, "--realign").out.count("|realign:least-edits-13a-lc-1-of-1") == 4
-    )
+    # Terms are counted by sentence, so they depend on the cuts; d-BLEU does not.
+    assert result.out.count("|realign:least-edits-13a-lc-1-of-1") == 4

@@ -216,10 +216,8 @@ def test_a_choice_worked_by_hand() -> None:
 
 
 def test_probabilities_of_lists() -> None:
-    one, two = (
-        lists(("a", np.log(0.6)), ("b", np.log(0.2)), ("ç", np.log(0.2))),
-        lists(("c\u0327", -9), ("d", -9)),
-    )
+    one = lists(("a", np.log(0.6)), ("b", np.log(0.2)), ("ç", np.log(0.2)))
+    two = lists(("c\u0327", -9), ("d", -9))
     pool = pooled([one, two], "uniform")
     assert pool.texts == ("a", "b", "ç", "d")
     assert pool.probability.tolist() == [[1 / 3, 1 / 3, 1 / 3, 0], [0, 0, 0.5, 0.5]]

@@ -107,7 +107,6 @@ def evaluate_files(request: EvaluationRequest, on_comet: Progress | None = None)
     number of sentences that COMET has scored, and with their total. Raises CotextError if files do not
     correspond.
     """
-    protocols, language = request.protocols, request.target_language
     comet = request.comet_model(request.comet_context)
     resampling, baseline = request.resampling(), request.baseline
     named = name_systems(request.hypothesis)
@@ -115,12 +114,12 @@ def evaluate_files(request: EvaluationRequest, on_comet: Progress | None = None)
         compared_pairs(list(named), baseline)  # before any work
     marks = None if request.discourse is None else read_marks(request.discourse)
     whole, alignment = read_texts(named, request)
-    measured = measure_words(load_words(request.words), whole, protocols, language)
+    measured = measure_words(load_words(request.words), whole, request.protocols, request.target_language)
     if marks is not None:
         with naming(request.discourse):
             measured = _with(measured, measure_discourse(marks, whole))
     if request.terms is not None:
-        codes = language_of_name(request.source or request.terms), language or ""
+        codes = language_of_name(request.source or request.terms), request.target_language or ""
         glossary = Glossary.read(request.terms, *codes)
         terms = [(term.source, term.targets) for term in glossary.terms if term.targets]
         with naming(request.terms):
