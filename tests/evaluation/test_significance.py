@@ -39,7 +39,7 @@ from cotext.evaluation.statistics.significance import (
     swapped_differences,
     swapped_p,
 )
-from cotext.evaluation.statistics.sufficient_statistics import Floats, Statistics, sum_scorer
+from cotext.evaluation.statistics.sufficient_statistics import Floats, Statistics, share, sum_scorer
 from tests.loops import loop_over
 from tests.refusals import must_raise
 
@@ -114,6 +114,7 @@ def test_counts_by_document() -> None:
     assert statistics.by("sentence")[0] is rows
     whole = Statistics(rows, np.arange(3), "document", lambda sums: sums[:, 0])
     assert whole.by("sentence") == (rows, "document")
+    assert share(0, 1)(np.array([[0.5, 0.5], [0.0, 0.0]])).tolist() == [100.0, 0.0]
 
 
 @loop_over("chunk", [50, 2_000_000])
@@ -181,7 +182,7 @@ def test_holm_and_pairs_by_hand() -> None:
     assert holm([0.6, 0.7]) == [1.0, 1.0]
     assert holm([0.2]) == [0.2]
     assert holm([]) == []
-    assert swapped_p(np.zeros(99), 1.0) == pytest.approx(1 / 100)
+    assert (swapped_p(np.zeros(99), 1.0), swapped_p(np.full(99, np.nan), 1.0)) == (1 / 100, 1.0)
     assert compared_pairs(["a", "b", "c"], None) == [("a", "b"), ("a", "c"), ("b", "c")]
     assert compared_pairs(["a", "b", "c"], "b") == [("b", "a"), ("b", "c")]
     must_raise("no system 'x' to compare with; systems are a, b", compared_pairs, ["a", "b"], "x")
