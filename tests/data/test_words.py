@@ -9,8 +9,7 @@ from cotext.data.documents import Document
 from cotext.data.formats import write_documents
 from cotext.data.tokenizer import MosesBPETokenizer, TokenizerSettings, load_tokenizer, train_tokenizer
 from cotext.data.tokenizer.protocol import WordSplitter
-from cotext.evaluation.metrics import interface
-from cotext.evaluation.metrics.interface import CountedMetric, Texts
+from cotext.evaluation.metrics.interface import CountedMetric, Texts, measure_words
 from cotext.evaluation.statistics.sufficient_statistics import share
 from tests.command_line import must_refuse, succeed
 from tests.refusals import must_raise
@@ -77,12 +76,10 @@ def test_chinese_is_split_by_jieba_and_the_rest_by_moses() -> None:
 
 
 def test_own_metrics_read_words_and_the_source(monkeypatch: pytest.MonkeyPatch) -> None:
-    own = CountedMetric(
-        name="own", title="own", needs_source=True, count=lambda *_: (1, 1), combine=share(0, 1)
-    )
-    monkeypatch.setattr(interface, "metrics", lambda: {"own": own})
+    own = CountedMetric(name="own", title="", needs_source=True, count=lambda *_: (1, 1), combine=share(0, 1))
+    monkeypatch.setattr("cotext.evaluation.metrics.interface.metrics", lambda: {"own": own})
     texts = [Document("a", ("The cat .",))]
-    [found] = interface.measure_words(moses(), Texts({"": texts}, [texts, texts], texts), ["own"], None)[""]
+    [found] = measure_words(moses(), Texts({"": texts}, [texts, texts], texts), ["own"], None)[""]
     assert (found.score.value, "|nrefs:2|" in found.score.signature) == (100.0, True)
 
 
