@@ -179,7 +179,6 @@ def test_holm_and_pairs_by_hand() -> None:
     assert compared_pairs(["a", "b", "c"], "b") == [("b", "a"), ("b", "c")]
     must_raise("no system 'x' to compare with; systems are a, b", compared_pairs, ["a", "b"], "x")
     must_raise("at least two", compared_pairs, ["a"], None)
-    # A system and itself.
     assert apart(means([1.0, 2.0]), means([1.0, 2.0]), samples=200) == Difference(0.0, (0.0, 0.0), 1.0)
     must_raise("at least two units", apart, means([1.0]), means([2.0]))
 
