@@ -94,6 +94,8 @@ def test_cxmi(world: World, tmp_path: Path) -> None:
     for sentence in found["sentences"]:
         # One sentence of context has no other order.
         assert sentence["cxmi"]["shuffled"] == pytest.approx(sentence["cxmi"]["true"], abs=1e-4)
+    assert ("|seed:1" in shown, "beam:" in shown) == (True, False)
+    assert "seed:" not in succeed("cxmi", world.run, *files, "--context", "true").out
     again = succeed("cxmi", world.run, *files, "--context", "true", "--context", "random").out
     assert again.splitlines()[1].split()[:4] == shown.splitlines()[1].split()[:4]
     assert again.splitlines()[2].split()[:4] == shown.splitlines()[3].split()[:4]

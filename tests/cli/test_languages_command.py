@@ -109,7 +109,9 @@ def test_from_training_to_scoring(world: World, taken: dict[str, Path], data: Pa
     assert written[""] == written["deu_Latn"] != written["zho_Hant"]
     files = ("--source", source, "--target", world.folder / "test.de")
     chinese = ("--set", "target_language=zho_Hant")
-    assert succeed("score", run, *files).out != succeed("score", run, *files, *chinese).out
+    scored = [json.loads(succeed("score", run, *files, *asked, "--json").out) for asked in ((), chinese)]
+    assert scored[0]["documents"] != scored[1]["documents"]
+    assert "|languages:eng_Latn-zho_Hant|" in scored[1]["signature"]
     german = ("--out", tmp_path / "x", "--target-language", "de")
     must_refuse("has no language symbols", "translate", world.run, source, *german)
     # Going on with data of another language is refused as any other data are.

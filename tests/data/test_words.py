@@ -9,6 +9,8 @@ from cotext.data.documents import Document
 from cotext.data.formats import write_documents
 from cotext.data.tokenizer import MosesBPETokenizer, TokenizerSettings, load_tokenizer, train_tokenizer
 from cotext.data.tokenizer.protocol import WordSplitter
+from cotext.evaluation.metrics.interface import CountedMetric, Texts, measure_words
+from cotext.evaluation.statistics.sufficient_statistics import share
 from tests.command_line import must_refuse, succeed
 from tests.refusals import must_raise
 
@@ -71,6 +73,14 @@ def test_chinese_is_split_by_jieba_and_the_rest_by_moses() -> None:
     assert made.words.chinese == jieba.__version__
     content = made.words.as_dict() | {"chinese": "0.1"}
     must_raise(r"made with jieba 0\.1", type(made.words).of, content)
+
+
+def test_own_metrics_read_words_and_the_source(monkeypatch: pytest.MonkeyPatch) -> None:
+    own = CountedMetric(name="own", title="", needs_source=True, count=lambda *_: (1, 1), combine=share(0, 1))
+    monkeypatch.setattr("cotext.evaluation.metrics.interface.metrics", lambda: {"own": own})
+    texts = [Document("a", ("The cat .",))]
+    [found] = measure_words(moses(), Texts({"": texts}, [texts, texts], texts), ["own"], None)[""]
+    assert (found.score.value, "|nrefs:2|" in found.score.signature) == (100.0, True)
 
 
 def test_scores_on_the_words_of_a_prepared_folder(tmp_path: Path) -> None:

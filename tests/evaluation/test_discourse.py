@@ -53,9 +53,8 @@ def test_scores_by_hand() -> None:
 
 
 def test_counts_and_signature() -> None:
-    tcp = measure_discourse(MARKED, Texts({"x": documents(TENSE, JOINED, ("Ann left .",))}, [REFERENCE]))[
-        "x"
-    ][3]
+    texts = Texts({"x": documents(TENSE, JOINED, ("Ann left .",))}, [REFERENCE])
+    tcp = measure_discourse(MARKED, texts)["x"][3]
     assert tcp.statistics.counts.tolist() == [[2, 2, 0, 0, 0, 0], [0, 0, 1, 1, 0, 0], [0, 0, 0, 0, 0, 1]]
     assert (tcp.score.components["TC_hits"], tcp.score.components["PT_marks"]) == (2.0, 1.0)
     assert "protocol:tcp|unit:document|window:20+20|case:mixed|tok:none|" in tcp.score.signature
@@ -179,6 +178,10 @@ def test_success_and_consistency() -> None:
     [success, consistency] = measure_terms(TERMS, Texts({"x": output}, [TERM_REFERENCE], SOURCE))["x"]
     # window: 1 of 2; file: 4 for 3, at most 1.
     assert success.score.value == pytest.approx(100 * (0.5 + 1.0) / 2)
+    references = [TERM_REFERENCE, [TERM_REFERENCE[0], output[1]]]  # the second also has the cell
+    [several, same] = measure_terms(TERMS, Texts({"x": output}, references, SOURCE))["x"]
+    assert several.score.value == pytest.approx(100 * (0.5 + 1.0 + 1.0) / 3)
+    assert ("|nrefs:2|" in several.score.signature, same.score) == (True, consistency.score)
     # Each of three sentences has Akte; that one also has Datei does not matter.
     assert consistency.score.value == pytest.approx(100)
     output = [Document("a", ("", "Die Datei.", "Das Ding.", "")), Document("b", ("", ""))]
@@ -194,10 +197,13 @@ def test_success_and_consistency() -> None:
 def test_evaluate_takes_a_glossary(tmp_path: Path) -> None:
     (tmp_path / "s.en").write_text("A window.\nThis window.\n", encoding="utf-8")
     (tmp_path / "r.de").write_text("Ein Fenster.\nDies Fenster.\n", encoding="utf-8")
-    (tmp_path / "h.de").write_text("Ein Fenster.\nDies Loch.\n", encoding="utf-8")
+    (tmp_path / "h.de").write_text("Ein Fenster. Dies Loch.\n", encoding="utf-8")
     (tmp_path / "t.tsv").write_text("window\tFenster\n", encoding="utf-8")
     files = [f"--{name}={tmp_path / file}" for name, file in (("hypothesis", "h.de"), ("reference", "r.de"))]
     assert cotext("evaluate", *files, f"--terms={tmp_path / 't.tsv'}").code == 2
-    result = cotext("evaluate", *files, f"--terms={tmp_path / 't.tsv'}", f"--source={tmp_path / 's.en'}")
+    given = f"--terms={tmp_path / 't.tsv'}", f"--source={tmp_path / 's.en'}"
+    result = cotext("evaluate", *files, *given, "--realign")
     assert "term success       50.00" in result.out
     assert "term consistency   50.00" in result.out
+    # Terms are counted by sentence, so they depend on the cuts; d-BLEU does not.
+    assert result.out.count("|realign:least-edits-13a-lc-1-of-1") == 4

@@ -21,7 +21,6 @@ from cotext.evaluation.studies.leaderboard.measure import (
 )
 from cotext.language_models.translator import report_of
 from tests.command_line import must_refuse, succeed
-from tests.refusals import must_raise
 
 PAGE = Path("page.html")
 WORDS = [f"w{number}" for number in range(60)]
@@ -162,11 +161,10 @@ def test_what_can_find_nothing_says_so(tmp_path: Path) -> None:
 
 def test_what_is_refused_and_outputs_that_stay(board: Path, tmp_path: Path) -> None:
     measured = "--rank-by comet: is not measured; the measured scores are s-bleu, d-bleu, chrf"
-    for more, words in (
-        (["--rank-by", "comet"], measured),
-        (["--protocol", "bleurt"], "unknown protocol 'bleurt'"),
-    ):
-        assert must_refuse(words, *command(board, *more)).out == ""
+    missing = ("leaderboard", tmp_path / "missing.de", "--reference", tmp_path / "missing.de", "--out", PAGE)
+    # Refused before files are read, and long before COMET has scored them.
+    must_refuse(measured, *missing, "--rank-by", "comet")
+    must_refuse("unknown protocol 'bleurt'", *missing, "--protocol", "bleurt")
     (tmp_path / "empty").mkdir()
     options = ("--reference", board / "reference.de", "--out", tmp_path / "p.html")
     must_refuse("contains no outputs of systems", "leaderboard", tmp_path / "empty", *options)
@@ -184,10 +182,3 @@ def test_what_is_refused_and_outputs_that_stay(board: Path, tmp_path: Path) -> N
     assert output_files(request) == before
     for path in beside:
         path.unlink()
-
-
-def test_wrong_options_cost_no_work(tmp_path: Path) -> None:
-    """They are refused before files are read, and long before COMET has scored them."""
-    missing = (tmp_path / "missing.de",)
-    request = LeaderboardRequest(out=PAGE, systems=missing, reference=missing, rank_by="comet")
-    must_raise("--rank-by comet", make_leaderboard, request)

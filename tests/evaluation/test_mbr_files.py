@@ -216,9 +216,10 @@ def test_a_choice_worked_by_hand() -> None:
 
 
 def test_probabilities_of_lists() -> None:
-    one, two = lists(("a", np.log(0.6)), ("b", np.log(0.2)), ("c", np.log(0.2))), lists(("c", -9), ("d", -9))
+    one = lists(("a", np.log(0.6)), ("b", np.log(0.2)), ("ç", np.log(0.2)))
+    two = lists(("c\u0327", -9), ("d", -9))
     pool = pooled([one, two], "uniform")
-    assert pool.texts == ("a", "b", "c", "d")
+    assert pool.texts == ("a", "b", "ç", "d")
     assert pool.probability.tolist() == [[1 / 3, 1 / 3, 1 / 3, 0], [0, 0, 0.5, 0.5]]
     assert pool.probability.mean(axis=0) == pytest.approx([1 / 6, 1 / 6, 5 / 12, 1 / 4])
     assert pooled([one], "scores").probability[0] == pytest.approx([0.6, 0.2, 0.2])

@@ -1,6 +1,5 @@
 """`evaluate --realign`: documents of other numbers of sentences, brought to those of the reference."""
 
-import json
 import random
 from pathlib import Path
 
@@ -124,6 +123,10 @@ def test_text_without_spaces_needs_its_language() -> None:
         assert (systems["x"], reports["x"].signature.split("-", 2)[2]) == (reference, f"{tokens}-lc-1-of-1")
     message = r"^x: document 'a': is written without spaces.*language .zh, ja"
     must_raise(message, realign_systems, {"x": hypothesis}, [reference], None, "unequal")
+    # Words of text that is split into words stay apart at the ends of lines.
+    words = Document("a", ("天 地 玄黄 。", "宇宙 洪荒 。"))
+    lines = Document("a", ("天 地", "玄黄 。 宇宙", "洪荒 。"))
+    assert realign([lines], [[words]], Cutter("zh"))[0] == [words]
     # A line of such text in a document with spaces is a word.
     lines = ("Auf dem Schild steht:", "天地玄黄。", "Das ist der Anfang eines alten Gedichts.")
     document, _ = fitted((*lines, "Alle schliefen."))
@@ -151,14 +154,11 @@ def command(folder: Path, *systems: str) -> list[str | Path]:
 def test_on_the_command_line(files: Path) -> None:
     must_refuse("or use `evaluate --realign`", *command(files, "ours"))
     shown = succeed(*command(files, "ours", "theirs"), "--realign", "--paired", "--samples", "100").out
-    assert "s-BLEU  theirs.jsonl - ours.jsonl       +0.00" in shown
+    assert shown.count("  theirs.jsonl - ours.jsonl       +0.00") == 3
     assert "s-BLEU  ours.jsonl  protocol:s-bleu|" in shown  # another signature than that of theirs
     assert "|realign:least-edits-13a-lc-1-of-2" in shown
     rows = [line.split() for line in shown.splitlines()]
     assert ["ours.jsonl", "1", "of", "2", "0", "0", "1.00"] in rows
-    told = json.loads(succeed(*command(files, "ours"), "--realign", "--json").out)
-    scores = told["systems"]["ours.jsonl"]["scores"].values()
-    assert [score["value"] for score in scores] == pytest.approx([100.0] * 3)
     # Files that fit have the same scores and signatures.
     fit = {"hypothesis": [files / "theirs.jsonl"], "reference": [files / "reference.jsonl"]}
     plain, found = (evaluate_files(EvaluationRequest(**fit, realign=each)) for each in (False, True))

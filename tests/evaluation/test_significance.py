@@ -4,6 +4,7 @@ import math
 import os
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import product
 from unittest.mock import patch
 
@@ -38,7 +39,7 @@ from cotext.evaluation.statistics.significance import (
     swapped_differences,
     swapped_p,
 )
-from cotext.evaluation.statistics.sufficient_statistics import Floats, Statistics, sum_scorer
+from cotext.evaluation.statistics.sufficient_statistics import Floats, Statistics, share, sum_scorer
 from tests.loops import loop_over
 from tests.refusals import must_raise
 
@@ -113,6 +114,7 @@ def test_counts_by_document() -> None:
     assert statistics.by("sentence")[0] is rows
     whole = Statistics(rows, np.arange(3), "document", lambda sums: sums[:, 0])
     assert whole.by("sentence") == (rows, "document")
+    assert share(0, 1)(np.array([[0.5, 0.5], [0.0, 0.0]])).tolist() == [100.0, 0.0]
 
 
 @loop_over("chunk", [50, 2_000_000])
@@ -141,14 +143,6 @@ def test_the_samples_are_sacrebleus(name: str, chunk: int, monkeypatch: pytest.M
     assert drawn[name][1].ci == pytest.approx((ordered[300 - 7 - 1] - ordered[7]) / 2, rel=1e-5)
 
 
-def test_a_system_against_itself_is_not_significant() -> None:
-    reference, (one,) = corpora(30, 3, 0.3)
-    same = counted(METRICS["BLEU"], one, reference)
-    found = apart(same, same, samples=200)
-    assert (found.p, found.p_corrected, found.difference) == (1.0, 1.0, 0.0)
-    assert found.interval_95 == (0.0, 0.0)
-
-
 def test_randomisation_against_all_swaps() -> None:
     gains = [0.3, 0.1, 0.4, -0.2, 0.15, 0.25, 0.05, -0.1]
     one, other = means([0.0] * 8), means(gains)
@@ -166,10 +160,7 @@ def test_documents_are_more_careful_than_sentences() -> None:
     values = [0.5 * gain for gain in gains for _ in range(20)]
     place = np.repeat(np.arange(10), 20)
     one, other = means([0.0] * 200), means(values)
-    systems = {
-        name: Statistics(each.counts, place, "sentence", each.scorer)
-        for name, each in (("a", one), ("b", other))
-    }
+    systems = {"a": replace(one, document=place), "b": replace(other, document=place)}
     by_document, by_sentence = (paired(systems, unit=u, samples=2000) for u in ("document", "sentence"))
     assert (by_document.units, by_sentence.units) == (10, 200)
     # Signs of ten: at least 8 alike on either side, 2 * (1 + 10 + 45) / 1024.
@@ -183,11 +174,12 @@ def test_holm_and_pairs_by_hand() -> None:
     assert holm([0.6, 0.7]) == [1.0, 1.0]
     assert holm([0.2]) == [0.2]
     assert holm([]) == []
-    assert swapped_p(np.zeros(99), 1.0) == pytest.approx(1 / 100)
+    assert (swapped_p(np.zeros(99), 1.0), swapped_p(np.full(99, np.nan), 1.0)) == (1 / 100, 1.0)
     assert compared_pairs(["a", "b", "c"], None) == [("a", "b"), ("a", "c"), ("b", "c")]
     assert compared_pairs(["a", "b", "c"], "b") == [("b", "a"), ("b", "c")]
     must_raise("no system 'x' to compare with; systems are a, b", compared_pairs, ["a", "b"], "x")
     must_raise("at least two", compared_pairs, ["a"], None)
+    assert apart(means([1.0, 2.0]), means([1.0, 2.0]), samples=200) == Difference(0.0, (0.0, 0.0), 1.0)
     must_raise("at least two units", apart, means([1.0]), means([2.0]))
 
 
@@ -253,9 +245,6 @@ def test_documents_count_more_than_examples() -> None:
     assert by_document.p_mid == pytest.approx(67 / 1024)
     assert by_example.p_mid < 1e-6
     assert by_document.difference == by_example.difference == 60.0
-    # Ten times the variance, as ten examples count as one.
-    width, plain = (each.interval_95[1] - each.interval_95[0] for each in (by_document, by_example))
-    assert width > 2 * plain
 
 
 def test_an_interval_of_few_differences_is_no_point() -> None:
@@ -278,7 +267,6 @@ def test_the_interval_is_over_documents_as_the_test_is() -> None:
     found = mcnemar(one, other, documents)
     assert found.p_mid == pytest.approx(2**-13)
     assert 10 < found.interval_95[0] < found.difference < found.interval_95[1] < 30
-    assert by_case(one, other).interval_95[0] < 0
     low, high = by_case(one, other).interval_95
     assert low < 0 < found.difference < high
     assert mcnemar(one, other, [0] * 65).interval_95 == (-100.0, 100.0)

@@ -351,7 +351,7 @@ def _with_decode(config: Config, decode: dict[str, Any]) -> Config:
 # Entries that identify the model and its engine.
 OF_MODEL = ("model", "updates", "engine", "quantization", "precision")
 # Decoding entries that change scores of given translations.
-OF_SCORES = ("view", "path", "group_windows", "language_model")
+OF_SCORES = ("languages", "view", "path", "group_windows", "language_model")
 
 
 def signature_entries(signature: str) -> dict[str, str]:

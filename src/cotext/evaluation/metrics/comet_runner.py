@@ -48,15 +48,9 @@ def build_windows(
     sides = {"src": document["source"], "mt": document["hypothesis"]}
     if document.get("reference"):
         sides["ref"] = document["reference"]
-    contexts = {**sides, "mt": sides.get("ref", sides["mt"])}
     if before:  # a separator inside a sentence would end its context
-        sides, contexts = (
-            {
-                side: [sentence.replace(separator, " ") for sentence in lines]
-                for side, lines in texts_by_side.items()
-            }
-            for texts_by_side in (sides, contexts)
-        )
+        sides = {side: [text.replace(separator, " ") for text in lines] for side, lines in sides.items()}
+    contexts = {**sides, "mt": sides.get("ref", sides["mt"])}
     windows = []
     for index in range(len(sides["src"])):
         possible = min(before, index)

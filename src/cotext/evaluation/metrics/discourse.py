@@ -192,7 +192,7 @@ def _geometric_mean(columns: Sequence[int]) -> SumScorer:
 
 # --- Glossary terms in translations, after the document track of WMT's terminology task of 2025.
 #
-#     success       The mean over the terms of each document that have a translation in its reference. The
+#     success       The mean over the terms of each document that have a translation in a reference. The
 #                   value of a term is the count of its translations in the hypothesis, divided by its count
 #                   in the source, at most 1.
 #     consistency   For terms that occur in several sentences of a document: the share of these sentences with
@@ -211,32 +211,35 @@ def measure_terms(terms: Terms, texts: Texts) -> dict[str, list[Measurement]]:
     lower = [(term.lower(), [target.lower() for target in targets]) for term, targets in terms]
     measured = {}
     for name, documents in texts.systems.items():
-        sides = zip(documents, texts.source, texts.references[0], strict=True)
-        counts = np.array([_counts(lower, *triple) for triple in sides])
+        sides = zip(documents, texts.source, *texts.references, strict=True)
+        counts = np.array([_counts(lower, *each) for each in sides])
         if not counts[:, 1].sum():
-            raise CotextError("no term of the list is in the source and has a translation in the reference")
+            raise CotextError("no term of the list is in the source and has a translation in a reference")
         measured[name] = [
             Measurement.of(
                 f"term-{what}",
                 f"term {what}",
-                f"protocol:term-{what}|unit:document|case:lower|match:text|version:cotext-{__version__}",
+                f"protocol:term-{what}|unit:document{refs}|case:lower|match:text|version:cotext-{__version__}",
                 Statistics(counts, np.arange(len(counts)), "document", share(column, column + 1)),
                 documents,
                 {what: float(counts[:, column].sum()), "of": float(counts[:, column + 1].sum())},
             )
-            for what, column in (("success", 0), ("consistency", 2))
+            for what, column, refs in (
+                ("success", 0, f"|nrefs:{len(texts.references)}"),
+                ("consistency", 2, ""),
+            )
             if counts[:, column + 1].sum()
         ]
     return measured
 
 
-def _counts(terms: Terms, hypothesis: Document, source: Document, reference: Document) -> tuple[float, ...]:
+def _counts(terms: Terms, hypothesis: Document, source: Document, *references: Document) -> tuple[float, ...]:
     """Return numerator and denominator of success, then of consistency, for one document."""
-    sides = [[normalize("NFC", s).lower() for s in d.sentences] for d in (hypothesis, source, reference)]
-    output, original, right = map("\n".join, sides)
+    sides = [[normalize("NFC", s).lower() for s in d.sentences] for d in (hypothesis, source, *references)]
+    output, original, *right = map("\n".join, sides)
     success = valid = consistent = several = 0.0
     for term, targets in terms:
-        if term in original and any(target in right for target in targets):
+        if term in original and any(target in text for target in targets for text in right):
             valid += 1
             longest_first = sorted(targets, key=len, reverse=True)  # overlapping translations count once
             found = re.findall("|".join(map(re.escape, longest_first)), output)

@@ -133,7 +133,8 @@ class CountedMetric(Metric):
     combine: SumScorer
 
     def measure(self, texts: Texts, target_language: str | None) -> dict[str, Measurement]:
-        signature = f"protocol:{self.name}|unit:document|version:cotext-{__version__}"
+        references = f"nrefs:{len(texts.references)}"
+        signature = f"protocol:{self.name}|unit:document|{references}|version:cotext-{__version__}"
         source: Sequence[Document | None] = texts.source or [None] * len(texts.references[0])
         measurements = {}
         for name, hypothesis in texts.systems.items():
@@ -264,7 +265,7 @@ def measure_words(
         references = [_split(words, documents, tokenised) for documents in texts.references]
         truecased = "truecased-" if words.words.truecase else ""
         form = f"{truecased}{'tokenised' if tokenised else 'joined'}"
-        by_system = measure(Texts(systems, references), [protocol], target_language)
+        by_system = measure(Texts(systems, references, texts.source), [protocol], target_language)
         for name, [measurement] in by_system.items():
             measured[name].append(measurement.signed(f"|words:{form}-{words.fingerprint[:8]}"))
     return measured

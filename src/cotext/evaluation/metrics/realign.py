@@ -207,8 +207,8 @@ class Cutter:
             if not line:
                 continue
             before = len(tokens)
-            start = len(text) + len(self._between(text, line))
-            text += self._between(text, line) + line
+            text += " " * bool(text) + line
+            start = len(text) - len(line)
             for word in re.finditer(r"\S+", line):
                 for token, end in self._divided(word[0]):
                     tokens.append(token)
@@ -228,10 +228,6 @@ class Cutter:
         return CutText(
             text, tuple(tokens), tuple(ends), np.array(may_cut), np.array(line_ends), tuple(filled)
         )
-
-    def _between(self, text: str, line: str) -> str:
-        """Return the text that joins a line to the text before it."""
-        return "" if not text or (self._unspaced and not (text[-1].isascii() and line[0].isascii())) else " "
 
     def _divide(self, word: str) -> list[tuple[str, int]]:
         """Return the tokens of a word (text between spaces), and the position where each ends.

@@ -105,7 +105,7 @@ def swapped_differences(one: Statistics, other: Statistics, resampling: Resampli
 
 def swapped_p(differences: Floats, observed: float) -> float:
     """Return the two-sided p-value of a randomisation test: the share of differences as large as observed."""
-    count = int(np.sum(abs(differences) >= abs(observed) - _ROUNDING))
+    count = int(np.sum(~(abs(differences) < abs(observed) - _ROUNDING)))  # also those that are not numbers
     return (count + 1) / (len(differences) + 1)
 
 

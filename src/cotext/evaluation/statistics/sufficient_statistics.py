@@ -57,7 +57,7 @@ def share(part: int, whole: int, scale: float = 100.0) -> SumScorer:
     """Return a scorer: one column divided by another, times `scale`; 0 if the divisor is 0."""
 
     def score(sums: Floats) -> Floats:
-        shares: Floats = scale * sums[:, part] / np.maximum(sums[:, whole], 1.0)
+        shares: Floats = scale * sums[:, part] / np.where(sums[:, whole] > 0, sums[:, whole], 1.0)
         return shares
 
     return score

@@ -10,6 +10,7 @@ from itertools import chain, groupby, pairwise
 from pathlib import Path
 from statistics import median
 from typing import Any, Final
+from unicodedata import normalize
 
 from cotext.data.documents import Document, identified, language_code, language_of_name
 from cotext.data.splitting import join_sentences
@@ -375,7 +376,7 @@ def _system(
     name: str, texts: Sequence[Sequence[Document]], languages: tuple[str, str], glossary: Glossary | None
 ) -> SystemAudit:
     """Audit an output. `texts`: source, output and, if given, reference; languages are empty if unknown."""
-    sides = [[document.sentences for document in text] for text in texts]
+    sides = [[tuple(normalize("NFC", line) for line in d.sentences) for d in text] for text in texts]
     source, output, _ = lines = [[line for document in side for line in document] for side in sides]
     if len(sides[0]) != len(sides[1]):
         sides = [[tuple(text)] for text in lines]

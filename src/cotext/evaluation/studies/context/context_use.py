@@ -25,7 +25,7 @@ from cotext.runtime.jobs.journal import Journal
 from cotext.runtime.progress import Meter
 from cotext.runtime.rendering import render_rows
 from cotext.translation.corpus_files import checksums_of
-from cotext.translation.open import OpenedRun, open_run, open_scorer, systems_of
+from cotext.translation.open import OpenedRun, open_run, open_scorer, scoring_signature, systems_of
 from cotext.translation.translator import DocumentTranslator
 
 CONDITIONS: Final = get_args(Condition)
@@ -332,8 +332,12 @@ def measure_corpus(opened: OpenedRun, request: CxmiRequest, progress: Meter) -> 
     for group in groups_of(len(documents)):
         uses += measure_group(translator, documents, group, pool, request.conditions, request.seed)
         progress.advance(sum(len(documents[number]) for number in group))
-    signature = f"{opened.signature}|seed:{request.seed}|unit:nats"
-    return _corpus_use(documents, uses, request.conditions, signature)
+    return _corpus_use(documents, uses, request.conditions, _signature(opened, request))
+
+
+def _signature(opened: OpenedRun, request: CxmiRequest) -> str:
+    drawn = len(request.conditions) > 2  # in addition to none and true
+    return f"{scoring_signature(opened)}{f'|seed:{request.seed}' if drawn else ''}"
 
 
 def read_checked(opened: OpenedRun, request: CxmiRequest) -> list[ParallelDocument]:
@@ -399,7 +403,7 @@ class CorpusUseJob(Job[None]):
             **systems_of(opened),
         }
         paths = [str(path.absolute()) for path in files]
-        self.facts = {"files": paths, "signature": f"{opened.signature}|seed:{request.seed}|unit:nats"}
+        self.facts = {"files": paths, "signature": _signature(opened, request)}
 
     def work(
         self, todo: Sequence[int], journal: Journal, on_size: Callable[[int], None]

@@ -183,8 +183,9 @@ def _compare(systems: Mapping[str, Decisions], pairs: Sequence[tuple[str, str]])
     require_comparable(systems)
     first = next(iter(systems.values()))
     right = {system: [decisions.right[key] for key in first.right] for system, decisions in systems.items()}
-    # All files with document numbers have the same ones. Without them, each example is a document.
-    numbers = next((decisions.documents for decisions in systems.values() if decisions.documents), {})
+    # Without names, documents depend on the order of the suite: the fewest are the most careful choice.
+    numbered = (decisions.documents for decisions in systems.values() if decisions.documents)
+    numbers = min(numbered, key=lambda numbers: len(set(numbers.values())), default={})
     documents = [numbers.get(key, index) for index, key in enumerate(first.right)]
     tests = [mcnemar(right[one], right[other], documents) for one, other in pairs]
     corrected = zip(tests, holm([test.p_mid for test in tests]), strict=True)

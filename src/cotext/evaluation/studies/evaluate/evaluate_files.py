@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from cotext.data.documents import language_of_name
 from cotext.evaluation.metrics.aligned_files import name_systems, read_aligned
@@ -16,6 +16,9 @@ from cotext.evaluation.statistics.significance import PairedTest, compared_pairs
 from cotext.runtime import __version__, naming
 from cotext.runtime.rendering import render_p, render_rows
 from cotext.translation.terms.terms import Glossary
+
+# Scores of joined sentences, which do not depend on where the text is cut.
+_OF_JOINED_TEXT: Final = ("d-bleu", "d-bleu-ci", "tc", "cp", "pt", "tcp")
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +107,6 @@ def evaluate_files(request: EvaluationRequest, on_comet: Progress | None = None)
     number of sentences that COMET has scored, and with their total. Raises CotextError if files do not
     correspond.
     """
-    protocols, language = request.protocols, request.target_language
     comet = request.comet_model(request.comet_context)
     resampling, baseline = request.resampling(), request.baseline
     named = name_systems(request.hypothesis)
@@ -112,12 +114,12 @@ def evaluate_files(request: EvaluationRequest, on_comet: Progress | None = None)
         compared_pairs(list(named), baseline)  # before any work
     marks = None if request.discourse is None else read_marks(request.discourse)
     whole, alignment = read_texts(named, request)
-    measured = measure_words(load_words(request.words), whole, protocols, language)
+    measured = measure_words(load_words(request.words), whole, request.protocols, request.target_language)
     if marks is not None:
         with naming(request.discourse):
             measured = _with(measured, measure_discourse(marks, whole))
     if request.terms is not None:
-        codes = language_of_name(request.source or request.terms), language or ""
+        codes = language_of_name(request.source or request.terms), request.target_language or ""
         glossary = Glossary.read(request.terms, *codes)
         terms = [(term.source, term.targets) for term in glossary.terms if term.targets]
         with naming(request.terms):
@@ -157,9 +159,8 @@ def with_comet(
     if comet is not None:
         measured = _with(measured, measure_comet(comet, texts, on_comet))
     for name, report in reports.items():
-        # Scores of whole documents do not depend on where the text is cut.
         measured[name] = [
-            each if each.statistics.unit == "document" else each.signed(report.signature)
+            each if each.score.protocol in _OF_JOINED_TEXT else each.signed(report.signature)
             for each in measured[name]
         ]
     return measured

@@ -8,7 +8,7 @@ Shapes: K translations of a sentence, from which h and r are taken.
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Final, Literal
 from unicodedata import normalize
@@ -122,17 +122,15 @@ class Pool:
 
 
 def pooled(lists: Sequence[Candidates], weighting: Weighting) -> Pool:
-    """Collect the translations of a sentence by several systems, each text once.
+    """Collect the translations of a sentence by several systems, each text once, in Unicode NFC.
 
     Translations of a system are weighted equally (`uniform`) or by their probabilities (`scores`). Raises
     CotextError for `scores` if a list has no log-probabilities.
     """
-    number: dict[str, int] = {}
-    for candidates in lists:
-        for candidate in candidates:
-            number.setdefault(candidate.text, len(number))
+    texts = [[normalize("NFC", candidate.text) for candidate in candidates] for candidates in lists]
+    number = {text: index for index, text in enumerate(dict.fromkeys(chain(*texts)))}
     probability = np.zeros((len(lists), len(number)))
-    for row, candidates in zip(probability, lists, strict=True):
+    for row, candidates, written in zip(probability, lists, texts, strict=True):
         shares = np.ones(len(candidates))
         if weighting == "scores" and len(candidates) > 1:
             scores = np.array([candidate.log_probability for candidate in candidates])
@@ -140,8 +138,8 @@ def pooled(lists: Sequence[Candidates], weighting: Weighting) -> Pool:
                 what = f"the translation {candidates[0].text!r} has no log-probability"
                 raise CotextError(f"{what}; use --probabilities uniform")
             shares = np.exp(scores - scores.max())
-        for candidate, share in zip(candidates, shares / shares.sum(), strict=True):
-            row[number[candidate.text]] += share
+        for text, share in zip(written, shares / shares.sum(), strict=True):
+            row[number[text]] += share
     return Pool(tuple(number), probability)
 
 
@@ -179,9 +177,10 @@ def _read(path: Path, format: str | None, most: int | None) -> _System:
         return _System(listed, not numbered, signature)
     kind = find_format(detect_format(path) if format is None else format)
     side: Literal["source", "target"] = "target" if kind.holds_both_languages else "source"
-    texts = read_documents(path, kind.name, side)
-    lines = ((d.id, (normalize("NFC", s) for s in d.sentences)) for d in texts)  # equal if they look equal
-    found = [ListedDocument(id, tuple((Candidate(s, np.nan, np.nan),) for s in each)) for id, each in lines]
+    found = [
+        ListedDocument(d.id, tuple((Candidate(s, np.nan, np.nan),) for s in d.sentences))
+        for d in read_documents(path, kind.name, side)
+    ]
     return _System(found, kind.carries_ids)
 
 
