@@ -99,6 +99,17 @@ def test_alignment_is_the_attention_of_the_step_that_writes_a_token() -> None:
     torch.testing.assert_close(found.weights, by_hand / by_hand.sum(dim=1, keepdim=True))
 
 
+def test_attention_by_sentence_after_an_extra_token_is_that_of_rows_of_one_sentence() -> None:
+    mean = {"batch_context": "mean", "batch": {"target": True}}
+    rows, sentences = (
+        translator(tiny_config(view=window(0), model={**mean, "attention": {"span": span}}))
+        for span in ("row", "sentence")
+    )
+    sentences.model.load_state_dict(rows.model.state_dict())
+    for one, other in zip(*(align(system, DOCUMENTS)[0] for system in (rows, sentences)), strict=True):
+        torch.testing.assert_close(one.weights, other.weights)
+
+
 STORY = ParallelDocument("0", ("a b c", "d e", "f", "", "a d"), ("c b", "e f d", "a", "", "b"))
 
 

@@ -245,9 +245,10 @@ class ObservedModel:
         """Count a batch; raise CotextError if the tokens of an attention cannot be determined."""
         forced_pass = kind_of(self.model).forced_pass
         assert forced_pass is not None  # not an engine
-        self.source, self.target = RowTokens.of(batch.source.sentence, batch.source), None
+        in_source, in_target = self.model.extra_tokens
+        self.source, self.target = RowTokens.of(batch.source.sentence, batch.source, in_source), None
         forced = forced_pass(self.model, batch)
-        self.target = RowTokens.of(forced.sentence, batch.source)
+        self.target = RowTokens.of(forced.sentence, batch.source, in_target)
         forced.decode()
 
     def note(self, weights_BHTS: Tensor, real_BT: Tensor, indices: TokenIndices | None) -> None:
