@@ -105,6 +105,8 @@ def test_refused_calls(translator: Translator, tmp_path: Path) -> None:
     """A string is a sequence of strings: its letters would be translated one by one."""
     translate, score = translator.translate, translator.score
     must_raise("not a single string", translate, "The table was new.")
+    letters: Any = "The table was new."
+    must_raise("not a single string", translator.translate_documents, [Document("1", letters)])
     must_raise("not a single string", score, "The table", ["Der Tisch"])
     must_raise("not a single string", score, ["The table"], "Der Tisch")
     must_raise("sentence 2 is not a string, but int", translate, ["a dog", 3])
