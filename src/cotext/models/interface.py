@@ -28,15 +28,14 @@ class System(nn.Module, ABC):
     """A model that is trained, saved and loaded.
 
     `sees_other_rows`: whether a row's result depends on other rows of its document. All rows of a document
-    must then be given in order, in one batch or as extra rows. `extra_tokens`: how many tokens the model adds
-    before each source row and each target row. `spares_parameters`: whether some batches or configurations
-    leave parameters unused. `output_bias` [V]: bias of the output layer; None: zeros.
+    must then be given in order, in one batch or as extra rows. `spares_parameters`: whether some batches or
+    configurations leave parameters unused. `output_bias` [V]: bias of the output layer; None: zeros.
     `new_symbols`: output symbols that are blended in. `int8_output`: the output layer in int8. `recomputes`:
     whether blocks keep only their inputs for the backward pass.
     """
 
     sees_other_rows: bool = False
-    extra_tokens: tuple[int, int] = (0, 0)
+    extra_tokens: tuple[int, int] = (0, 0)  # added in front of each source row, each target row
     spares_parameters: bool = False
     recomputes: bool = False
     precision: Precision = "float32"

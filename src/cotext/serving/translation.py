@@ -217,8 +217,7 @@ def _spoken(pair: PairedSentence, window: FoundWindow | None) -> Spoken:
 def _written(blocks: Sequence[Block], text: str) -> list[Block]:
     """Return the blocks with a confirmed translation: one line per block, or more in the first block."""
     lines, count = _LINE_ENDS.split(text)[::2], sum(block.translate for block in blocks)
-    lines = [text] if len(lines) > count else lines
-    written = iter([*lines, *[""] * (count - len(lines))])
+    written = iter([*(lines if len(lines) <= count else [text]), *[""] * count])
     return [replace(block, pieces=(next(written),)) if block.translate else block for block in blocks]
 
 

@@ -39,7 +39,7 @@ from cotext.layers.positions import is_current
 from cotext.losses.ctc import Lattices, best_alignment, units
 from cotext.models.interface import NonAutoregressiveModel
 from cotext.runtime import CotextError
-from cotext.search.likelihood import forced_draft
+from cotext.search.likelihood import autoregressive_pass, forced_draft
 from cotext.translation.plan import kind_of
 from cotext.translation.scorer import DocumentRow, DocumentScorer, RowsToRead, score_labels
 from cotext.translation.terms.word_alignment import SentenceAlignment, proportional
@@ -188,9 +188,9 @@ class RowTokens:
     current: Tensor  # [B, T], True for tokens of current sentences
 
     @classmethod
-    def of(cls, sentence: Tensor, source: Source, extra: int) -> "RowTokens":
+    def of(cls, source: Source, extra: int, sentence_BT: Tensor) -> "RowTokens":
         """Create from the sentence of each token within its row, -1 on padding; `extra`: tokens in front."""
-        sentence = torch.cat((sentence[:, :extra], sentence), dim=1)
+        sentence = torch.cat((sentence_BT[:, :extra], sentence_BT), dim=1)
         document = torch.where(sentence >= 0, sentence + source.first_sentence[:, None], NOWHERE)
         document[:, :extra] = NOWHERE
         return cls(sentence, document, is_current(sentence, source.current))
@@ -215,14 +215,10 @@ class RowTokens:
             f"{real.sum(dim=1).tolist()}: their sentences cannot be identified"
         )
 
-    def queries(self, place: Tensor) -> Tensor:
-        """Return the sentence, in the document, of the token at each place; NOWHERE if it is not current."""
-        sentences = torch.where(self.current, self.document, NOWHERE).flatten()
-        return torch.where(place >= 0, sentences[place.clamp(min=0)], NOWHERE)
-
-    def keys(self, place: Tensor) -> Tensor:
-        """Return the sentence, in the document, of the token at each place."""
-        return torch.where(place >= 0, self.document.flatten()[place.clamp(min=0)], NOWHERE)
+    def sentences(self, index: Tensor, counted: Tensor) -> Tensor:
+        """Return the sentence, in the document, of each token; NOWHERE if it is not `counted` [B, T]."""
+        sentences = torch.where(counted, self.document, NOWHERE).flatten()
+        return torch.where(index >= 0, sentences[index.clamp(min=0)], NOWHERE)
 
 
 def token_indices(
@@ -341,21 +337,14 @@ def _sentences(
     return sentences
 
 
-def _sides(model: Any, sentence: Tensor, source: Source) -> tuple[RowTokens, RowTokens]:
-    """Return the tokens of target rows, whose sentences are given, and of source rows."""
-    in_source, in_target = model.extra_tokens
-    return RowTokens.of(sentence, source, in_target), RowTokens.of(source.sentence, source, in_source)
-
-
 def _read_forced(model: Any, batch: Batch, sentences: Sequence[_Sentence]) -> None:
     """Read attention with teacher forcing, of the query that writes a label."""
-    forced_pass = kind_of(model).forced_pass
-    assert forced_pass is not None
     for sentence in sentences:
         sentence.ask(sentence.labels)
-    forced = forced_pass(model, batch)
-    sides = _sides(model, forced.sentence, batch.source)
-    with _watched(model, partial(_gather, sides, sentences)):
+    forced, source = autoregressive_pass(model, batch), batch.source
+    of_both = zip(model.extra_tokens, (source.sentence, forced.sentence), strict=True)
+    keys, own = (RowTokens.of(source, extra, sentence) for extra, sentence in of_both)
+    with _watched(model, partial(_gather, (own, keys), sentences)):
         forced.decode()
 
 
@@ -366,8 +355,9 @@ def _read_parallel(model: NonAutoregressiveModel, batch: Batch, sentences: Seque
     for one in sentences:
         here = draft.sentence[one.row] == one.index if aligned else real[one.row]
         one.ask(here.nonzero()[:, 0] + one.row * real.size(1))
-    sides = _sides(model, draft.sentence, batch.source)
-    with _watched(model, partial(_gather, sides, sentences)):
+    own = RowTokens.of(batch.source, 0, draft.sentence)
+    keys = RowTokens.of(batch.source, 0, batch.source.sentence)
+    with _watched(model, partial(_gather, (own, keys), sentences)):
         hidden_ND = model.decode(draft)[real]
     path = torch.full_like(draft.sentence, -1)
     if model.path == "length":
