@@ -1,6 +1,6 @@
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -45,8 +45,7 @@ def test_documents_keep_their_id(translator: Translator) -> None:
     assert found.id == "news"
     assert [bool(s) for s in found.sentences] == [True, False, True]
     assert list(found.sentences) == translator.translate(document.sentences)
-    empty = Document("none", ())
-    assert translator.translate_document(empty) == empty
+    assert translator.translate_document(Document("none", ())) == Document("none", ())
 
 
 def test_many_documents_in_one_call_take_as_many_batches_as_the_command(
@@ -103,10 +102,11 @@ def test_unknown_settings_are_refused(world: World, settings: dict[str, Any], wo
 
 def test_refused_calls(translator: Translator, tmp_path: Path) -> None:
     """A string is a sequence of strings: its letters would be translated one by one."""
-    translate, score = translator.translate, translator.score
-    must_raise("not a single string", translate, "The table was new.")
-    must_raise("not a single string", score, "The table", ["Der Tisch"])
-    must_raise("not a single string", score, ["The table"], "Der Tisch")
+    translate, score, letters = translator.translate, translator.score, cast(Any, "The table was new.")
+    must_raise("not a single string", translate, letters)
+    must_raise("not a single string", translator.translate_documents, [Document("1", letters)])
+    must_raise("not a single string", score, letters, ["Der Tisch"])
+    must_raise("not a single string", score, ["The table"], letters)
     must_raise("sentence 2 is not a string, but int", translate, ["a dog", 3])
     must_raise("2 source sentences but 1 target", score, ["a dog", "a cat"], ["eine hund"])
     must_raise(r"sentence 2: \d+ tokens, at most 1024", translate, ["a dog", "cat " * 2000])

@@ -181,6 +181,9 @@ WATCHED: dict[str, tuple[dict[str, Any], dict[str, tuple[int, int]]]] = {
     "hierarchical": ({"document_layer": "hierarchical", "document": {"target": True}}, EARLIER),
     "selective": ({"document_layer": "selective", "document": {"target": True, "later": False}}, EARLIER),
 }
+MEAN = {"batch_context": "mean", "batch": {"target": True}}
+for filled in ("sentences", "cross-attention to current sentences", "selective"):
+    WATCHED[f"{filled}, mean"] = (WATCHED[filled][0] | MEAN, WATCHED[filled][1])
 
 
 @loop_over("name", WATCHED)

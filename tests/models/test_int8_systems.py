@@ -28,7 +28,7 @@ from cotext.models.checkpoint import (
 )
 from cotext.models.interface import Engine, EngineHypothesis, Model
 from cotext.models.run_folder import read_shapes
-from cotext.runtime import CotextError, devices
+from cotext.runtime import devices
 from cotext.training.warm_start import start_from
 from cotext.translation.open import open_run, scoring_entries
 from cotext.translation.translator import DocumentTranslator
@@ -156,27 +156,21 @@ class TestRuns:
         export_int8(out, tmp_path / "again")
         assert (tmp_path / "again/model.safetensors").read_bytes() == (out / "model.safetensors").read_bytes()
 
-    def test_scores_say_so(self, run: Path) -> None:
-        assert scoring_entries(open_run(run, decode={"precision": "int8"}))["precision"] == "int8"
-        assert "precision" not in scoring_entries(open_run(run))
-
     def test_other_settings_keep_the_model(self, run: Path) -> None:
         opened = open_run(run)
         quantised_later = opened.with_decode({"precision": "int8"})
         assert opened.loaded.precision == "float32"
-        assert quantised_later.loaded.precision == "int8"
+        assert quantised_later.loaded.precision == scoring_entries(quantised_later)["precision"] == "int8"
+        assert "precision" not in scoring_entries(opened)
         assert quantised_later.with_decode({"precision": "int8", "beam": 1}).loaded is quantised_later.loaded
         must_raise("load it again", quantised_later.with_decode, {"precision": "float32"})
 
-    def test_it_is_not_trained(self, toy: tuple[Path, Tokenizer], run: Path, tmp_path: Path) -> None:
-        export_int8(run, tmp_path / "int8")
-        training_is_refused(run_config(), toy[0], tmp_path / "int8", "cannot be trained")
-
-    def test_training_starts_from_the_numbers_that_it_stands_for(
+    def test_it_is_not_trained_but_training_starts_from_the_numbers_that_it_stands_for(
         self, toy: tuple[Path, Tokenizer], run: Path, tmp_path: Path
     ) -> None:
         out = tmp_path / "int8"
         export_int8(run, out)
+        training_is_refused(run_config(), toy[0], out, "cannot be trained")
         model = build_model(run_config(), toy[1].vocabulary_size)
         start_from(out, model, run_config(), toy[1])
         started, stood_for = model.state_dict(), load_weights(out / "model.safetensors")
@@ -194,8 +188,7 @@ class TestRuns:
 
 
 def test_small_matrices_stay() -> None:
-    config = load_config("focused-concatenation/base", "small", [])
-    model = build_model(config, 8000)
+    model = build_model(load_config("focused-concatenation/base", "small", []), 8000)
     names = large_matrices(model, checkpoint.LEAST)
     assert "encoder.0.attention.qkv.weight" in names
     assert "encoder.0.attention.out.weight" not in names
@@ -205,8 +198,8 @@ def test_small_matrices_stay() -> None:
 def test_refused_on_a_gpu_of_engines_and_unknown(run: Path) -> None:
     loaded = load_run(run)
     must_raise("int8 needs a CPU", in_precision, loaded, "int8", torch.device("cuda"))
-    with pytest.raises(CotextError, match="engines have the precision of the export"):
-        in_precision(replace(loaded, model=NoEngine()), "int8", CPU)
+    engine = replace(loaded, model=NoEngine())
+    must_raise("engines have the precision of the export", in_precision, engine, "int8", CPU)
     must_raise("precision", load, run, precision="int4")
 
 

@@ -216,9 +216,9 @@ def test_sessions_by_header_address_and_field(client: TestClient, translated: Tr
         assert [send(line)["translatedText"] for line in LINES] == expected, name
     listed = answer(client, json={"q": LINES, **EN_DE, "cotext": {"session": "list", "segment": 4}})
     assert listed["translatedText"] == expected
-    confirmed = {"session": "list", "segment": 4, "confirmed": "Die Katze."}
-    kept = answer(client, json={"q": LINES[0], **EN_DE, "cotext": confirmed})
-    assert kept["translatedText"] == "Die Katze."
+    for line, own in ((LINES[0], "Die Katze."), ("A cat.\r\nIt runs.\r\n", "Eine Katze.\r\nSie rennt.\r\n")):
+        confirmed = {"session": "list", "segment": 4, "confirmed": own}
+        assert answer(client, json={"q": line, **EN_DE, "cotext": confirmed})["translatedText"] == own
 
 
 def test_deepl_in_a_session(client: TestClient, translated: Translated) -> None:

@@ -78,25 +78,29 @@ def test_alignment_is_the_attention_of_the_step_that_writes_a_token() -> None:
     system = translator(tiny_config(view=window(1)))
     document = ParallelDocument("0", ("a b c", "d e"), ("c b", "e f d"))
     shown: list[torch.Tensor] = []
-
-    def watch(weights_BHTS: torch.Tensor, *rest: Any) -> None:
-        shown.append(weights_BHTS)
-
     # Of the second window: source  a b c sep d e eos   input  bos c b sep e f d   label  c b sep e f d eos
-    symbols = system.plan.symbols
     encode = TOKENIZER.encode
     whole = Window(range(2), range(2), range(1, 2))
     row = Instance(0, whole, [encode(s) for s in document.source], [encode(t) for t in document.target])
-    batch = make_batch([row], symbols)
+    batch = make_batch([row], system.plan.symbols)
     with torch.inference_mode():
         state = system.model.encode(batch.source)
-        with watch_weights(watch):
+        with watch_weights(lambda weights_BHTS, *rest: shown.append(weights_BHTS)):
             system.model.decode(batch.target_input, batch.input_sentence, state)
     crosses = [weights for weights in shown if weights.size(3) == 7 and weights.size(2) == 7][1::2]
     assert len(crosses) == 2
     [[found]] = align(system, [document], [[1]])
     by_hand = sum(weights[0].mean(dim=0)[3:6, 4:6] for weights in crosses)
     torch.testing.assert_close(found.weights, by_hand / by_hand.sum(dim=1, keepdim=True))
+
+
+def test_attention_by_sentence_after_an_extra_token_is_that_of_rows_of_one_sentence() -> None:
+    found = []
+    for span in ("row", "sentence"):
+        model = {"batch_context": "mean", "batch": {"target": True}, "attention": {"span": span}}
+        found.append(align(translator(tiny_config(view=window(0), model=model)), DOCUMENTS)[0])
+    for one, other in zip(*found, strict=True):
+        torch.testing.assert_close(one.weights, other.weights)
 
 
 STORY = ParallelDocument("0", ("a b c", "d e", "f", "", "a d"), ("c b", "e f d", "a", "", "b"))

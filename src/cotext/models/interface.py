@@ -35,6 +35,7 @@ class System(nn.Module, ABC):
     """
 
     sees_other_rows: bool = False
+    extra_tokens: tuple[int, int] = (0, 0)  # added in front of each source row, each target row
     spares_parameters: bool = False
     recomputes: bool = False
     precision: Precision = "float32"

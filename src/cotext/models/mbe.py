@@ -21,7 +21,7 @@ from cotext.data.batch import Source
 from cotext.layers.layout import ContextLayout
 from cotext.layers.start import Blended
 from cotext.layers.state import DecoderState, TargetContext
-from cotext.models.slots import BatchContext, RowEmbedder
+from cotext.models.slots import BatchContext, BatchSettings, RowEmbedder
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +39,10 @@ class BatchMean(BatchContext, Blended):
     """
 
     what = "mean"
+
+    def __init__(self, settings: BatchSettings) -> None:
+        super().__init__(settings)
+        self.extra_tokens = (int(settings.source), int(settings.target))
 
     def left_out(self) -> bool:
         return self.in_force < 1 and float(torch.rand(())) >= self.in_force

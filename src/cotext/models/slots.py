@@ -134,6 +134,8 @@ BatchSettings = BatchConfig  # the name that parts use
 class BatchContext(nn.Module, ABC):
     """Attention between the rows of a document before the first block."""
 
+    extra_tokens = (0, 0)  # see `System`
+
     def __init__(self, settings: BatchSettings) -> None:
         super().__init__()
         self.settings = settings

@@ -68,7 +68,8 @@ class Transformer(TranslationModel):
         self.source_document, self.target_document = parts.source_document, parts.target_document
         self.relative = parts.relative
         self.shift, self.source_sentences = parts.shift, parts.source_sentences
-        self.sees_other_rows = parts.batch_context is not None
+        if parts.batch_context is not None:
+            self.sees_other_rows, self.extra_tokens = True, parts.batch_context.extra_tokens
         # These are not used in batches in which every row is one sentence.
         of_several = (parts.source_document, parts.target_document, parts.context_encoder)
         self.spares_parameters = any(part is not None for part in of_several)

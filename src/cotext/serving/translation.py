@@ -215,9 +215,9 @@ def _spoken(pair: PairedSentence, window: FoundWindow | None) -> Spoken:
 
 
 def _written(blocks: Sequence[Block], text: str) -> list[Block]:
-    """Return the blocks with a confirmed translation: one line per block, or all of it in the first block."""
-    lines, count = text.split("\n"), sum(block.translate for block in blocks)
-    written = iter(lines if len(lines) == count else [text, *[""] * (count - 1)])
+    """Return the blocks with a confirmed translation: one line per block, or more in the first block."""
+    lines, count = _LINE_ENDS.split(text)[::2], sum(block.translate for block in blocks)
+    written = iter([*(lines if len(lines) <= count else [text]), *[""] * count])
     return [replace(block, pieces=(next(written),)) if block.translate else block for block in blocks]
 
 

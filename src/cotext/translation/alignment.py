@@ -39,7 +39,7 @@ from cotext.layers.positions import is_current
 from cotext.losses.ctc import Lattices, best_alignment, units
 from cotext.models.interface import NonAutoregressiveModel
 from cotext.runtime import CotextError
-from cotext.search.likelihood import forced_draft
+from cotext.search.likelihood import autoregressive_pass, forced_draft
 from cotext.translation.plan import kind_of
 from cotext.translation.scorer import DocumentRow, DocumentScorer, RowsToRead, score_labels
 from cotext.translation.terms.word_alignment import SentenceAlignment, proportional
@@ -181,23 +181,25 @@ NOWHERE: Final = -1  # index of a key that is not a token of a row
 
 @dataclass(frozen=True, slots=True)
 class RowTokens:
-    """The tokens of one side of a batch, with their sentences."""
+    """The tokens of one side of a batch, with their sentences; extra tokens belong to none."""
 
     sentence: Tensor  # [B, T] within the row, -1 on padding
     document: Tensor  # [B, T] within the document
     current: Tensor  # [B, T], True for tokens of current sentences
 
     @classmethod
-    def of(cls, sentence: Tensor, source: Source) -> "RowTokens":
-        """Create from the sentence of each token within its row, -1 on padding."""
+    def of(cls, source: Source, extra: int, sentence_BT: Tensor) -> "RowTokens":
+        """Create from the sentence of each token within its row, -1 on padding; `extra`: tokens in front."""
+        sentence = torch.cat((sentence_BT[:, :extra], sentence_BT), dim=1)
         document = torch.where(sentence >= 0, sentence + source.first_sentence[:, None], NOWHERE)
+        document[:, :extra] = NOWHERE
         return cls(sentence, document, is_current(sentence, source.current))
 
     def places(self, shown: Tensor) -> Tensor:
         """Return the index of the token at each place of an attention: [B', T'].
 
-        `shown` [B', T'] is True for places that are not padding; tokens are in order. Supported: full rows,
-        also with one additional vector before them; only their current sentences; all rows joined to one.
+        `shown` [B', T'] is True for places that are not padding; tokens are in order. Supported: full rows;
+        only their current sentences; all rows joined to one.
 
         Raises CotextError: an attention that is not supported.
         """
@@ -208,33 +210,22 @@ class RowTokens:
             if torch.equal(counts, tokens.sum(dim=1)) or (len(counts) == 1 and counts == tokens.sum()):
                 token_of_place[shown] = place[tokens]
                 return token_of_place
-        if torch.equal(counts, real.sum(dim=1) + 1):
-            behind = shown.clone()
-            behind[torch.arange(len(shown)), shown.int().argmax(dim=1)] = False
-            token_of_place[behind] = place[real]
-            return token_of_place
         raise CotextError(
             f"attention over rows of {counts.tolist()} tokens, but the rows of the batch have "
             f"{real.sum(dim=1).tolist()}: their sentences cannot be identified"
         )
 
-    def queries(self, place: Tensor) -> Tensor:
-        """Return the sentence, in the document, of the token at each place; NOWHERE if it is not current."""
-        sentences = torch.where(self.current, self.document, NOWHERE).flatten()
-        return torch.where(place >= 0, sentences[place.clamp(min=0)], NOWHERE)
-
-    def keys(self, place: Tensor) -> Tensor:
-        """Return the sentence, in the document, of the token at each place."""
-        return torch.where(place >= 0, self.document.flatten()[place.clamp(min=0)], NOWHERE)
+    def sentences(self, index: Tensor, counted: Tensor) -> Tensor:
+        """Return the sentence, in the document, of each token; NOWHERE if it is not `counted` [B, T]."""
+        sentences = torch.where(counted, self.document, NOWHERE).flatten()
+        return torch.where(index >= 0, sentences[index.clamp(min=0)], NOWHERE)
 
 
 def token_indices(
     weights_BHTS: Tensor, real_BT: Tensor, own: RowTokens, keys: RowTokens, given: TokenIndices | None
 ) -> TokenIndices:
     """Return the tokens of an attention, `given` or identified; raise the same errors as `places`."""
-    rows, tokens = own.sentence.shape
-    # Of rows with a token in front, given indices would count that token.
-    if given is not None and (len(given.query) != rows or given.query.size(1) <= tokens):
+    if given is not None:
         return given
     visible = (weights_BHTS > 0) & real_BT[:, None, :, None]
     return TokenIndices(own.places(real_BT), keys.places(visible.any(dim=2).any(dim=1)))
@@ -300,7 +291,7 @@ def attention_of(rows: RowsToRead) -> list[list[Tensor]]:
     read = _read_parallel if kind_of(rows.model).path is not None else _read_forced
     model: Any = rows.model
     for members, batch in rows.batches():
-        sentences = _sentences([rows.instances[i] for i in members], batch, rows.symbols)
+        sentences = _sentences([rows.instances[i] for i in members], batch, rows.symbols, model.extra_tokens)
         read(model, batch, sentences)
         for sentence in sentences:
             weights[members[sentence.row]].append(distributions(sentence.weights.cpu()))
@@ -309,7 +300,7 @@ def attention_of(rows: RowsToRead) -> list[list[Tensor]]:
 
 @dataclass(slots=True)
 class _Sentence:
-    """A current sentence of a row: the indices of its source tokens and labels over all rows.
+    """A current sentence of a row: the indices of its source tokens and labels in `RowTokens`.
 
     `queries` [F] are the indices whose attention is read, `weights` [F, S] its sum so far.
     """
@@ -328,9 +319,11 @@ class _Sentence:
         self.weights = torch.zeros(shape, dtype=torch.float64, device=queries.device)
 
 
-def _sentences(instances: Sequence[Instance], batch: Batch, symbols: SpecialSymbols) -> list[_Sentence]:
-    """Return the current sentences of the rows of a batch, in order."""
-    source, width = batch.source, batch.label_sentence.size(1)
+def _sentences(
+    instances: Sequence[Instance], batch: Batch, symbols: SpecialSymbols, extra: tuple[int, int]
+) -> list[_Sentence]:
+    """Return the current sentences of the rows of a batch, in order; `extra`: see `System.extra_tokens`."""
+    source, widths = batch.source, (batch.source.tokens.size(1), batch.label_sentence.size(1))
     # Special symbols get no weight.
     is_subword = symbols.are_subwords(source.tokens)
     sentences = []
@@ -339,20 +332,19 @@ def _sentences(instances: Sequence[Instance], batch: Batch, symbols: SpecialSymb
             k = j - instance.window.source.start
             source_tokens = ((source.sentence[row] == k) & is_subword[row]).nonzero()[:, 0]
             labels = (batch.label_sentence[row] == k).nonzero()[:-1, 0]  # without the closing symbol
-            places = source_tokens + row * source.tokens.size(1), labels + row * width
-            sentences.append(_Sentence(row, k, *places))
+            firsts = (front + row * (front + width) for front, width in zip(extra, widths, strict=True))
+            sentences.append(_Sentence(row, k, source_tokens + next(firsts), labels + next(firsts)))
     return sentences
 
 
 def _read_forced(model: Any, batch: Batch, sentences: Sequence[_Sentence]) -> None:
     """Read attention with teacher forcing, of the query that writes a label."""
-    forced_pass = kind_of(model).forced_pass
-    assert forced_pass is not None
     for sentence in sentences:
         sentence.ask(sentence.labels)
-    forced = forced_pass(model, batch)
-    sides = RowTokens.of(forced.sentence, batch.source), RowTokens.of(batch.source.sentence, batch.source)
-    with _watched(model, partial(_gather, sides, sentences)):
+    forced, source = autoregressive_pass(model, batch), batch.source
+    of_both = zip(model.extra_tokens, (source.sentence, forced.sentence), strict=True)
+    keys, own = (RowTokens.of(source, extra, sentence) for extra, sentence in of_both)
+    with _watched(model, partial(_gather, (own, keys), sentences)):
         forced.decode()
 
 
@@ -363,8 +355,9 @@ def _read_parallel(model: NonAutoregressiveModel, batch: Batch, sentences: Seque
     for one in sentences:
         here = draft.sentence[one.row] == one.index if aligned else real[one.row]
         one.ask(here.nonzero()[:, 0] + one.row * real.size(1))
-    sides = RowTokens.of(draft.sentence, batch.source), RowTokens.of(batch.source.sentence, batch.source)
-    with _watched(model, partial(_gather, sides, sentences)):
+    own = RowTokens.of(batch.source, 0, draft.sentence)
+    keys = RowTokens.of(batch.source, 0, batch.source.sentence)
+    with _watched(model, partial(_gather, (own, keys), sentences)):
         hidden_ND = model.decode(draft)[real]
     path = torch.full_like(draft.sentence, -1)
     if model.path == "length":
@@ -395,8 +388,7 @@ def _watched(
     assert isinstance(decoder, nn.ModuleList)
     blocks = list(decoder)[::-1]
     chosen = (module for layer in LAYERS if layer < len(blocks) for module in blocks[layer].modules())
-    recording = ExitStack()  # open while one of these attentions runs
-    with ExitStack() as hooks:
+    with ExitStack() as hooks, ExitStack() as recording:  # recording: while one of these attentions runs
         for module in chosen:
             if isinstance(module, CrossAttention):
                 begin = module.register_forward_pre_hook(

@@ -245,9 +245,10 @@ class ObservedModel:
         """Count a batch; raise CotextError if the tokens of an attention cannot be determined."""
         forced_pass = kind_of(self.model).forced_pass
         assert forced_pass is not None  # not an engine
-        self.source, self.target = RowTokens.of(batch.source.sentence, batch.source), None
+        (in_source, in_target), source = self.model.extra_tokens, batch.source
+        self.source, self.target = RowTokens.of(source, in_source, source.sentence), None
         forced = forced_pass(self.model, batch)
-        self.target = RowTokens.of(forced.sentence, batch.source)
+        self.target = RowTokens.of(source, in_target, forced.sentence)
         forced.decode()
 
     def note(self, weights_BHTS: Tensor, real_BT: Tensor, indices: TokenIndices | None) -> None:
@@ -261,7 +262,8 @@ class ObservedModel:
         assert queries is not None
         assert keys is not None
         indices = token_indices(weights_BHTS, real_BT, queries, keys, indices)
-        query, key = queries.queries(indices.query), keys.keys(indices.key)
+        query = queries.sentences(indices.query, queries.current)
+        key = keys.sentences(indices.key, keys.sentence >= 0)
         if not bool((query >= 0).any()):
             return  # such as attention to earlier sentences, in a document of one sentence
         module = self.modules[name]

@@ -32,7 +32,7 @@ from cotext.data.batch import Batch, Instance
 from cotext.data.words import Span, covered, is_letter, occurrences, overlaps, token_spans, words_of
 from cotext.models.checkpoint import output_logits
 from cotext.search.constraints import SearchRequest, SearchSymbols
-from cotext.search.likelihood import CHUNK
+from cotext.search.likelihood import CHUNK, autoregressive_pass
 from cotext.translation.alignment import attention_of
 from cotext.translation.document_state import (
     Row,
@@ -41,7 +41,6 @@ from cotext.translation.document_state import (
     group_instances,
     search_rows,
 )
-from cotext.translation.plan import kind_of
 from cotext.translation.scorer import DocumentScorer, RowsToRead, read_labels, score_labels
 from cotext.translation.terms.terms import Defects, Phrases, SentenceConstraints
 from cotext.translation.terms.word_alignment import SentenceAlignment, proportional, renderings
@@ -428,9 +427,7 @@ class Substitution:
 
 def _likely_tokens(model: Any, batch: Batch) -> list[list[int]]:
     """Return the most probable tokens in place of every label of current sentences, [N, K]."""
-    forced_pass = kind_of(model).forced_pass
-    assert forced_pass is not None
-    hidden_ND = forced_pass(model, batch).decode()[batch.is_current]
+    hidden_ND = autoregressive_pass(model, batch).decode()[batch.is_current]
     # Logits are computed in chunks, as there are many.
     best = [output_logits(model, part).topk(_WORDS_BEFORE).indices for part in torch.split(hidden_ND, CHUNK)]
     tokens: list[list[int]] = torch.cat(best).tolist()

@@ -444,10 +444,10 @@ class Translator:
 
         This is as fast as `cotext translate`; each result equals the result of `translate_document`.
 
-        Raises CotextError: a sentence longer than `decode.max_source_tokens`, before any is translated, or a
-        glossary for a system that does not support it.
+        Raises CotextError: a string instead of sentences, or a sentence longer than
+        `decode.max_source_tokens`, before any is translated; a glossary that the system does not support.
         """
-        given = list(documents)
+        given = [Document(d.id, _several(d.sentences, "translate")) for d in documents]
         filled = [index for index, document in enumerate(given) if document.sentences]
         self.documents.check(given[index] for index in filled)
         results = list(given)
