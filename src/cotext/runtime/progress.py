@@ -202,7 +202,7 @@ def stages() -> Iterator[Callable[[str, int], None]]:
         nonlocal stage, text, began
         if current != stage:
             stage, began = current, time.monotonic()
-        text = _counted(stage, documents)
+        text = f"{stage}, {documents:,} documents" if documents else stage
         if not live and stage not in shown:
             console.print(text, soft_wrap=True)
         shown.add(stage)
@@ -236,10 +236,6 @@ def _calling(act: Callable[[], None], seconds: float) -> Iterator[None]:
     finally:
         over.set()
         thread.join()
-
-
-def _counted(stage: str, documents: int) -> str:
-    return f"{stage}, {documents:,} documents" if documents else stage
 
 
 def _clock(seconds: float) -> str:
