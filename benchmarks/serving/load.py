@@ -31,7 +31,7 @@ from itertools import islice, product
 from pathlib import Path
 
 from benchmarks.speed.harness import load, table
-from cotext.data.splitting import Splitting
+from cotext.data.splitting import Splitter
 from cotext.files.blocks import Block, Contents
 from cotext.files.translate_blocks import BlockDocuments
 from cotext.interchange.engine_cache import open_to_translate
@@ -134,7 +134,7 @@ async def _answer(reader: asyncio.StreamReader) -> tuple[int, bytes]:
 def rates(options: argparse.Namespace, sentences: Sequence[str], servers: Mapping[str, Server]) -> None:
     """Print sentences a second and latencies, and ratios to the Python API in the same round."""
     opened = open_to_translate(options.run, "cpu", threads=options.threads)
-    splitter = Splitting().splitter(opened.languages.source)
+    splitter = Splitter(opened.languages.source)
     blocks = [Block((text,)) for text in sentences]
 
     def by_api(parts: Sequence[Sequence[Block]]) -> list[str]:

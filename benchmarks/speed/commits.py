@@ -28,8 +28,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.speed.harness import parser, table
-from cotext.runtime.progress import Times, spread
+from benchmarks.speed.harness import Times, parser, table
+from cotext.runtime.progress import spread
 
 WORKER = Path(__file__).with_name("commits_worker.py")
 TASKS = ("training", "greedy", "beam", "document", "score")

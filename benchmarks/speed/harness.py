@@ -1,6 +1,7 @@
 """What the benchmarks of speed share: options, tables, child processes and memory.
 
-`cotext.runtime.progress` has the clocks and the ratios of a round.
+On a shared machine, alternatives of the same round see similar noise. So ratios are computed per round, and
+tables show the median ratio with the smallest and the largest.
 """
 
 import argparse
@@ -10,17 +11,33 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
 import torch
 
 from cotext.runtime.devices import choose_device
-from cotext.runtime.progress import CLOCKS, Clock, Times, Way, in_turn
+from cotext.runtime.progress import CLOCKS, Clock
 from cotext.runtime.rendering import render_rows
 
 P = ParamSpec("P")
 R = TypeVar("R")
+Way = Callable[[], float | None]  # does the work; returns the number of items to divide the time by, or None
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """Seconds of each alternative, one number per round: for all work, or per item."""
+
+    seconds: Mapping[str, Sequence[float]]
+
+    def __getitem__(self, name: str) -> Sequence[float]:
+        return self.seconds[name]
+
+    def ratios(self, name: str, to: str) -> list[float]:
+        """Return the time of an alternative divided by the time of another alternative, for each round."""
+        return [a / b for a, b in zip(self.seconds[name], self.seconds[to], strict=True)]
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
@@ -31,12 +48,16 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 def timed(ways: Mapping[str, Way], rounds: int, clock: Clock) -> Times:
     """Time all ways in turn; each round starts with another one, since later ones find warmer caches."""
     names = list(ways)
-
-    def in_order(number: int) -> dict[str, Way]:
+    seconds: dict[str, list[float]] = {name: [] for name in names}
+    for number in range(1 + rounds):  # the first round warms up, and is not counted
         first = number % len(names)
-        return {name: ways[name] for name in names[first:] + names[:first]}
-
-    return in_turn(in_order, rounds, clock)
+        for name in names[first:] + names[:first]:
+            before = clock()
+            things = ways[name]()
+            took = clock() - before
+            if number:
+                seconds[name].append(took / (1.0 if things is None else things))
+    return Times(seconds)
 
 
 class PeakMemory:

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 
 import torch
 
-from benchmarks.speed.harness import added_mebibytes, apply, in_own_process, parser, table, timed
+from benchmarks.speed.harness import Way, added_mebibytes, apply, in_own_process, parser, table, timed
 from benchmarks.speed.systems import (
     MARIAN,
     VOCABULARY,
@@ -33,7 +33,7 @@ from benchmarks.speed.systems import (
 )
 from cotext.config.model import ModelConfig
 from cotext.data.batch import Batch
-from cotext.runtime.progress import Clock, Way, spread
+from cotext.runtime.progress import Clock, spread
 
 CEILING_SHAPES = {
     "cpu": ((1024, 1024, 1024), (2048, 2048, 2048), (4096, 512, 2048), (3072, 3072, 3072)),

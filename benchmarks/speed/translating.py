@@ -14,7 +14,7 @@ on all sentences at once. Before they are timed, greedy outputs in float32 must 
 
 import torch
 
-from benchmarks.speed.harness import apply, parser, table, timed
+from benchmarks.speed.harness import Way, apply, parser, table, timed
 from benchmarks.speed.systems import (
     RIVALS,
     Translate,
@@ -27,7 +27,7 @@ from benchmarks.speed.systems import (
     translator_of,
 )
 from cotext.data.documents import Document
-from cotext.runtime.progress import Clock, Way, spread
+from cotext.runtime.progress import Clock, spread
 
 WARM_UP = (2, 2, 5)  # a shape
 

@@ -8,7 +8,7 @@ import pytest
 from markdown_it.token import Token
 
 from cotext.config.parts import OWN
-from cotext.data.splitting import EndRules, Splitter
+from cotext.data.splitting import Splitter
 from cotext.data.words import consists_of, placeholder_spans
 from cotext.files.block_sentences import cut
 from cotext.files.blocks import Block, Close, Copied, Open
@@ -69,7 +69,7 @@ def _written(name: str, content: bytes) -> None:
         lambda: placeholder_spans("%(a)" + "0" * SIZE),
         lambda: placeholder_spans("-" * SIZE),
         lambda: placeholder_spans("a-/" * (SIZE // 3)),
-        lambda: EndRules("en").ends("؟ " * (SIZE // 2)),
+        lambda: Splitter("en").ends("؟ " * (SIZE // 2)),
         lambda: without_added_stop("a", "a" * SIZE + "!", "de"),
         lambda: consists_of(NUMBERS, NUMBERS.split()),
         lambda: read_numbered("[1] a" + " " * SIZE + "b", 1),
@@ -103,5 +103,5 @@ def test_a_character_may_have_a_number_of_any_length(written: str, meant: str) -
 
 
 def test_what_stands_before_a_word_is_seen_behind_several_ends() -> None:
-    assert EndRules("en").ends("Was it? no؟ ؟ (No.) It was؟ ؟ there") == [14, 20]
-    assert EndRules("en").ends("Da؟ ؟ • item one؟ ؟ ¿The end") == [6, 20]
+    assert Splitter("en").ends("Was it? no؟ ؟ (No.) It was؟ ؟ there") == [14, 20]
+    assert Splitter("en").ends("Da؟ ؟ • item one؟ ؟ ¿The end") == [6, 20]

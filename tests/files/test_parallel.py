@@ -6,7 +6,6 @@ from cotext.data.aligned_corpus import EMPTY
 from cotext.data.documents import Document, Languages, ParallelDocument
 from cotext.data.formats import read_parallel, write_documents, write_parallel
 from cotext.data.formats.xml_formats import languages_of_tmx
-from cotext.data.splitting import Splitting
 from cotext.files.parallel import align_files, cut_corpus, pair_files
 from cotext.files.po import translated_files as translated_in_po
 from cotext.files.xliff import translated_files as translated_in_xliff
@@ -137,7 +136,7 @@ def test_documents_without_a_source_are_reported(tmp_path: Path) -> None:
         for name in ("one", "two"):
             write_documents(tmp_path / code / f"{name}.jsonl", documents, "jsonl")
     for path, prefixes in (("one.jsonl", ("",)), ("", ("one/", "two/"))):
-        corpus, _ = align_files([tmp_path / "en" / path], [tmp_path / "de" / path], Languages(), Splitting())
+        corpus, _ = align_files([tmp_path / "en" / path], [tmp_path / "de" / path], Languages())
         assert [each.id for each in corpus.documents] == [f"{prefix}a" for prefix in prefixes]
         assert corpus.left_out == {f"{prefix}b": EMPTY for prefix in prefixes}
 

@@ -15,7 +15,8 @@ from torch import Tensor
 import cotext
 from cotext.data.batch import Instance, source_batch
 from cotext.data.build import special_symbols
-from cotext.data.tokenizer import ImportedTokenizer, LanguageChoice
+from cotext.data.documents import Languages
+from cotext.data.tokenizer import ImportedTokenizer
 from cotext.data.views import Window
 from cotext.interchange import importing
 from cotext.interchange.foreign import ABSENT, ForeignModel
@@ -46,7 +47,7 @@ def imports(tmp_path_factory: pytest.TempPathFactory) -> Get:
         if name not in made:
             top = tmp_path_factory.mktemp("import")
             folder, run = FOLDERS[name](top / "there"), top / "run"
-            account = import_model(folder, run, LanguageChoice(*LANGUAGES.get(name, ("", ""))), "cc-by-4.0")
+            account = import_model(folder, run, Languages(*LANGUAGES.get(name, ("", ""))), "cc-by-4.0")
             made[name] = folder, run, account
         return made[name]
 
@@ -59,7 +60,7 @@ def theirs(folder: Path) -> tuple[Any, Any]:
 
 
 def opened(name: str, folder: Path) -> ForeignModel:
-    return open_foreign(folder, LanguageChoice(*LANGUAGES.get(name, ("", ""))))
+    return open_foreign(folder, Languages(*LANGUAGES.get(name, ("", ""))))
 
 
 def source_rows(foreign: ForeignModel) -> tuple[int, ...]:
@@ -199,7 +200,7 @@ def test_what_the_other_never_writes_has_no_probability(name: str, imports: Get)
 def test_without_transformers_the_import_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = marian_model(tmp_path / "there")
     monkeypatch.setattr(importing, "find_spec", lambda name: None)
-    account = import_model(folder, tmp_path / "run", LanguageChoice())
+    account = import_model(folder, tmp_path / "run", Languages())
     assert "self-test: none: transformers is not installed" in account.render()
     assert load_run(tmp_path / "run").signature
 
@@ -212,5 +213,5 @@ def test_another_model_than_theirs_is_not_written(tmp_path: Path, monkeypatch: p
         importing, "make_config", lambda model, *rest: make({**model, "wavelengths": "half_minus_one"}, *rest)
     )
     with pytest.raises(CotextError, match="the self-test failed, nothing was written"):
-        import_model(folder, tmp_path / "run", LanguageChoice())
+        import_model(folder, tmp_path / "run", Languages())
     assert not (tmp_path / "run").exists()

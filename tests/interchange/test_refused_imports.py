@@ -11,7 +11,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from cotext.data.tokenizer import LanguageChoice
+from cotext.data.documents import Languages
 from cotext.interchange.importing import import_model
 from tests.command_line import must_refuse
 from tests.loops import loop_over
@@ -143,7 +143,7 @@ def test_what_is_no_such_model_is_refused(
 ) -> None:
     folder = copytree(folders[kind], tmp_path / "there")
     change(folder)
-    must_raise(message, import_model, folder, tmp_path / "run", LanguageChoice())
+    must_raise(message, import_model, folder, tmp_path / "run", Languages())
     assert [path.name for path in tmp_path.iterdir()] == ["there"]
 
 
@@ -153,11 +153,11 @@ def test_names_of_files_elsewhere(folders: dict[str, Path], tmp_path: Path) -> N
     (folder / "model.safetensors").rename(tmp_path / "elsewhere.safetensors")
     index = {"weight_map": {"lm_head.weight": "../elsewhere.safetensors"}}
     (folder / "model.safetensors.index.json").write_text(json.dumps(index))
-    must_raise("must name files in the same folder", import_model, folder, tmp_path / "run", LanguageChoice())
+    must_raise("must name files in the same folder", import_model, folder, tmp_path / "run", Languages())
     (tmp_path / "elsewhere.safetensors").rename(folder / "part-1.safetensors")
     listed = {"weight_map": dict.fromkeys(load_file(folder / "part-1.safetensors"), "part-1.safetensors")}
     (folder / "model.safetensors.index.json").write_text(json.dumps(listed))
-    import_model(folder, tmp_path / "run", LanguageChoice())
+    import_model(folder, tmp_path / "run", Languages())
 
 
 def test_old_pickles_of_tensors_are_read(folders: dict[str, Path], tmp_path: Path) -> None:
@@ -166,13 +166,13 @@ def test_old_pickles_of_tensors_are_read(folders: dict[str, Path], tmp_path: Pat
     weights = load_file(folder / "model.safetensors")
     torch.save(weights, folder / "pytorch_model.bin", _use_new_zipfile_serialization=False)
     (folder / "model.safetensors").unlink()
-    found = import_model(folder, tmp_path / "run", LanguageChoice())
+    found = import_model(folder, tmp_path / "run", Languages())
     assert found.self_test.largest_difference < 1e-5
     torch.save(weights, tmp_path / "new.bin")
     archive = (tmp_path / "new.bin").read_bytes()
     for damaged in (pickle.dumps({"weight": Bomb()}, protocol=2), archive[:-26] + b"\2" + archive[-25:]):
         (folder / "pytorch_model.bin").write_bytes(damaged)
-        must_raise("objects other than tensors", import_model, folder, tmp_path / "other", LanguageChoice())
+        must_raise("objects other than tensors", import_model, folder, tmp_path / "other", Languages())
 
 
 def test_the_command_line_says_what_is_wrong(folders: dict[str, Path], tmp_path: Path) -> None:

@@ -6,11 +6,10 @@ from pathlib import Path
 import pytest
 
 from cotext.config.recipe import load_config
-from cotext.data.documents import ParallelDocument
+from cotext.data.documents import Languages, ParallelDocument
 from cotext.data.formats import write_parallel
 from cotext.data.prepare import prepare
 from cotext.data.requests import PreparationRequest
-from cotext.data.tokenizer import LanguageChoice
 from cotext.interchange.importing import import_model
 from cotext.models.checkpoint import load_run
 from cotext.runtime import CotextError
@@ -46,7 +45,7 @@ def started(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     """An import and data in its tokenizer."""
     top = tmp_path_factory.mktemp("start")
     languages = LANGUAGES.get(request.param, ("", ""))
-    import_model(FOLDERS[request.param](top / "there"), top / "run", LanguageChoice(*languages))
+    import_model(FOLDERS[request.param](top / "there"), top / "run", Languages(*languages))
     train_file, dev_file = corpus(top / "train.jsonl", 8, 1), corpus(top / "dev.jsonl", 3, 2)
     prepare(
         PreparationRequest(

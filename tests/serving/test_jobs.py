@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 
-from cotext.data.splitting import Splitting
 from cotext.files.table import format_of
 from cotext.files.translate_files import BlockOptions, open_job
 from cotext.runtime.jobs.engine import run
@@ -100,7 +99,7 @@ def by_command(system: System, folder: Path, content: bytes, name: str = "a.txt"
     folder.mkdir()
     source, out = folder / name, folder / f"out-{name}"
     source.write_bytes(content)
-    job = open_job(system.opened, source, out, format_of(source), BlockOptions(Splitting()))
+    job = open_job(system.opened, source, out, format_of(source), BlockOptions(frozenset()))
     run(job)
     return out.read_bytes()
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from cotext.config.recipe import load_config
-from cotext.data.splitting import Splitting
+from cotext.data.splitting import Splitter
 from cotext.files.blocks import Block, Close, Contents, Open
 from cotext.files.translate_blocks import BlockDocuments
 from cotext.serving.answers import TextAnswer
@@ -83,7 +83,7 @@ def drawn(system: System, draw: random.Random) -> TextRequest:
 def alone(request: TextRequest) -> TextAnswer:
     """What the request gives by the translator of the run, with nobody else there."""
     opened = request.system.opened
-    splitter = Splitting().splitter("en")
+    splitter = Splitter("en")
     contents = Contents([list(blocks) for blocks in request.documents])
     texts = BlockDocuments(opened, contents, splitter, request.terminology, given=request.given)
     found = {}

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from cotext.cli import translate
 from cotext.data.formats import FORMATS
-from cotext.data.splitting import Splitting
 from cotext.files.blocks import Block, Close, Contents, Copied, Open, Piece, Point, merged
 from cotext.files.markdown import MarkdownReader
 from cotext.files.table import format_of, require_fitting_name
@@ -287,8 +286,10 @@ def contents(draw: st.DrawFn) -> Contents:
 
 
 @settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(given=contents(), splitting=st.sampled_from([None, Splitting()]))
-def test_blocks_and_every_element_once(run: OpenedRun, given: Contents, splitting: Splitting | None) -> None:
+@given(given=contents(), splitting=st.sampled_from([None, frozenset()]))
+def test_blocks_and_every_element_once(
+    run: OpenedRun, given: Contents, splitting: frozenset[str] | None
+) -> None:
     found = translated_blocks(run, given.documents, splitting)
     assert [len(blocks) for blocks in found] == [len(blocks) for blocks in given.documents]
     for blocks, own in zip(found, given.documents, strict=True):

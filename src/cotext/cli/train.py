@@ -413,10 +413,10 @@ def import_pretrained(
     The run can translate and score, and `train --init` starts document systems from it. No code in the model
     files is ever run. If `transformers` is installed, token ids and logits are compared with its results.
     """
-    from cotext.data.tokenizer import LanguageChoice
+    from cotext.data.documents import Languages
     from cotext.interchange.importing import import_model
 
-    found = import_model(folder, out, LanguageChoice(source_language, target_language), licence)
+    found = import_model(folder, out, Languages(source_language, target_language), licence)
     if json:
         typer.echo(as_json({**asdict(found), "run": str(out), "version": __version__}))
         return

@@ -216,6 +216,7 @@ def _tell(out: Path, report: "FileReport") -> None:
 def _translate_standard_input(request: TranslationRequest) -> None:
     """Translate standard input line by line; messages go to standard error."""
     from cotext.data.formats.streams import numbered_lines
+    from cotext.data.splitting import Splitter
     from cotext.files.translate_blocks import StreamTranslation
     from cotext.interchange.engine_cache import open_to_translate
     from cotext.runtime.progress import say
@@ -228,7 +229,7 @@ def _translate_standard_input(request: TranslationRequest) -> None:
     settings = dict(request.settings)
     opened = open_to_translate(request.run, request.device, settings, request.checkpoint)
     opened.require_no_lists("standard input")
-    splitter = None if request.no_split else request.splitting().splitter(opened.languages.source)
+    splitter = None if request.no_split else Splitter(opened.languages.source, request.splitting())
     stream = StreamTranslation(opened, splitter, read_terminology(opened.languages, request))
     stream.run(numbered_lines(STANDARD_INPUT, whole=True), write)
     if stream.prose.split_lines:

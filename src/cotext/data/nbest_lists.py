@@ -43,11 +43,6 @@ class _Line(Entry):
     log_probability: float | None = None
     score: float | None = None
 
-    @property
-    def candidate(self) -> Candidate:
-        numbers = (math.nan if each is None else each for each in (self.log_probability, self.score))
-        return Candidate(self.text, *numbers)
-
 
 @dataclass(frozen=True, slots=True)
 class ListedDocument:
@@ -122,7 +117,9 @@ def _documents(path: Path, lines: Iterable[tuple[int, str]]) -> Iterator[ListedD
             continue
         where = f"{path}:{number}"
         entry = _Line.of(parse_json(line, where), where)
-        document, sentence, rank, candidate = entry.document, entry.sentence, entry.rank, entry.candidate
+        document, sentence, rank = entry.document, entry.sentence, entry.rank
+        numbers = (math.nan if each is None else each for each in (entry.log_probability, entry.score))
+        candidate = Candidate(entry.text, *numbers)
         if (sentence, rank) == (1, 1):
             if sentences:
                 yield ListedDocument(name, tuple(map(tuple, sentences)))

@@ -46,7 +46,6 @@ from cotext.data.store import Flat, store_writer
 from cotext.data.tokenizer import (
     SIDES,
     ImportedTokenizer,
-    LanguageChoice,
     MosesBPETokenizer,
     Tokenizer,
     TokenizerSettings,
@@ -239,7 +238,7 @@ def document_notes(statistics: Mapping[str, Mapping[str, Any]]) -> tuple[str, ..
     )
 
 
-def taken_tokenizer(folder: Path, symbols: LanguageChoice, pair: Languages) -> Tokenizer:
+def taken_tokenizer(folder: Path, symbols: Languages, pair: Languages) -> Tokenizer:
     """Load the tokenizer of a run or of prepared data, and choose the languages of this corpus.
 
     For a multilingual tokenizer, the choice is `symbols`, else the choice stored in the folder, else the
@@ -322,7 +321,7 @@ def prepare(request: PreparationRequest, on_documents: OnDocuments = lambda stag
     rules = parse_rules(request.clean)
     folder = request.tokenizer_folder
     splitters = request.splitters(pair)
-    symbols = LanguageChoice(request.source_language, request.target_language)
+    symbols = Languages(request.source_language, request.target_language)
     chosen = request.tokenizer_settings if folder is None else taken_tokenizer(folder, symbols, pair)
     corpora = _corpora(request, given, pair, rules, splitters)
     extra: dict[str, Any] = {

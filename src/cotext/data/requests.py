@@ -10,7 +10,7 @@ from cotext.runtime import CotextError, shown
 from cotext.runtime.request import Request, option
 
 if TYPE_CHECKING:
-    from cotext.data.splitting import Splitter, Splitting
+    from cotext.data.splitting import Splitter
     from cotext.data.tokenizer import TokenizerSettings
 
 
@@ -45,13 +45,11 @@ class SentenceSplitting(Request):
         if used:
             self.splitting()
 
-    def splitting(self) -> "Splitting":
-        """Return the splitting options; raises CotextError if the file of abbreviations is invalid."""
-        from cotext.data.splitting import Splitting, read_abbreviations
+    def splitting(self) -> frozenset[str]:
+        """Return the additional abbreviations; raises CotextError if the file of abbreviations is invalid."""
+        from cotext.data.splitting import read_abbreviations
 
-        return Splitting(
-            frozenset() if self.abbreviations is None else read_abbreviations(self.abbreviations)
-        )
+        return frozenset() if self.abbreviations is None else read_abbreviations(self.abbreviations)
 
 
 class LanguagePair(Request):
@@ -177,8 +175,10 @@ class PreparationRequest(SentenceSplitting, LanguagePair, CorpusFormat):
         """Return the splitters of source and target; None if lines are not split."""
         if not self.splits:
             return None
-        splitting = self.splitting()
-        return splitting.splitter(languages.source), splitting.splitter(languages.target)
+        from cotext.data.splitting import Splitter
+
+        abbreviations = self.splitting()
+        return Splitter(languages.source, abbreviations), Splitter(languages.target, abbreviations)
 
     @property
     def set_aside(self) -> dict[str, int]:

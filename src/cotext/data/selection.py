@@ -184,10 +184,10 @@ class Cleaner:
         self._seen = PairFilter()
         tests: dict[str, Callable[[Pair], bool]] = {
             "empty": lambda pair: bool(pair[0].strip()) != bool(pair[1].strip()),
-            "length": self._too_long,
+            "length": lambda pair: max(map(len, pair)) > rules["length"],
             "ratio": self._out_of_proportion,
             "copies": _copied,
-            "language": self._in_another_language,
+            "language": lambda pair: any(map(self._is_foreign, pair, (languages.source, languages.target))),
         }
         self._tests = {rule: test for rule, test in tests.items() if rule in rules}
         if "language" in rules:
@@ -216,17 +216,10 @@ class Cleaner:
             return ""
         return next((rule for rule, test in self._tests.items() if test(pair)), "")
 
-    def _too_long(self, pair: Pair) -> bool:
-        return max(map(len, pair)) > self.cleaned.rules["length"]
-
     def _out_of_proportion(self, pair: Pair) -> bool:
         source = len(pair[0]) * self._expected + RATIO_CHARACTERS
         target = len(pair[1]) + RATIO_CHARACTERS
         return max(source, target) > self.cleaned.rules["ratio"] * min(source, target)
-
-    def _in_another_language(self, pair: Pair) -> bool:
-        codes = self._languages.source, self._languages.target
-        return any(map(self._is_foreign, pair, codes))
 
     def _is_foreign(self, text: str, language: str) -> bool:
         # A Chinese character carries as much information as several letters.

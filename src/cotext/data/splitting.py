@@ -8,7 +8,6 @@ in docs/results/sentences-and-files.md.
 import hashlib
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
@@ -17,6 +16,8 @@ from unicodedata import normalize
 
 from cotext.runtime import CotextError, read_text
 
+RULES: Final = 2  # version of the rules
+UNSPACED: Final = frozenset({"zh", "ja"})  # written without a space between sentences
 LONGEST: Final = 20  # characters of an abbreviation given by a user
 # Languages in which "3." means "third", inside a sentence.
 _ORDINAL = "de da no nb nn fi is et lv cs sk pl hu hr sl sr bs tr lb"
@@ -113,13 +114,18 @@ _PARTICLE_JA = re.compile(
 _SEARCHED: Final = 400  # characters before the punctuation that are searched for an opening bracket
 
 
-class EndRules:
-    """The rules for texts of one language; an empty `language` is unknown.
+class Splitter:
+    """A splitter of texts of one language into sentences; an empty `language` is unknown.
 
-    `abbreviations`: additional abbreviations; their full stop does not end a sentence.
+    `abbreviations`: additional abbreviations; their full stop does not end a sentence. `name` identifies the
+    method, for reports and resumption.
     """
 
     def __init__(self, language: str, abbreviations: frozenset[str] = frozenset()) -> None:
+        self.name = f"rules-{RULES}:{language or 'any'}"
+        if abbreviations:
+            listed = "\n".join(sorted(abbreviations)).encode()
+            self.name += f"+{len(abbreviations)}-{hashlib.sha256(listed).hexdigest()[:8]}"
         self._language = language
         self._given = frozenset(
             re.sub(r"\s", "", normalize("NFC", word)).lower().removesuffix(".") for word in abbreviations
@@ -129,6 +135,24 @@ class EndRules:
         self._starting = words_of("starting", language)
         self._ordinal = not language or language in ORDINAL
         self._pattern = _ENDS[language == "el"]
+
+    def sentences(self, text: str) -> list[str]:
+        """Return the sentences of a text without surrounding white space; an empty list for blank text."""
+        return [text[start:stop] for start, stop in self.spans(text)]
+
+    def spans(self, text: str) -> list[tuple[int, int]]:
+        """Return the sentences of a text as sorted spans (start, stop) of characters.
+
+        All characters outside of the spans are white space, and no span begins or ends with white space. Line
+        breaks are white space.
+        """
+        spans = []
+        for start, end in pairwise([0, *self.ends(text), len(text)]):
+            piece = text[start:end]
+            if stripped := piece.strip():
+                low = start + len(piece) - len(piece.lstrip())
+                spans.append((low, low + len(stripped)))
+        return spans
 
     def ends(self, text: str) -> list[int]:
         """Return the offsets of sentence boundaries; white space belongs to the sentence before it."""
@@ -301,59 +325,12 @@ def _has_content(piece: str) -> bool:
     return any(map(str.isalnum, piece))
 
 
-_ANY: Final = EndRules("")
+_ANY: Final = Splitter("")
 
 
 def several_warning(count: int, whole: int, things: str) -> str:
     """Return the beginning of a warning, as in "2 of 10 lines seem to hold several sentences"."""
     return f"{count:,} of {whole:,} {things} {'seems' if count == 1 else 'seem'} to hold several sentences"
-
-
-RULES: Final = 2  # version of the rules
-UNSPACED: Final = frozenset({"zh", "ja"})  # written without a space between sentences
-
-
-class Splitter:
-    """A splitter of texts into sentences by the rules of `EndRules`.
-
-    `abbreviations`: additional abbreviations; their full stop does not end a sentence. `name` identifies the
-    method, for reports and resumption.
-    """
-
-    def __init__(self, language: str, abbreviations: frozenset[str] = frozenset()) -> None:
-        self._rules = EndRules(language, abbreviations)
-        self.name = f"rules-{RULES}:{language or 'any'}"
-        if abbreviations:
-            listed = "\n".join(sorted(abbreviations)).encode()
-            self.name += f"+{len(abbreviations)}-{hashlib.sha256(listed).hexdigest()[:8]}"
-
-    def sentences(self, text: str) -> list[str]:
-        """Return the sentences of a text without surrounding white space; an empty list for blank text."""
-        return [text[start:stop] for start, stop in self.spans(text)]
-
-    def spans(self, text: str) -> list[tuple[int, int]]:
-        """Return the sentences of a text as sorted spans (start, stop) of characters.
-
-        All characters outside of the spans are white space, and no span begins or ends with white space. Line
-        breaks are white space.
-        """
-        spans = []
-        for start, end in pairwise([0, *self._rules.ends(text), len(text)]):
-            piece = text[start:end]
-            if stripped := piece.strip():
-                low = start + len(piece) - len(piece.lstrip())
-                spans.append((low, low + len(stripped)))
-        return spans
-
-
-@dataclass(frozen=True, slots=True)
-class Splitting:
-    """The splitting options for all languages; see `Splitter`."""
-
-    abbreviations: frozenset[str] = frozenset()
-
-    def splitter(self, language: str) -> Splitter:
-        return Splitter(language, self.abbreviations)
 
 
 def join_sentences(sentences: Sequence[str], language: str) -> str:

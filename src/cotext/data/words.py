@@ -328,16 +328,15 @@ def _continues(text: str, i: int, before: Unit) -> bool:
         return True
     if text[i] in _JOINING:
         return joins(text[i - 1]) and i + 1 < len(text) and joins(text[i + 1])
-    return joins(text[i]) and (joins(text[i - 1]) or text[i - 1] in _JOINING or _is_mark(text[i - 1]))
+    last = text[i - 1]
+    if not joins(text[i]) or joins(last) or last in _JOINING:
+        return joins(text[i])
+    return unicodedata.category(last)[0] == "M" and not is_unspaced(last)
 
 
 def joins(character: str) -> bool:
     """Whether letters like this one form words."""
     return character.isalnum() and not is_unspaced(character)
-
-
-def _is_mark(character: str) -> bool:
-    return unicodedata.category(character)[0] == "M" and not is_unspaced(character)
 
 
 def is_unspaced(character: str) -> bool:

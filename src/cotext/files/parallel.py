@@ -33,7 +33,7 @@ from cotext.data.formats import (
     write_parallel,
 )
 from cotext.data.formats.streams import Side, check_readable, read_whole
-from cotext.data.splitting import Splitter, Splitting
+from cotext.data.splitting import Splitter
 from cotext.files import po, xliff
 from cotext.files.block_sentences import cut
 from cotext.files.blocks import Copied, FileFormat, shown_text
@@ -69,7 +69,7 @@ def pair_files(
         check_pair(known, stated, str(source), "the languages are to be")
     else:
         check_pair(known, languages_of_names(source, target), str(source), "the languages are to be")
-        corpus, stated = align_files([source], [target], known, Splitting())
+        corpus, stated = align_files([source], [target], known)
         documents = corpus.documents
         notes = [f"{source} and {target}: aligned by sentence", *corpus.render().splitlines()]
     if not documents:
@@ -170,7 +170,7 @@ def align_files(
     source: Sequence[Path],
     target: Sequence[Path],
     known: Languages,
-    splitting: Splitting,
+    abbreviations: frozenset[str] = frozenset(),
     probabilities: Probabilities | None = None,
 ) -> tuple[AlignedCorpus, Languages]:
     """Align documents and translations, given as files or folders; return the corpus and its languages.
@@ -191,7 +191,7 @@ def align_files(
     languages = Languages(known.source or guessed.source, known.target or guessed.target)
     for _, first, second in files:
         check_sides(languages, first, second, "the corpus is")
-    splitters = splitting.splitter(languages.source), splitting.splitter(languages.target)
+    splitters = [Splitter(code, abbreviations) for code in (languages.source, languages.target)]
     pairs = [
         pair
         for name, first, second in files

@@ -13,10 +13,11 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice, pairwise
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote
 
 from cotext.files.blocks import Block, Contents, Item, OpenedFile, Piece
+from cotext.files.runs import Paragraph
 from cotext.files.strings import Markers, has_words, items_of, pieces_of
 from cotext.runtime import CotextError, shown
 from cotext.runtime.xml import local_name, parse, serialised, taken
@@ -190,14 +191,6 @@ def _small(extra: bytes) -> bytes:
 # --- Parts and their text.
 
 
-class TreeSlot(Protocol):
-    """A position in a tree that may contain text; `pieces` is empty if there is no text."""
-
-    pieces: tuple[Piece, ...]
-
-    def write(self, pieces: Sequence[Piece]) -> None: ...
-
-
 class PlainSlot:
     """Text of an element without children (such as a title), or of an attribute (such as a description)."""
 
@@ -209,7 +202,7 @@ class PlainSlot:
         is_plain = not attribute and local_name(element) != "description"
         items = [Item("text", "", 0, len(text), text)] if is_plain else items_of(text, markers)
         pieces, self._elements = pieces_of(items, [text[item.start : item.stop] for item in items])
-        self.pieces = pieces if has_words(pieces) else ()
+        self.pieces: tuple[Piece, ...] = pieces if has_words(pieces) else ()
 
     def write(self, pieces: Sequence[Piece]) -> None:
         text = taken("".join(p if isinstance(p, str) else self._elements[p] for p in pieces))
@@ -219,6 +212,7 @@ class PlainSlot:
             self._element.set(self._attribute, text)
 
 
+TreeSlot = PlainSlot | Paragraph  # a position in a tree; its `pieces` are empty if there is no text
 # Yields (location, slot) pairs under the root of a part, in reading order; messages quote the location.
 TreeSlots = Callable[["etree._Element"], Iterable[tuple[str, TreeSlot]]]
 

@@ -303,8 +303,3 @@ def with_attribute(tag: str, name: str, value: str) -> str:
     bare = tag.removesuffix(end)
     kept = bare.rstrip()
     return f"{kept} {quoted}{bare[len(kept) :]}{end}"
-
-
-def opened_tag(tag: str) -> str:
-    """Convert an empty-element tag (`<a/>`) to a start tag (`<a>`)."""
-    return tag.removesuffix("/>").rstrip() + ">" if tag.endswith("/>") else tag

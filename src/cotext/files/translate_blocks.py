@@ -44,7 +44,7 @@ from cotext.translation.alignment import align
 from cotext.translation.faults import Checks, Fault
 from cotext.translation.open import OpenedRun, Terminology
 from cotext.translation.prose import Prose
-from cotext.translation.terms.terms import TermGuide, TermReport
+from cotext.translation.terms.terms import TermGuide, TermReport, term_report
 from cotext.translation.terms.word_alignment import SentenceAlignment
 from cotext.translation.translator import Translation
 
@@ -317,7 +317,7 @@ class BlockDocuments:
         """Return the term accuracy of translations of all `documents`; None without glossary terms."""
         texts = {index: translated.document.sentences for index, translated in sorted(translations.items())}
         guide = self.guide(range(len(self.documents))) if self._terminology.of_terms else None
-        return self._terminology.report(guide, texts)
+        return None if guide is None else term_report(guide, texts)
 
     def blocks(self, translations: Mapping[int, Translation]) -> list[list[Block]]:
         """Return the translated blocks of the file; `translations` by the index of the document."""

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 from cotext.data.documents import name_warning
 from cotext.data.formats.xml_formats import encode_memory
 from cotext.data.nbest_lists import lists_beside
+from cotext.data.splitting import Splitter
 from cotext.files.bilingual_page import render_page
 from cotext.files.blocks import Entries, FileFormat
 from cotext.files.blocks import Job as BilingualJob
@@ -77,7 +78,7 @@ class BlocksJob(Job[FileReport]):
             self.tell(warning)
         content = read_file(source)
         digest, name = hashlib.sha256(content).hexdigest(), format.name
-        splitter = splitting.splitter(opened.languages.source) if splitting else None
+        splitter = None if splitting is None else Splitter(opened.languages.source, splitting)
         settings = splitter.name if splitter else ""
         if format.bilingual:
             settings += f" {options.entries}"

@@ -30,7 +30,6 @@ from cotext.files.places import (
     decoded_xml,
     escaped,
     has_root,
-    opened_tag,
     with_attribute,
 )
 from cotext.files.strings import TAG, Markers, has_words, items_of, pieces_of
@@ -269,7 +268,9 @@ class _Reader:
         inner.append(self._text[at : source.after])
         before = ""
         if target is not None:
-            name, tag = target.raw_name, opened_tag(self._text[target.start : target.inner])
+            name, tag = target.raw_name, self._text[target.start : target.inner]
+            if tag.endswith("/>"):  # an empty-element tag
+                tag = f"{tag.removesuffix('/>').rstrip()}>"
         else:
             prefix, colon, _ = source.raw_name.rpartition(":")
             name = f"{prefix}{colon}target"

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from cotext.config.recipe import Config, parse_config
 from cotext.data.documents import Languages, language_code
-from cotext.data.tokenizer import ImportedTokenizer, LanguageChoice
+from cotext.data.tokenizer import ImportedTokenizer
 from cotext.models.build import build_model, parameters_at_most
 from cotext.models.checkpoint import refuse_misfits
 from cotext.models.interface import Model
@@ -101,12 +101,7 @@ def open_safetensors(paths: Sequence[Path]) -> Tensors:
                 shapes[name] = tuple(file.get_slice(name).get_shape())
         except (SafetensorError, OSError) as error:
             raise CotextError(f"{path}: damaged or truncated, or not a safetensors file: {error}") from None
-
-    def read(name: str) -> Tensor:
-        tensor: Tensor = holding[name].get_tensor(name)
-        return tensor
-
-    return Tensors(tuple(paths), shapes, read)
+    return Tensors(tuple(paths), shapes, lambda name: holding[name].get_tensor(name))
 
 
 def open_pickle(path: Path) -> Tensors:
@@ -236,7 +231,7 @@ def read_files(folder: Path, required: Iterable[str], optional: Iterable[str] = 
     return contents
 
 
-def language_pair(languages: LanguageChoice, config: bytes | None = None) -> str:
+def language_pair(languages: Languages, config: bytes | None = None) -> str:
     """Return a pair, such as en-de; a language that is not given comes from tokenizer_config.json."""
     try:
         content = parse_json((config or b"{}").decode(errors="replace"), "tokenizer_config.json", False)

@@ -18,11 +18,11 @@ import torch
 from torch import Tensor
 
 from cotext.data.batch import Source
+from cotext.data.documents import Languages
 from cotext.data.tokenizer import (
     M2M100_LANGUAGES,
     MBART50_LANGUAGES,
     FairseqTokenizer,
-    LanguageChoice,
     MarianTokenizer,
     language_symbols,
 )
@@ -186,7 +186,7 @@ def _require_sinusoids(tensors: Tensors) -> None:
             )
 
 
-def open_marian(folder: Path, languages: LanguageChoice) -> ForeignModel:
+def open_marian(folder: Path, languages: Languages) -> ForeignModel:
     """Open a MarianMTModel in a folder; raise CotextError if it is not supported."""
     settings = Settings.read(folder / CONFIG)
     for key, (value, why) in FIXED.items():
@@ -252,7 +252,7 @@ def mbart_parts() -> dict[str, Part]:
     return parts
 
 
-def open_fairseq(folder: Path, languages: LanguageChoice, learned: bool) -> ForeignModel:
+def open_fairseq(folder: Path, languages: Languages, learned: bool) -> ForeignModel:
     """Open an mBART-50 model, which has `learned` positions, or an M2M-100 or NLLB-200 model.
 
     Raises CotextError: the model is not supported.
@@ -301,7 +301,7 @@ def open_fairseq(folder: Path, languages: LanguageChoice, learned: bool) -> Fore
     )
 
 
-OPENERS: dict[str, Callable[[Path, LanguageChoice], ForeignModel]] = {
+OPENERS: dict[str, Callable[[Path, Languages], ForeignModel]] = {
     "marian": open_marian,
     "m2m_100": partial(open_fairseq, learned=False),
     "mbart": partial(open_fairseq, learned=True),
@@ -445,7 +445,7 @@ class Imported:
         return "\n".join(lines)
 
 
-def open_foreign(folder: Path, languages: LanguageChoice) -> ForeignModel:
+def open_foreign(folder: Path, languages: Languages) -> ForeignModel:
     """Open the model in a folder, by its type; raise CotextError if it is not supported."""
     if not folder.is_dir():
         raise CotextError(f"{folder}: {'not a folder' if folder.exists() else 'no such folder'}")
@@ -458,7 +458,7 @@ def open_foreign(folder: Path, languages: LanguageChoice) -> ForeignModel:
     return OPENERS[kind](folder, languages)
 
 
-def import_model(folder: Path, out: Path, languages: LanguageChoice, licence: str = "") -> Imported:
+def import_model(folder: Path, out: Path, languages: Languages, licence: str = "") -> Imported:
     """Make a run folder of a pretrained model; raise CotextError if the self-test fails."""
     require_new(out)
     foreign = open_foreign(folder, languages)

@@ -265,10 +265,10 @@ def _keep(name: str, download: Path, folder: Path, licence: str) -> None:
         remove(download / ".cache")  # written by huggingface_hub
         os.replace(download, folder)
         return
-    from cotext.data.tokenizer import LanguageChoice
+    from cotext.data.documents import Languages
     from cotext.interchange.importing import import_model
 
     with naming(name):
-        account = import_model(download, folder, LanguageChoice(), licence)
+        account = import_model(download, folder, Languages(), licence)
     for line in account.render().splitlines():
         say(line)

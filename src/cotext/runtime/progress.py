@@ -8,9 +8,8 @@ import statistics
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -203,7 +202,7 @@ def stages() -> Iterator[Callable[[str, int], None]]:
         nonlocal stage, text, began
         if current != stage:
             stage, began = current, time.monotonic()
-        text = _counted(stage, documents)
+        text = f"{stage}, {documents:,} documents" if documents else stage
         if not live and stage not in shown:
             console.print(text, soft_wrap=True)
         shown.add(stage)
@@ -239,62 +238,19 @@ def _calling(act: Callable[[], None], seconds: float) -> Iterator[None]:
         thread.join()
 
 
-def _counted(stage: str, documents: int) -> str:
-    return f"{stage}, {documents:,} documents" if documents else stage
-
-
 def _clock(seconds: float) -> str:
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
 
 
-# --- Timing of alternatives, run in turn: medians of their times, and ratios within each round.
-#
-# On a shared machine, alternatives of the same round see similar noise. So ratios are computed per round, and
-# tables show the median ratio with the smallest and the largest.
+# --- Timing of alternatives, run in turn.
 
 
 Clock = Callable[[], float]
-Way = Callable[[], float | None]  # does the work; returns the number of items to divide the time by, or None
 CLOCKS: dict[str, Clock] = {"cpu": time.process_time, "wall": time.perf_counter}
 
 
 def spread(values: Sequence[float], form: str = "{:.2f}") -> str:
     """Format the median, the smallest and the largest of some values."""
     return f"{form.format(statistics.median(values))} ({form.format(min(values))}-{form.format(max(values))})"
-
-
-@dataclass(frozen=True, slots=True)
-class Times:
-    """Seconds of each alternative, one number per round: for all work, or per item."""
-
-    seconds: Mapping[str, Sequence[float]]
-
-    def __getitem__(self, name: str) -> Sequence[float]:
-        return self.seconds[name]
-
-    def ratios(self, name: str, to: str) -> list[float]:
-        """Return the time of an alternative divided by the time of another alternative, for each round."""
-        return [a / b for a, b in zip(self.seconds[name], self.seconds[to], strict=True)]
-
-
-def in_turn(
-    ways: Mapping[str, Way] | Callable[[int], Mapping[str, Way]],
-    rounds: int,
-    clock: Clock = time.process_time,
-    warm_up: int = 1,
-) -> Times:
-    """Time all alternatives one after the other, in several rounds.
-
-    `ways` may be a function of the number of the round. The first `warm_up` rounds are not counted.
-    """
-    seconds: dict[str, list[float]] = {}
-    for number in range(warm_up + rounds):
-        for name, way in (ways(number) if callable(ways) else ways).items():
-            before = clock()
-            things = way()
-            took = clock() - before
-            if number >= warm_up:
-                seconds.setdefault(name, []).append(took / (1.0 if things is None else things))
-    return Times(seconds)

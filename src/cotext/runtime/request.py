@@ -70,8 +70,9 @@ class Request:
             flag = option_name(name, declared)
             value = _converted(getattr(self, name), declared.type, flag)
             object.__setattr__(self, name, value)
+            numbers = value if isinstance(value, tuple) else () if value is None else (value,)
             # Comparisons with NaN are false.
-            if declared.least is not None and not all(declared.least <= n < inf for n in _all(value)):
+            if declared.least is not None and not all(declared.least <= n < inf for n in numbers):
                 raise CotextError(f"{flag} {shown(value)}: must be finite and at least {declared.least:g}")
         for name, declared in declarations.items():
             if declared.needs and self.is_given(name) and not any(map(self._has, declared.needs)):
@@ -128,10 +129,6 @@ def without_none(hint: Any) -> Any:
     """Return `X` for the type `X | None`."""
     kinds = [part for part in get_args(hint) if part is not type(None)]
     return kinds[0] if type(None) in get_args(hint) else hint
-
-
-def _all(value: Any) -> Sequence[Any]:
-    return value if isinstance(value, tuple) else () if value is None else (value,)
 
 
 def _converted(value: Any, hint: Any, flag: str) -> Any:

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from cotext.data.formats.streams import COMPRESSIONS, GZ_BEGINNING, XZ_BEGINNING
-from cotext.data.splitting import Splitting
 from cotext.files.table import GENERIC, file_formats, format_of
 from cotext.files.translate_files import BlockOptions, open_job
 from cotext.runtime import CotextError
@@ -110,7 +109,7 @@ def translate_job(
             format = file_formats()[GENERIC]
         alone = partial(shared.exclusively, running.work)
         terms = row.options.terminology
-        options = BlockOptions(Splitting(), terms, before.append, by_window=True, alone=alone)
+        options = BlockOptions(frozenset(), terms, before.append, by_window=True, alone=alone)
         job = open_job(shared.opened_for(running.work), source, out, format, options)
         table.read(row.id, job.sentences, job.characters)
         at_start = list(before)  # later messages are also in the report

@@ -12,7 +12,7 @@ from itertools import count
 from pathlib import Path
 from typing import Final, TypeVar
 
-from cotext.data.splitting import Splitting
+from cotext.data.splitting import Splitter
 from cotext.files.blocks import Block, Contents
 from cotext.files.translate_blocks import BlockDocuments
 from cotext.runtime import CotextError, is_out_of_memory
@@ -151,7 +151,7 @@ class Service:
     def _translate(self, request: TextRequest, pending: PendingRequest) -> TextAnswer:
         work, shared = pending.work, self.shared(request.system)
         opened = shared.opened_for(work)
-        splitter = Splitting().splitter(opened.languages.source)
+        splitter = Splitter(opened.languages.source)
         contents = Contents([list(blocks) for blocks in request.documents])
         alone = partial(shared.exclusively, work)
         texts = BlockDocuments(opened, contents, splitter, request.terminology, alone, request.given)

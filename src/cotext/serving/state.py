@@ -392,10 +392,6 @@ class Row:
     def state(self) -> State:
         return self.status.state
 
-    @property
-    def suffix(self) -> str:
-        return suffix_of(self.source_name)
-
 
 _KEPT: Final = TypeAdapter(Row)
 
@@ -415,10 +411,10 @@ class JobTable:
         self._rows = {row.id: row for row in sorted(rows, key=lambda row: row.number)}
 
     def source(self, row: Row) -> Path:
-        return self.root / row.id / f"source{row.suffix}"
+        return self.root / row.id / f"source{suffix_of(row.source_name)}"
 
     def result(self, row: Row) -> Path:
-        return self.root / row.id / f"result{row.suffix}"
+        return self.root / row.id / f"result{suffix_of(row.source_name)}"
 
     def store(self, row: Row, file: BinaryIO) -> Path:
         """Create the folder of a job, and copy its file there, synced to disk."""

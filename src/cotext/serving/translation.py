@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.routing import Route
 
 from cotext.data.documents import Document, language_code, language_identifier
-from cotext.data.splitting import Splitting
+from cotext.data.splitting import Splitter
 from cotext.files.blocks import Block, Contents
 from cotext.files.markup import BLOCKS, ElementRules, Markup, tokens
 from cotext.files.translate_blocks import BlockDocuments, PairedSentence
@@ -180,8 +180,8 @@ class _InSession:
         If source and translation have the same number of sentences, these are paired. Otherwise the segment
         is one sentence of context; if it is too long or has no sentence, it is not used as context.
         """
-        opened, splitting = self._request.system.opened, Splitting()
-        translator, source_splitter = opened.translator, splitting.splitter(opened.languages.source)
+        opened = self._request.system.opened
+        translator, source_splitter = opened.translator, Splitter(opened.languages.source)
         blocks_to_translate = [block for block in self._blocks if block.translate]
         documents = BlockDocuments(opened, Contents([blocks_to_translate]), source_splitter).documents
         sources = [sentence for document in documents for sentence in document.sentences]
@@ -189,7 +189,7 @@ class _InSession:
             return Context()
         targets = [text.strip()]
         if len(sources) > 1:
-            targets = splitting.splitter(opened.languages.target).sentences(text)
+            targets = Splitter(opened.languages.target).sentences(text)
         if len(sources) != len(targets):
             sources, targets = [" ".join(sources)], [text.strip()]
         tokens = [tuple(translator.tokenizer.encode(target, side="target")) for target in targets]

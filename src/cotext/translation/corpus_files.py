@@ -78,18 +78,13 @@ def write_lists(
 
     Sentences without text are not translated. Their list has one entry, the output line.
     """
+    sides = ((p.id, zip(p.target, t.lists, strict=True)) for p, t in zip(pairs, translations, strict=True))
+    documents = (
+        ListedDocument(id, tuple((first._replace(text=text), *others) for text, (first, *others) in lists))
+        for id, lists in sides
+    )
     with atomic_sinks([lists_beside(out)]) as [sink]:
-        write_documents(sink, _listed(pairs, translations), nbest, f"{signature}|nbest:{nbest}")
-
-
-def _listed(
-    pairs: Iterable[ParallelDocument], translations: Iterable[Translation]
-) -> Iterator[ListedDocument]:
-    for pair, translation in zip(pairs, translations, strict=True):
-        lists = []
-        for text, (first, *others) in zip(pair.target, translation.lists, strict=True):
-            lists.append((first._replace(text=text), *others))
-        yield ListedDocument(pair.id, tuple(lists))
+        write_documents(sink, documents, nbest, f"{signature}|nbest:{nbest}")
 
 
 def checksums_of(paths: Iterable[Path], format: str | None) -> list[str]:

@@ -6,7 +6,7 @@ signatures in reports: `key:value|key:value`. `cotext.models` makes the part for
 """
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -30,10 +30,8 @@ from cotext.translation.requests import TermOptions
 from cotext.translation.terms.terms import (
     Glossary,
     TermGuide,
-    TermReport,
     TranslationMemory,
     read_words,
-    term_report,
 )
 from cotext.translation.translator import DocumentTranslator
 
@@ -85,10 +83,6 @@ class Terminology:
         if not has_any or not translator.takes_guides:
             return None
         return TermGuide(documents, self.glossary, keep=self.keep, copied=copied)
-
-    def report(self, guide: TermGuide | None, translations: Mapping[int, Sequence[str]]) -> TermReport | None:
-        """Return the term accuracy of translations; None without terms."""
-        return term_report(guide, translations) if self.of_terms and guide is not None else None
 
 
 def read_terminology(languages: Languages, request: TermOptions) -> Terminology:

@@ -31,7 +31,7 @@ from cotext.data.formats import (
 from cotext.data.formats.line_formats import side_file_to_write
 from cotext.data.formats.streams import same_file
 from cotext.data.nbest_lists import Candidate, Candidates, ListedDocument, lists_beside, read_lists
-from cotext.data.splitting import Splitting
+from cotext.data.splitting import Splitter
 from cotext.models.describe import describe_length_penalty
 from cotext.runtime import CotextError, naming
 from cotext.runtime.files import require_absent
@@ -61,13 +61,14 @@ _LISTS: Final = tuple(part.name for part in fields(Translation) if part.name != 
 class FileOptions:
     """How a file is translated; the last three are for corpora.
 
-    `splitting`: split lines or paragraphs into sentences, translate these in context and join them.
+    `splitting`: split lines or paragraphs into sentences, translate these in context and join them. The value
+    has additional abbreviations; None: do not split.
     `on_message` is called with messages for the user. `scores`: file for the log-probabilities of the output
     tokens, as a table. `by_window`: the journal also contains windows, for files that may be one long
     document. `shard`: only its documents are translated.
     """
 
-    splitting: Splitting | None = None
+    splitting: frozenset[str] | None = None
     terminology: Terminology = field(default_factory=Terminology)
     on_message: Callable[[str], None] = lambda text: None
     scores: Path | None = None
@@ -111,7 +112,8 @@ class CorpusJob(Job[FileReport]):
             self.tell(warning)
         # All checks come before the work: a job may run for hours.
         _require_room_for_missing(source, self._format, self._translator)
-        splitter = options.splitting.splitter(opened.languages.source) if options.splitting else None
+        splitting, language = options.splitting, opened.languages.source
+        splitter = None if splitting is None else Splitter(language, splitting)
         self._prose = Prose(splitter, opened.languages)
         self._documents: dict[int, Document] = {}
         self._first_prose = ""  # place of the first line with several sentences

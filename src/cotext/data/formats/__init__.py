@@ -17,7 +17,15 @@ from cotext.data.documents import (
     primary_language,
 )
 from cotext.data.formats import line_formats, streams, wmt, xml_formats
-from cotext.data.formats.streams import OUTER_SPACE, Record, Side, atomic_sinks, check_readable, refuse
+from cotext.data.formats.streams import (
+    OUTER_SPACE,
+    Record,
+    Side,
+    atomic_sinks,
+    check_readable,
+    id_to_write,
+    refuse,
+)
 from cotext.runtime import CotextError, naming, nearest, parse_json, shown
 
 # --- The table of formats: readers, writers and properties.
@@ -492,7 +500,7 @@ def _write(
                     with naming(sink.path):
                         sink.write(opening + encode(record))
                 for sink in sinks[len(paths) :]:
-                    sink.write(line_formats.encode_side_line(records[0]))
+                    sink.write(f"{id_to_write(records[0])}\t{len(records[0].sentences or ())}\n")
             except UnicodeEncodeError:
                 raise CotextError(
                     f"{sink.path}: document {document_id!r} has half a character (a lone surrogate), "

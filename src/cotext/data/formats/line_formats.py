@@ -251,11 +251,6 @@ def encode_docids(record: Record) -> str:
     return "\n".join(sentences_to_write(record)) + "\n"
 
 
-def encode_side_line(record: Record) -> str:
-    """Return the line of a document in the side file: the id, a tab and the number of sentences."""
-    return f"{id_to_write(record)}\t{len(record.sentences or ())}\n"
-
-
 def read_side_file(side_path: Path) -> Iterator[tuple[int, str, int]]:
     """Yield line number, document id and number of sentences; raises CotextError for other lines."""
     number = 0

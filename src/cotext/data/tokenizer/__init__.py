@@ -10,11 +10,11 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final, get_args
 
+from cotext.data.documents import Languages
 from cotext.data.tokenizer.imported import M2M100_LANGUAGES as M2M100_LANGUAGES
 from cotext.data.tokenizer.imported import MBART50_LANGUAGES as MBART50_LANGUAGES
 from cotext.data.tokenizer.imported import FairseqTokenizer as FairseqTokenizer
 from cotext.data.tokenizer.imported import ImportedTokenizer as ImportedTokenizer
-from cotext.data.tokenizer.imported import LanguageChoice as LanguageChoice
 from cotext.data.tokenizer.imported import MarianTokenizer as MarianTokenizer
 from cotext.data.tokenizer.imported import language_symbols as language_symbols
 from cotext.data.tokenizer.protocol import (
@@ -105,7 +105,7 @@ def load_tokenizer(folder: Path) -> Tokenizer:
             f"{description_path}: unknown tokenizer {shown(kind)}; this version supports "
             f"{', '.join((*KINDS, *IMPORTED))}"
         )
-    chosen: LanguageChoice | None = None
+    chosen: Languages | None = None
     if kind in IMPORTED:
         names, chosen = _imported_files(description_path, description)
     else:
@@ -129,7 +129,7 @@ def load_tokenizer(folder: Path) -> Tokenizer:
     return tokenizer
 
 
-def _imported_files(path: Path, description: Mapping[str, Any]) -> tuple[list[str], LanguageChoice]:
+def _imported_files(path: Path, description: Mapping[str, Any]) -> tuple[list[str], Languages]:
     """Return the names of the model files of an imported tokenizer, and its languages."""
     kind = IMPORTED[description["kind"]]
     listed, languages = description.get("model"), description.get("languages")
@@ -138,7 +138,7 @@ def _imported_files(path: Path, description: Mapping[str, Any]) -> tuple[list[st
         raise CotextError(f"{path}: damaged: the list of files does not fit this kind of tokenizer")
     if not isinstance(languages, dict) or not all(isinstance(languages.get(side), str) for side in SIDES):
         raise CotextError(f"{path}: damaged: names no languages")
-    return names, LanguageChoice(languages["source"], languages["target"])
+    return names, Languages(languages["source"], languages["target"])
 
 
 def choose_languages(tokenizer: Tokenizer, source: str, target: str) -> Tokenizer:

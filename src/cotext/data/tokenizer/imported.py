@@ -14,6 +14,7 @@ from typing import Any, Final, Self
 
 from sentencepiece import SentencePieceProcessor
 
+from cotext.data.documents import Languages
 from cotext.data.tokenizer.protocol import (
     MAX_VOCABULARY,
     SPECIAL_SYMBOLS,
@@ -138,20 +139,13 @@ class TextSide:
     table: PieceTable
 
 
-@dataclass(frozen=True, slots=True)
-class LanguageChoice:
-    """The chosen languages, with the names of the tokenizer's symbols; empty if none is chosen."""
-
-    source: str = ""
-    target: str = ""
-
-
 class ImportedTokenizer(Tokenizer):
     """A tokenizer of a pretrained model.
 
     `rows`: row of the imported target matrix (and output layer) for each subword. `source_rows`: row of the
     source matrix for each subword. `pieces`: number of target subwords. The special symbols have the next ids
-    on both sides, so the ids of further source subwords are shifted by their number.
+    on both sides, so the ids of further source subwords are shifted by their number. `chosen`: the chosen
+    languages, by the names of their symbols.
     """
 
     def __init__(
@@ -160,7 +154,7 @@ class ImportedTokenizer(Tokenizer):
         source: TextSide,
         target: TextSide,
         languages: Mapping[str, int],
-        chosen: LanguageChoice,
+        chosen: Languages,
     ) -> None:
         """Create a tokenizer from both sides, and the id of the symbol of every language.
 
@@ -201,7 +195,7 @@ class ImportedTokenizer(Tokenizer):
 
         Raises CotextError if there is no symbol for a language.
         """
-        chosen = LanguageChoice(
+        chosen = Languages(
             self._found(source, "--source-language") if source else self.chosen.source,
             self._found(target, "--target-language") if target else self.chosen.target,
         )
@@ -290,10 +284,10 @@ class MarianTokenizer(ImportedTokenizer):
         files["vocab.json"] = _of_rows(vocabulary, rows, "vocab.json")
         if target_vocabulary is not None:
             files["target_vocab.json"] = _of_rows(target_vocabulary, target_rows, "target_vocab.json")
-        return cls.from_stored(files, LanguageChoice()).with_languages("", target_language)
+        return cls.from_stored(files, Languages()).with_languages("", target_language)
 
     @classmethod
-    def from_stored(cls, files: Mapping[str, bytes], chosen: LanguageChoice) -> Self:
+    def from_stored(cls, files: Mapping[str, bytes], chosen: Languages) -> Self:
         """Create the tokenizer from the files that `save` wrote; raises CotextError like `from_files`."""
         tables = {
             name: _table(files[name], name) for name in ("vocab.json", "target_vocab.json") if name in files
@@ -417,10 +411,10 @@ class FairseqTokenizer(ImportedTokenizer):
             PIECES: json.dumps(named, ensure_ascii=False).encode(),
             LANGUAGES: json.dumps(codes, ensure_ascii=False).encode(),
         }
-        return cls.from_stored(files, LanguageChoice()).with_languages(source_language, target_language)
+        return cls.from_stored(files, Languages()).with_languages(source_language, target_language)
 
     @classmethod
-    def from_stored(cls, files: Mapping[str, bytes], chosen: LanguageChoice) -> Self:
+    def from_stored(cls, files: Mapping[str, bytes], chosen: Languages) -> Self:
         """Create the tokenizer from the files that `save` wrote; raise the same errors as `from_files`."""
         names = read_vocabulary(files[PIECES], PIECES)
         codes = _read_languages(files[LANGUAGES], names)

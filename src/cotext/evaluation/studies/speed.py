@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import islice
+from itertools import islice, product
 from typing import Any, Final
 
 import torch
@@ -21,7 +21,7 @@ from cotext.data.formats import read_documents
 from cotext.evaluation.requests import SpeedRequest
 from cotext.evaluation.studies.context.context_use import translated
 from cotext.runtime import CotextError
-from cotext.runtime.progress import CLOCKS, Clock, Meter, in_turn, spread
+from cotext.runtime.progress import CLOCKS, Clock, Meter, spread
 from cotext.runtime.rendering import render_rows
 from cotext.translation.open import OpenedRun, open_run
 
@@ -198,28 +198,30 @@ def _time_ways(
     short = Document(documents[0].id, documents[0].sentences[:WARM_UP])
     tokens: dict[str, int] = {}
 
-    def work(way: Way) -> float:
-        if setting == "many":
-            written = way.work(documents)
-        else:
-            written = [translation for document in documents for translation in way.work([document])]
-        if way.name not in tokens:
-            tokens[way.name] = sum(len(ids) for document in written for ids in way.encode(document.sentences))
-        on_way(1)
-        return len(documents)
-
+    batches = [documents] if setting == "many" else [[document] for document in documents]
     for way in ways:
         way.work([short])
         on_way(1)
-    times = in_turn({way.name: partial(work, way) for way in ways}, rounds, clock, warm_up=0)
-    rival = _fastest({way.name: times[way.name] for way in ways if way.left_to_right})
+    seconds: dict[str, list[float]] = {way.name: [] for way in ways}
+    for _, way in product(range(rounds), ways):
+        before = clock()
+        written = [translation for batch in batches for translation in way.work(batch)]
+        if way.name not in tokens:
+            tokens[way.name] = sum(len(ids) for document in written for ids in way.encode(document.sentences))
+        on_way(1)
+        seconds[way.name].append((clock() - before) / len(documents))
+    rival = _fastest({way.name: seconds[way.name] for way in ways if way.left_to_right})
+
+    def ratios(name: str, to: str) -> tuple[float, ...]:
+        return tuple(a / b for a, b in zip(seconds[name], seconds[to], strict=True))
+
     return tuple(
         TimedWay(
             way,
-            tuple(times[way.name]),
+            tuple(seconds[way.name]),
             tokens[way.name],
-            tuple(times.ratios(ways[0].name, way.name)),
-            () if rival is None else tuple(times.ratios(rival, way.name)),
+            ratios(ways[0].name, way.name),
+            () if rival is None else ratios(rival, way.name),
         )
         for way in ways
     )
