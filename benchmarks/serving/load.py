@@ -223,7 +223,6 @@ def main() -> None:
             memory(options.memory, sentences, servers[""])
         else:
             rates(options, sentences, servers)
-    print(load())
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -109,22 +109,14 @@ def cotext(checkout: Path, *arguments: str | Path) -> None:
         raise SystemExit(f"{' '.join(command)}, with {checkout}:\n{done.stdout}{done.stderr}")
 
 
-@contextmanager
-def both(checkouts: dict[str, Path], tasks: dict[str, dict[str, Any]]) -> Iterator[dict[str, Side]]:
-    """Start both processes, and end them."""
-    with ExitStack() as stack:
-        found = {}
-        for name, checkout in checkouts.items():
-            found[name] = Side(checkout, tasks[name])
-            stack.callback(found[name].close)
-        yield found
-
-
 def compare(checkouts: dict[str, Path], tasks: dict[str, dict[str, Any]], rounds: int) -> tuple[Times, bool]:
     """Return the seconds of both sides by round, and whether their results were equal."""
-    seconds: dict[str, list[float]] = {name: [] for name in checkouts}
-    same = True
-    with both(checkouts, tasks) as opened:
+    seconds, same = Times({name: [] for name in checkouts}), True
+    with ExitStack() as stack:
+        opened = {}
+        for name, checkout in checkouts.items():
+            opened[name] = Side(checkout, tasks[name])
+            stack.callback(opened[name].close)
         for number in range(WARM_UP + rounds):
             # The order changes, because the second one finds a warmer machine.
             order = list(opened) if number % 2 else list(opened)[::-1]
@@ -133,7 +125,7 @@ def compare(checkouts: dict[str, Path], tasks: dict[str, dict[str, Any]], rounds
             if number >= WARM_UP:
                 for name, each in found.items():
                     seconds[name].append(each["seconds"])
-    return Times(seconds), same
+    return seconds, same
 
 
 @dataclass(frozen=True, slots=True)

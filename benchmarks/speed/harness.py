@@ -1,8 +1,4 @@
-"""What the benchmarks of speed share: options, tables, child processes and memory.
-
-On a shared machine, alternatives of the same round see similar noise. So ratios are computed per round, and
-tables show the median ratio with the smallest and the largest.
-"""
+"""What the benchmarks of speed share: options, tables, child processes and memory."""
 
 import argparse
 import multiprocessing
@@ -11,7 +7,6 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
@@ -26,18 +21,12 @@ R = TypeVar("R")
 Way = Callable[[], float | None]  # does the work; returns the number of items to divide the time by, or None
 
 
-@dataclass(frozen=True, slots=True)
-class Times:
+class Times(dict[str, list[float]]):
     """Seconds of each alternative, one number per round: for all work, or per item."""
 
-    seconds: Mapping[str, Sequence[float]]
-
-    def __getitem__(self, name: str) -> Sequence[float]:
-        return self.seconds[name]
-
     def ratios(self, name: str, to: str) -> list[float]:
-        """Return the time of an alternative divided by the time of another alternative, for each round."""
-        return [a / b for a, b in zip(self.seconds[name], self.seconds[to], strict=True)]
+        """Return the ratio of two alternatives' times for each round, whose noise they share."""
+        return [a / b for a, b in zip(self[name], self[to], strict=True)]
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
@@ -48,7 +37,7 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 def timed(ways: Mapping[str, Way], rounds: int, clock: Clock) -> Times:
     """Time all ways in turn; each round starts with another one, since later ones find warmer caches."""
     names = list(ways)
-    seconds: dict[str, list[float]] = {name: [] for name in names}
+    seconds = Times({name: [] for name in names})
     for number in range(1 + rounds):  # the first round warms up, and is not counted
         first = number % len(names)
         for name in names[first:] + names[:first]:
@@ -57,7 +46,7 @@ def timed(ways: Mapping[str, Way], rounds: int, clock: Clock) -> Times:
             took = clock() - before
             if number:
                 seconds[name].append(took / (1.0 if things is None else things))
-    return Times(seconds)
+    return seconds
 
 
 class PeakMemory:
@@ -117,12 +106,10 @@ def apply(options: argparse.Namespace) -> tuple[torch.device, Clock]:
     """Set the number of threads, print the state of the machine, and return the device and its clock."""
     torch.set_num_threads(options.threads)
     device = choose_device(options.device)
-    if device.type == "cuda":
-        print(f"torch {torch.__version__}, {torch.cuda.get_device_name(device)}, {load()}", flush=True)
-        return device, _after_the_gpu
-    clock = f"{options.threads} threads, {options.clock} clock"
-    print(f"torch {torch.__version__}, {clock}, {load()}", flush=True)
-    return device, CLOCKS[options.clock]
+    gpu = device.type == "cuda"
+    on = torch.cuda.get_device_name(device) if gpu else f"{options.threads} threads, {options.clock} clock"
+    print(f"torch {torch.__version__}, {on}, {load()}", flush=True)
+    return device, _after_the_gpu if gpu else CLOCKS[options.clock]
 
 
 def _after_the_gpu() -> float:
