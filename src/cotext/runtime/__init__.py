@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import yaml
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 SHOWN_CHARACTERS = 100
 
 _REPR = Repr()
