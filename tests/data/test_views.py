@@ -118,7 +118,7 @@ def test_windows_by_hand() -> None:
 
 def test_join_refuses_what_is_no_document() -> None:
     windows = WindowView(1).split([1, 1, 1], [])
-    must_raise("2 target sentences came back with 1", join, windows, [["a"], ["b"], ["b", "c"]])
+    must_raise("2 target sentences has 1", join, windows, [["a"], ["b"], ["b", "c"]])
     twice = [*windows, windows[1]]
     must_raise("sentence 2 is current in two", join, twice, [["a"], ["a", "b"], ["b", "c"], ["a", "b"]])
     must_raise("leave sentences of the document out", join, [windows[0], windows[2]], [["a"], ["b", "c"]])

@@ -1,7 +1,7 @@
 """Adaptation of a model to a corpus: the command `cotext adapt`.
 
 Documents are set aside, the rest is prepared with the model's tokenizer, and training starts from the model
-(`model.neutral_start`). Everything except the run is in the folder OUT.adapt:
+(`model.neutral_start`). The folder OUT.adapt contains:
 
     pairs.tmx                     pairs of bilingual files or documents, or of a corpus cut into sections
     data/                         the prepared corpus; whole documents are for training, development or test
@@ -272,7 +272,7 @@ def render(report: AdaptReport) -> str:
         "<h2>Before and after</h2>",
         summary(report).html(),
         f"<h2>The sentences that changed most</h2>\n<p>{len(report.changed):,} translations changed. The "
-        "number is the change in chrF, which can be wrong about a single sentence, so read them.</p>",
+        "number is the change in chrF, which can mislead for a single sentence: read the translations.</p>",
         *map(_sentence, report.changed[:SHOWN]),
         "<h2>What to run next</h2>",
         f"<pre>{escape(chr(10).join(next_commands(report)))}</pre>",

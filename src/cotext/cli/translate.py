@@ -255,7 +255,7 @@ def join(
     """Join the parts of a job that ran with `--shard i/n`; the output is the same as of one process."""
     from cotext.runtime.jobs.engine import joining
 
-    out = out if out.name else out.absolute()  # as requests do
+    out = out if out.name else out.absolute()  # the path `.` has no name (see `Request`)
     with joining(out, overwrite) as parts:
         command = parts.header.command
         if command == "score":

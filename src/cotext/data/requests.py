@@ -34,7 +34,7 @@ class SentenceSplitting(Request):
     def require_split(self, used: bool, remedy: str) -> None:
         """Check the splitting options.
 
-        Raises CotextError if abbreviations are given, but not `used`; the message ends with `remedy`. Also
+        Raises CotextError if abbreviations are given, but not `used`; `remedy` says how to use them. Also
         the errors of `splitting`.
         """
         if not used and self.abbreviations:
@@ -79,10 +79,10 @@ class AlignmentRequest(SentenceSplitting, LanguagePair):
         "suffixes and language codes."
     )
     out: Path = option("Corpus to write: .tsv, .jsonl or .tmx, also compressed (.xz, .gz).")
-    run: Path | None = option("Run whose probabilities guide the alignment, too.", default=None, is_run=True)
+    run: Path | None = option("Run whose probabilities improve the alignment.", default=None, is_run=True)
 
     def check(self) -> None:
-        """Raise CotextError if the format of the output cannot hold two languages."""
+        """Raise CotextError unless the output is TSV, JSON lines or TMX."""
         if self.format not in ("tsv", "jsonl", "tmx"):
             raise CotextError(f"{self.out}: the name must end in .tsv, .jsonl or .tmx")
 
@@ -97,14 +97,14 @@ class PreparationRequest(SentenceSplitting, LanguagePair, CorpusFormat):
 
     out: Path = option("Data folder to make.")
     source: Path = option(
-        "Training corpus, source side (or both sides). XLIFF, PO and documents are converted to TMX first."
+        "Training corpus, source side (or both sides). `prepare` converts XLIFF, PO and documents to TMX."
     )
     target: Path | None = option("Training corpus, target side.", default=None)
     max_characters: int = option("Longest allowed sentence, in characters.", default=10_000)
     split: bool = option("Split training lines with several sentences into aligned sentences.", default=False)
     clean: Sequence[str] = option(
-        "Remove training pairs by a rule, and cut their documents there: empty, length=1000, ratio=3, "
-        "copies, language=0.95, duplicates, or all (docs/data-as-found.md); may be repeated.",
+        "Remove training pairs by a rule; documents are divided at removed pairs: empty, length=1000, "
+        "ratio=3, copies, language=0.95, duplicates, or all (docs/data-as-found.md); may be repeated.",
         default=(),
     )
     skip_unequal: bool = option("Skip documents whose sides differ in number of sentences.", default=False)
@@ -212,7 +212,7 @@ class PreparationRequest(SentenceSplitting, LanguagePair, CorpusFormat):
 class ControlledRequest(Request):
     """The synthetic corpus to generate and prepare; see `cotext.data.prepare.prepare_controlled`.
 
-    `mentions`: number of sentences of each training document that mention its hero; None: by chance.
+    `mentions`: sentences per training document that mention its main person; None: a random number.
     """
 
     size: str = option("Number of training documents, or small, medium or large.", argument=True)

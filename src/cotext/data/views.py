@@ -14,7 +14,7 @@ Training, decoding and scoring all use the windows of this module.
 
     source   0 1 | 2 3    target   0 1 | 2 3          all sentences of a piece are current
 
-    cumulative view: a sentence and, on the source side, all sentences before it in its piece
+    cumulative view: a sentence and, on the source side, all sentences before it in its piece (or part)
 
     j = 2    x x c .               . . c .
 
@@ -36,7 +36,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Ranges of sentences of one document: source, target and current sentences of an instance.
+    """Ranges of sentences of one document: source, target and current sentences of one window.
 
     `current` is inside both `source` and `target`. `shed` is the number of context sentences of the source
     that were dropped because of the length limit; it is ignored when windows are compared.
@@ -74,7 +74,7 @@ def join(windows: Sequence[Window], hypotheses: Sequence[Sequence[T]]) -> list[T
     for window, hypothesis in zip(windows, hypotheses, strict=True):
         if len(hypothesis) != len(window.target):
             raise CotextError(
-                f"a window of {len(window.target)} target sentences came back with {len(hypothesis)}"
+                f"the translation of a window of {len(window.target)} target sentences has {len(hypothesis)}"
             )
         for j in window.current:
             if j in sentences:
@@ -91,10 +91,10 @@ Encoded = Sequence[Sequence[int]]  # the tokens of the sentences of a document
 def cut_document(
     view: View, source: Encoded, target: Encoded | None = None
 ) -> tuple[list[int], list[Window]]:
-    """Return the indices of the non-empty sentences of a document, and its windows, which count only these.
+    """Return the indices of non-empty sentences, and windows whose numbers are positions among these indices.
 
-    Empty means without tokens on both sides. As in translation, the cut depends only on the source, so scores
-    of an output equal its scores in search.
+    Empty sentences have no tokens on either side. As in translation, windows depend only on the source, so
+    scores of an output equal its scores in search.
     """
     kept = [j for j, tokens in enumerate(source) if tokens or (target is not None and target[j])]
     return kept, view.split([len(source[j]) for j in kept], [])
@@ -111,7 +111,7 @@ class Limit:
     """Limits for each side of a window: tokens, including separators and brackets, and sentences."""
 
     max_tokens: int | None = None
-    per_source_sentence: int = 1  # symbols per source sentence; a target sentence has one
+    per_source_sentence: int = 1  # separators and brackets; a target sentence has one
     max_sentences: int | None = None
 
     @property

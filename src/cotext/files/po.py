@@ -4,8 +4,8 @@ A message is one block or several (see `cotext.files.strings`), and a file is on
 changes; comments, contexts and obsolete entries are kept. In the header of a template, only the charset is
 filled in; `msginit` does the rest.
 
-Translated and fuzzy entries are kept as context. If the job requests `unfinished` or `all` entries, fuzzy
-entries are translated, and their fuzzy flag is removed. In a message with plural forms, the first form is the
+By default, entries with a translation, also fuzzy ones, are kept as context. For `unfinished`, fuzzy entries
+are translated and lose their flag; for `all`, every entry is. With plural forms, the first form is the
 translation of the singular, and all others are the translation of the plural. A single form is the
 translation of the plural. If there are more than two forms, they cannot all be right: the entry is marked
 fuzzy, with a message.
@@ -27,7 +27,7 @@ from cotext.runtime import CotextError, shown
 
 # --- Placeholders of messages, by the flag of an entry, such as `c-format`.
 
-# A width does not begin with 0, which is a flag. Otherwise matching a run of zeros takes exponential time.
+# A width does not begin with 0, which is a flag. Otherwise matching a run of zeros takes quadratic time.
 _PRINTF = r"%(?:\d+\$)?[-+ #0'I]*(?:\*(?:\d+\$)?|[1-9]\d*)?(?:\.(?:\*(?:\d+\$)?|\d+)?)?"
 _BRACES = r"\{\{|\}\}|\{[^{}\s][^{}]*\}|\{\}"
 _C = _PRINTF + r"(?:(?:hh|h|ll|l|L|q|j|z|t)?[diouxXeEfFgGaAcsCSpnm@]|<PRI[A-Za-z0-9]+>|%)|%<PRI\w+>"
@@ -80,11 +80,11 @@ def grammar_of(flags: Sequence[str]) -> Grammar | None:
 def with_arguments(
     own: Sequence[Sequence[Piece]], given: Sequence[Sequence[Piece]], grammar: Grammar | None
 ) -> tuple[list[list[Piece]], bool]:
-    """Return the paragraphs of a translation with correct placeholders, and whether they are reliable.
+    """Return a translation whose placeholders are corrected if possible, and whether they are now right.
 
     If the order of placeholders without numbers ("%s: %d") has changed, they get numbers ("%2$d, %1$s"). If
-    the grammar has no numbers, the result is not reliable. Nor is it if the translation has more braces or
-    percent signs, as in "{name}}" for "{name}".
+    the grammar has no numbers, they cannot be corrected. Nor can they if the translation has more braces or
+    percent signs than the source, as in "{name}}" for "{name}".
     """
     kept = [list(pieces) for pieces in given]
     in_source = _by_order(own)
@@ -130,7 +130,7 @@ _CONTINUED = re.compile(r"\s*(\"(?:[^\"\\]|\\.)*\")\s*$")
 _ESCAPE = re.compile(r"\\(?:([0-7]{1,3})|x([0-9A-Fa-f]{1,2})|(.))", re.DOTALL)
 _NAMED = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v"}
 _WRITTEN = {"\\": "\\\\", '"': '\\"', **{character: f"\\{name}" for name, character in _NAMED.items()}}
-# Lines without a charset match too, so that no line is searched again from the middle.
+# The second alternative consumes lines without a charset, so that each line is searched only once.
 _CHARSET = re.compile(
     rb"Content-Type:[^\"\n]{0,1000}?charset=([\w.:-]+)|Content-Type:[^\"\n]*", re.IGNORECASE
 )
@@ -382,9 +382,9 @@ def _escaped(text: str) -> str:
 def translated_files(
     content: bytes, name: str, every: bool = False
 ) -> tuple[tuple[str, str], list[list[tuple[str, str]]]]:
-    """Return the translated entries as one document, without fuzzy ones; languages are empty.
+    """Return two empty language codes, and one document with the pairs of translated, not fuzzy entries.
 
-    Of plural forms, the first is returned. `every`: return all entries, as written.
+    Only the first plural form is returned. `every`: include fuzzy and untranslated entries, and keep spaces.
     """
     entries = _entries(decoded(content, name).text, name)
     texts = [(e.texts["msgid"].text, e.forms[0].text) for e in entries if every or "fuzzy" not in e.flagged()]

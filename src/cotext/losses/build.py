@@ -15,7 +15,7 @@ class Loss(Protocol):
     """
 
     def laid_out(self, model: Any, batch: Batch, training: bool) -> Batch:
-        """Return the batch with its layouts and everything else that the loss computes from its indices.
+        """Return the batch with all index tensors that model and loss need, such as layouts.
 
         All tensors are made on the device of the batch, and `Batch.to` moves them with it.
         """

@@ -172,7 +172,7 @@ class LoadedModel:
         return not isinstance(self.model, NonAutoregressiveModel)
 
     def with_states(self, purpose: str) -> Model:
-        """Return the model for `purpose`, which needs its states; raise CotextError for an engine."""
+        """Return the model for `purpose`, which needs hidden states; raise CotextError for an engine."""
         return with_states(self.model, purpose)
 
     def left_to_right(self, purpose: str) -> TranslationModel:
@@ -282,9 +282,9 @@ def average_run(run: Path, out: Path, updates: Sequence[int]) -> None:
 
 
 def averaged(candidates: Sequence[int], best: int, config: TrainConfig) -> list[int]:
-    """Return the `average` updates to average for the final model, ascending.
+    """Return the updates whose weights are averaged for the final model, ascending.
 
-    They are the best update and the closest to it (of two equally close, the earlier), or the last ones.
+    They are the last `config.average`, or the best and those closest to it (if equally close, the earlier).
     """
     if config.average_by == "last":
         return list(candidates[-config.average :])
@@ -292,9 +292,9 @@ def averaged(candidates: Sequence[int], best: int, config: TrainConfig) -> list[
 
 
 def worth_keeping(candidates: Sequence[int], best: int, config: TrainConfig) -> set[int]:
-    """Return the updates that may still be averaged for the final model, and the `keep` last.
+    """Return the updates to keep: those that the final average may need, and the last `config.keep`.
 
-    The last `average` updates are kept: whichever becomes the best, its predecessors still exist.
+    The last `config.average` updates are kept, because a later update may become the best.
     """
     recent = candidates[-max(config.keep, config.average) :]
     return {best, *averaged(candidates, best, config), *recent}
@@ -388,8 +388,8 @@ def output_of(model: Model, symbols_U: Tensor) -> Callable[[Tensor], Tensor]:
 def in_precision(loaded: LoadedModel, precision: Precision, device: torch.device) -> LoadedModel:
     """Convert a loaded model to `decode.precision`.
 
-    Raises CotextError for int8 on a GPU, float16 on a CPU, any precision for an engine, and a model that was
-    not loaded in float32.
+    Raises CotextError for int8 on a GPU and float16 on a CPU. Engines and models that were not loaded in
+    float32 keep their precision: any other is an error, too.
     """
     if precision == loaded.precision:
         return loaded

@@ -30,7 +30,7 @@ KERNELS: dict[Side, dict[str, tuple[str, ...]]] = {
 
 
 def check(config: Config) -> None:
-    """Raise CotextError for a configuration that cannot be built, trained or searched, with a remedy."""
+    """Raise CotextError for a configuration that cannot be built, trained or used in search."""
     model = config.model
     if model.dimension % model.heads:
         raise CotextError(
@@ -58,8 +58,8 @@ def check(config: Config) -> None:
 def _check_training(config: Config) -> None:
     """Reject orders and contexts of training that are impossible for its view or its loss.
 
-    They can be combined with any model: table 5 of Wu et al. 2023 varies whether rows attend to each other,
-    and whether the rows of a batch are from one document.
+    `train.order` and `train.context` fit any model: table 5 of Wu et al. 2023 varies whether rows attend to
+    each other, and whether the rows of a batch are from one document.
     """
     view, train = config.view, config.train
     if train.order == "documents" and view.mixed_with:
@@ -77,7 +77,7 @@ def _check_training(config: Config) -> None:
             f"loss.foreign_weight = {config.loss.foreign_weight} replaces context inside a row: it requires "
             "loss.name = cross_entropy, model.batch_context = none and train.context = own"
         )
-    # In other views, the context is translated itself, or there is none.
+    # Only windows define which sentences the context of another document replaces.
     if train.context == "foreign" and (view.kind != "window" or view.mixed_with):
         raise CotextError(
             "train.context = foreign replaces the sentences around the current one: it requires view.kind = "
@@ -173,8 +173,8 @@ def _check_positions(model: ModelConfig) -> None:
     aware = any(model.stack(side).score in ("absolute", "positions") for side in SIDES[:2])
     if aware and model.positions == "reset" and not model.neutral_start:
         raise CotextError(
-            "model.positions = reset: the positions that every layer adds are absolute ones; choose "
-            "absolute, shifted or none, or another score of model.attention"
+            "model.positions = reset: the positions that every layer adds are absolute with scores absolute "
+            "and positions; choose model.positions = absolute, shifted or none, or another score"
         )
     if (model.target_positions or model.positions) == "shifted" and model.positions != "shifted":
         raise CotextError("model.target_positions = shifted requires model.positions = shifted")
@@ -192,7 +192,7 @@ def _check_positions(model: ModelConfig) -> None:
 
 
 def _check_segments(config: Config) -> None:
-    """Reject segments that count from the current sentence if rows have several or later sentences."""
+    """Reject segments counted from the current sentence in rows with several, or with later context."""
     if config.model.segments_from == "first":
         return
     for cut in (config.view, *config.view.mixed_with):
@@ -261,7 +261,7 @@ def _check_context_encoder(model: ModelConfig) -> None:
 
 
 def _check_non_autoregressive(config: Config) -> None:
-    """Reject views and paths in which the sentence of a position is undefined."""
+    """Reject settings in which it is undefined to which sentence a decoder position belongs."""
     view, model = config.view, config.model
     if view.separators != "bracket":
         raise CotextError(
@@ -346,7 +346,7 @@ USES: Final = {
 
 
 def refuse_unused(config: Config, recipe: str, overrides: Iterable[str]) -> None:
-    """Raise CotextError with all settings that have no effect with other settings.
+    """Raise CotextError that lists all settings without effect in this configuration.
 
     `config` is the result of the recipe and of overrides, such as `key.path=value`. Only overrides are
     checked and, if the recipe is a file, the settings in this file.

@@ -7,7 +7,7 @@ A run folder:
     tokenizer/             a copy, so that a run needs no other files
     model.safetensors      used by `translate`: the best model so far, at the end the average if it is better
     metrics.jsonl          one line per report and validation
-    data.json              the data of its training
+    data.json              folder and checksums of the training data
     init.json              the run that it started from, if any
     checkpoints/00001000/  a model, and the state to resume training (`training/resume.py`)
     import.json            the origin of its weights, if they were imported
@@ -20,8 +20,8 @@ A folder of several seeds contains only their runs:
     seed-1/                a run folder
     seed-2/                another
 
-An engine folder is a system in the format of another program, with what Cotext needs to use it. It can be
-used instead of a run to translate or score. It is made under a temporary name and renamed:
+An engine folder is a system in the format of another program. It can be used instead of a run to translate
+or score. While it is written, it has a temporary name. It contains:
 
     cotext.json            engine and version, quantization, configuration, checksums of all other files
     tokenizer/             a copy
@@ -51,7 +51,7 @@ IMPORT = "import.json"
 RECORDS: Final = ("data.json", "init.json", IMPORT, SHORTLIST)
 SCHEMA_LINE = "# yaml-language-server: $schema=recipe.schema.json"  # first line of config.yaml, for editors
 ENGINE = "cotext.json"  # in an engine folder: see above
-INT8_SCALE = ".int8_scale"  # suffix of the name of a matrix in int8, for the scales of its rows
+INT8_SCALE = ".int8_scale"  # an int8 matrix NAME has its row scales in the tensor NAME.int8_scale
 _MOST_NAMED = 5  # maximum number of runs that a message lists
 FORMAT = "1"  # increased whenever older model files can no longer be read
 # Keys that may change when training resumes: limits, output, and settings that do not change the result.
@@ -82,7 +82,7 @@ def model_file(run: Path, update: int | None = None) -> Path:
 
 
 def write_config(folder: Path, config: Config) -> None:
-    """Write `config.yaml` and the user's files that the model needs; raise CotextError for equal names."""
+    """Write `config.yaml` and the user's files that the model needs; raise CotextError if names clash."""
     files: dict[str, str] = {}
     for part in own_parts(config.model.model_dump()):
         name, digest = part["name"], part["digest"]
@@ -149,7 +149,7 @@ def noted_seeds(run: Path) -> list[int]:
 
 
 def with_seed(config: Config, seed: int) -> Config:
-    """Return the configuration of another seed, which also starts from the run of that seed, if any."""
+    """Return the configuration for another seed; a start from a run of the old seed changes with it."""
     init, start = config.train.init, Path(config.train.init)
     if start == seed_folder(start.parent, config.train.seed):
         init = str(seed_folder(start.parent, seed))
@@ -159,7 +159,7 @@ def with_seed(config: Config, seed: int) -> Config:
 def told_differences(
     one: Config, other: Config, places: tuple[str, str], may_differ: Collection[str] = MAY_CHANGE
 ) -> str:
-    """Return a line for each key with different values, except `may_differ`; `places`: where they are."""
+    """Return a line for each key with different values, except `may_differ`; `places`: text after values."""
     lines = []
     for key, *values in differences(one, other):
         if key not in may_differ:
@@ -169,7 +169,7 @@ def told_differences(
 
 
 def read_sealed(path: Path) -> dict[str, Any]:
-    """Read a sealed JSON object; empty if the file is missing or damaged."""
+    """Read a JSON object that has a checksum; empty if the file is missing or damaged."""
     try:
         return unsealed(read_text(path))
     except (CotextError, ValueError):

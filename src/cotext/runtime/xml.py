@@ -48,11 +48,11 @@ def parse(content: bytes, where: str) -> "etree._ElementTree[etree._Element]":
 
     Comments, processing instructions and white space are kept. A document type is kept but not processed:
     entity declarations are rejected, and no other file is opened. Raises CotextError if the document is not
-    well-formed, declares entities, or exceeds a limit (bytes, elements, 256 levels).
+    well-formed, declares entities, or exceeds a limit (bytes, tags, 256 levels).
     """
     library = lxml_etree()
     if len(content) > MAX_BYTES or content.count(b"<") > MAX_MARKS:
-        raise CotextError(f"{where}: {len(content):,} bytes of XML exceed the limits; divide the document")
+        raise CotextError(f"{where}: bytes ({len(content):,}) or tags exceed the limits; divide the document")
     _root_start(content, where)
     parser = library.XMLParser(
         resolve_entities=False,

@@ -5,8 +5,8 @@ empty when its hypothesis can no longer win. With a list, the most probable of a
 places (the reserve). No hypothesis that can still win loses its place, and no hypothesis of the reserve can
 beat the best one. An entry is finished as soon as nothing in its beam can enter its list.
 
-Shapes: B entries that are not finished, W beam, R rows (R = B * W), C candidates of a step, M most new
-tokens.
+Shapes: B entries that are not finished, W beam, R rows (R = B * W), C candidates of a step, K tokens of a
+row, M maximum number of new tokens.
 """
 
 from collections.abc import Callable, Sequence
@@ -74,7 +74,7 @@ class NBestBeam:
         self._bar = torch.tensor(limits, dtype=start.dtype, device=start.device)
 
     def candidates(self, own: Tensor, token: Tensor) -> Candidates | None:
-        """Return the most probable continuations of the reserve by the best tokens of rows, [R, K] each."""
+        """Return the most probable continuations of the reserve by `token`, `own`, [R, K] each."""
         if not self._has_reserve:
             return None
         entries, beam = self._total.shape

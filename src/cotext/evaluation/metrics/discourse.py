@@ -200,8 +200,8 @@ def _geometric_mean(columns: Sequence[int]) -> SumScorer:
 #
 # Success is that of the task's scorer (https://github.com/wmt-conference/wmt25-terminology): text is
 # lower-cased, and matches inside words count. Consistency is not that of the scorer, which finds translations
-# with a language model, a word aligner and lemmatisers. It counts over a whole submission, with terms that
-# occur once. Here, only listed translations are found, and a sentence without one is inconsistent.
+# with a language model, a word aligner and lemmatisers. That scorer counts over a whole submission, with
+# terms that occur once. Here, only listed translations are found, and a sentence without one is inconsistent.
 
 Terms = Sequence[tuple[str, Sequence[str]]]  # a source term and its translations
 

@@ -3,9 +3,9 @@
 The counts of each segment are computed once, by sacrebleu for its own metrics. A corpus drawn from the
 segments is scored from a sum of rows, and many such corpora by a few array operations.
 
-For minimum Bayes risk, the counts of all pairs of texts are computed at once. Two texts with a and b
-occurrences of an n-gram share min(a, b), the number of t = 1, 2, ... up to both. With a column for every
-n-gram and t, the matches of all pairs are the product of a matrix with its transpose.
+For minimum Bayes risk, the counts of all pairs of texts are computed at once. Each n-gram has one column for
+its first occurrence, one for its second, and so on. A text has a 1 in the column of each occurrence. Then the
+matches of all pairs are the product of this matrix with its transpose.
 
 Shapes: R corpora, K texts, S counts of a metric, G columns.
 """
@@ -77,8 +77,8 @@ def sum_scorer(metric: CorpusMetric) -> SumScorer:
 def bleu_from_sums(sums: Floats, exponential_smoothing: bool) -> Floats:
     """Return BLEU of R corpora from hypothesis length, reference length, matches and totals by n-gram order.
 
-    For an order without a match, exponential smoothing (NIST) counts half a match, for the next a quarter,
-    and so on. Without smoothing the score is 0, as for orders that are longer than the hypothesis.
+    For orders without matches, exponential smoothing (NIST) counts 1/2, 1/4, ... matches; without it, scores
+    are 0. They are always 0 if nothing matches, or the hypothesis is shorter than the highest order.
     """
     orders = (sums.shape[1] - 2) // 2
     length, reference = sums[:, 0], sums[:, 1]
@@ -97,7 +97,7 @@ def bleu_from_sums(sums: Floats, exponential_smoothing: bool) -> Floats:
 
 
 def chrf_from_sums(sums: Floats, beta: float) -> Floats:
-    """Return chrF of R corpora from (hypothesis, reference, matched) by order, for orders on both sides."""
+    """Return chrF of R corpora from (hypothesis, reference, matched) of each order that both sides have."""
     counts = sums.reshape(len(sums), -1, 3)
     hypothesis, reference, matched = counts[..., 0], counts[..., 1], counts[..., 2]
     both = (hypothesis > 0) & (reference > 0)
@@ -117,7 +117,7 @@ def ter_from_sums(sums: Floats) -> Floats:
 
 
 def chrf_pairs(metric: CHRF, texts: Sequence[str]) -> Floats:
-    """Return the counts of all pairs of K texts by chrF, [K, K, S]; the first index is the hypothesis.
+    """Return the chrF counts of all pairs of K texts, [K, K, S]; the first index is the hypothesis.
 
     By order: n-grams of the hypothesis (0 if the reference has none), n-grams of the reference, shared ones.
     """

@@ -166,7 +166,7 @@ def _translated_without(service: Service, system: System, found: _Found, number:
 def _in_place(first: int, target: str, other: str) -> str | None:
     """Return the word of another translation at the position of the target word that begins at `first`.
 
-    Return None if it is the same word, or if more than a single word differs at this position.
+    Return None if it is the same word, or if the words that differ here are not equal in number.
     """
     words, others = words_of(target), words_of(other)
     place = next(i for i, word in enumerate(words) if word.start == first)

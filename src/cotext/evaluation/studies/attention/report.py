@@ -1,7 +1,7 @@
 """Sentence-to-sentence attention of one document: `cotext attention`.
 
-The document is read in the windows in which the run translates it, grouped as in translation. Maps of every
-attention module, and gates, are written as JSON. For each kind of attention, an image shows the mean map.
+Windows and batches are those of translation. Maps of every attention module, and gates, are written as
+JSON. For each kind of attention, an image shows the mean map.
 """
 
 import json
@@ -28,7 +28,7 @@ from cotext.translation.sentence_maps import (
 from cotext.translation.translator import DocumentTranslator
 
 DIGITS = 6  # significant digits of a weight
-NEAR = 3  # largest distance with a column in the text
+NEAR = 3  # largest sentence distance with a column in the text report
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,7 @@ class DocumentAttention:
         return "\n".join([render_rows(rows, left=1), *gates, *self._head_gates()])
 
     def _head_gates(self) -> Iterator[str]:
-        """Yield rows with the shares that pass gates from near sentences; the JSON file has all distances."""
+        """Yield a table of gated attention to near sentences, and its legend; the JSON has all distances."""
         if not self.head_gates:
             return
         passed = {name: gates.by_distance for name, gates in self.head_gates.items()}
@@ -139,7 +139,7 @@ def document_attention(
 ) -> DocumentAttention:
     """Compute attention maps and gates of a document; `own`: its target is the translation by the run.
 
-    In non-autoregressive models, the source determines the positions of the decoder.
+    In non-autoregressive models, decoder positions depend on the source, not on the target.
     """
     if translator.plan.language_model:
         raise CotextError("cotext attention shows a single model; remove decode.language_model")

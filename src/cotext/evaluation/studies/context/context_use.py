@@ -1,11 +1,11 @@
-"""Context use: how log-probabilities change if context is removed or replaced; documents to analyse.
+"""Context use: how log-probabilities change if context is removed or replaced, for a corpus or one document.
 
 CXMI (conditional cross-mutual information; Fernandes et al. 2021, section 3) of a context C is
 
     log p(y | x, C) - log p(y | x)
 
 of a target sentence y, given its source sentence x, in nats; for a corpus it is the mean over sentences or
-tokens. A system scores the sentence in its excerpt, and alone (see `cotext.data.context_edits`). With other
+tokens. A system scores the sentence with its context and alone (see `cotext.data.context_edits`). With other
 contexts (shuffled, from other documents) the difference shows the effect of context of any kind.
 """
 
@@ -36,7 +36,7 @@ DOCUMENTS_AT_ONCE = 16
 class SentenceUse:
     """Log-probabilities of the tokens of one sentence under every condition; the last token is its end.
 
-    `number` is the index in its document; `context` is the number of sentences in its context window.
+    `number` is the index in its document; `context` counts its context sentences that are not blank.
     """
 
     document: str
@@ -89,7 +89,7 @@ def excerpts(
 ) -> list[Excerpt]:
     """Return for each (selected) sentence the part of the document that is visible to it, as a document.
 
-    If windows would divide this part differently than the document, the whole document is returned instead.
+    If the part alone would be split into other windows than in the document, the whole document is used.
     """
     visible = scorer.visible_sentences(Document(document.id, document.source))
     by_window = {range(len(visible)): visible}
@@ -256,12 +256,12 @@ def _minus(a: Sequence[float], b: Sequence[float]) -> tuple[float, ...]:
 def word_lengths(decode: Callable[[Sequence[int]], str], tokens: Sequence[int]) -> list[int]:
     """Return the number of tokens of each word, for words separated by spaces; they sum to all tokens.
 
-    A token belongs to the last word of the text that it completes. Without spaces, each token is a word.
+    A token belongs to the last word of the text up to and including it. Without spaces, each token is a word.
     """
     ends = [max(1, len(decode(tokens[: i + 1]).split())) for i in range(len(tokens))]
     if ends and ends[-1] == 1:
         return [1] * len(tokens)
-    # Decoding more tokens may merge words, so the number of words decreases.
+    # A further token may merge words, so `ends` can decrease: use its maximum so far.
     word = [max(ends[: i + 1]) for i in range(len(ends))]
     return [word.count(n) for n in sorted(set(word))]
 
@@ -381,7 +381,7 @@ def _corpus_use(
 class CorpusUseJob(Job[None]):
     """The scoring of the documents of a shard under every condition; see `measure_corpus`.
 
-    Documents that share batches are never divided, so results stay equal. All documents are read, because
+    Documents in common batches stay in one shard, so results are the same. All documents are read, because
     random context is drawn from them. Raises CotextError for an input that is not a regular file.
     """
 

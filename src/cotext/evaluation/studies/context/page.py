@@ -48,9 +48,9 @@ class WordChange:
 
 @dataclass(frozen=True, slots=True)
 class ContextInfluence:
-    """The influence of one context sentence, by its number from 1, on the words of another.
+    """The influence of context sentence `number` (from 1) on the words of the translated sentence.
 
-    `nats` is the sum over the words, `change` the sum of the absolute values of its tokens.
+    `nats` is the sum over these words, `change` the sum of the absolute values over their tokens.
     """
 
     number: int
@@ -124,7 +124,7 @@ class DocumentContextUse:
 def document_context_use(
     translator: DocumentTranslator, document: ParallelDocument, signature: str, own: bool, progress: Meter
 ) -> DocumentContextUse:
-    """Remove the context of every sentence, one by one; `own`: the target is the translation by the run."""
+    """Score each sentence without each of its context sentences; `own`: the run translated the target."""
     sentence_influences = influences(translator, document)
     variants: dict[int, tuple[Excerpt, Excerpt, Excerpt]] = {}
     for number, effect in enumerate(sentence_influences):
@@ -160,7 +160,7 @@ def document_context_use(
 
 
 def _target_words(translator: DocumentTranslator, text: str, tokens: int) -> tuple[list[int], list[str]]:
-    """Return the token counts and words of a target sentence, with its end if it has tokens."""
+    """Return token counts and words of a target sentence with its end; empty if no `tokens` were scored."""
     ids = translator.tokenizer.encode(text, side="target")
     lengths = word_lengths(translator.tokenizer.decode, ids)
     bounds = list(accumulate(lengths, initial=0))
@@ -224,7 +224,7 @@ def _table(report: DocumentContextUse) -> str:
     for sentence in report.sentences:
         cells = ["", "", '<span class="soft">has no context</span>']
         if sentence.influences and sentence.influences[0].change < FAINT_NATS:
-            cells[2] = '<span class="soft">no context sentence changes it</span>'
+            cells[2] = '<span class="soft">not changed much by any context sentence</span>'
         elif sentence.influences:
             most = sentence.influences[0]
             number = f'<a href="#s{most.number}">{most.number}</a>'

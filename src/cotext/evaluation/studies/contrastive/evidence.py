@@ -72,7 +72,7 @@ class ContextWindow:
     def contains(self, phenomenon: str, distance: str) -> bool:
         """Return whether a clue in this distance bucket is in the window.
 
-        An earlier clue is in source and target; for cohesion, only in the target. One ahead is in the source.
+        Earlier clues are on both sides (for cohesion, only on the target side), later ones in the source.
         """
         before = self.target_before if phenomenon == "cohesion" else max(self.before, self.target_before)
         if distance == "ahead":
@@ -88,7 +88,7 @@ class ContextWindow:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """The examples of a suite of one phenomenon at one distance, their documents and balanced weights."""
+    """Examples of a suite with one phenomenon and distance, their document numbers and balanced weights."""
 
     suite: str
     phenomenon: str
@@ -142,7 +142,7 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """The tests on one group, corrected for `groups`; `by_seed`: the evidence of each seed (`least_sure`)."""
+    """Tests on one group, corrected for the number of `groups`; `by_seed`: those of each seed."""
 
     group: Group
     conditions: Mapping[str, Condition]
@@ -260,9 +260,9 @@ def _accuracies(
 def _guessed(group: Group, right: Sequence[bool], weightings: Sequence[Sequence[float]]) -> list[float]:
     """Return for each weighting the two-sided p-value: twice the chance of guessing at least as many right.
 
-    The examples of a document are guessed together, by one number u between 0 and 1: those whose chance is
-    above u are right. Agreement within a document is then no evidence. For equal documents, the number of
-    documents with u in each range is drawn at once.
+    A single random number u from 0 to 1 decides all examples of a document: those whose chance is above u are
+    right. So agreement within a document is not evidence. For documents with the same chances and weights,
+    one multinomial draw gives how many have which outcome.
     """
     counts = list(zip(group.chances, zip(*weightings, strict=True), strict=True))
     indices: dict[int, list[int]] = defaultdict(list)
@@ -378,7 +378,7 @@ def conclusion(evidence: Sequence[Evidence]) -> str:
 def too_few(evidence: Sequence[Evidence]) -> str:
     """Return why nothing can be significant, with the largest number of documents."""
     most = max(item.documents for item in evidence)
-    corrected = f" in {evidence[0].groups} tests" if evidence[0].groups > 1 else ""
+    corrected = f", corrected for {evidence[0].groups} groups" if evidence[0].groups > 1 else ""
     return f"too few documents ({most}) for any significant difference{corrected}"
 
 
