@@ -1,7 +1,7 @@
 """Sentence-to-sentence attention of one document: `cotext attention`.
 
-Windows and batches are those of translation. Maps of every attention module, and gates, are written as
-JSON. For each kind of attention, an image shows the mean map.
+Windows, and which of them attend to each other, are as in translation. Maps of every attention module, and
+gates, are written as JSON. For each kind of attention, an image shows the mean map.
 """
 
 import json
