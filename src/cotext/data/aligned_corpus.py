@@ -165,7 +165,7 @@ def _add(
 
 
 def _doubtful(alignment: Alignment, least: float) -> list[bool]:
-    """Return for each bead whether its mean evidence, averaged with its neighbours, is less than `least`."""
+    """Return for each bead whether the mean evidence of aligned beads around it is less than `least`."""
     both = np.array([all(bead) for bead in alignment.beads], float)
     window = np.ones(min(WINDOW, len(both)))
     sums = np.convolve(alignment.evidence, window, mode="same")

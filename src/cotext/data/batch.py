@@ -103,10 +103,10 @@ class SpecialSymbols:
 
 @dataclass(slots=True)
 class ExtraRows:
-    """Additional rows of the documents in a batch, which a batch-level model attends to but does not decode.
+    """Rows that are not decoded, but to which a model with batch-level context (`batch_context`) attends.
 
-    In training, all rows of a document are in one batch. If rows are decoded one after the other, this object
-    contains the other rows: all their sources, and the targets before the decoded row.
+    In training, the batch itself contains these rows. If rows are decoded one after the other, this object
+    has the other rows of the documents: all their sources, and the targets before the decoded row.
     """
 
     source: "Source"  # C rows; its `extra_rows` is None

@@ -184,7 +184,7 @@ _NOT_COMPARED = re.compile("[\\s\"'`´]+")
 
 
 class SubtitleContext:
-    """Reads the `sentences` before a line of a film; `folder` may be None if `sentences` is 0."""
+    """Reads up to `sentences` sentences before a line of a film; `folder` may be None if `sentences` is 0."""
 
     def __init__(self, folder: Path | None, sentences: int) -> None:
         if folder is not None and not folder.is_dir():

@@ -120,7 +120,7 @@ class Detokenisers:
                 yield replace(document, source=source, target=target)
 
     def suite(self, suite: ContrastiveSuite) -> ContrastiveSuite:
-        """Detokenise a suite and change its name; raises CotextError if it has this name already."""
+        """Detokenise a suite and add `SUFFIX` to its name; raises CotextError if the name ends so already."""
         if suite.name.endswith(SUFFIX):
             raise CotextError(f"the suite {suite.name} is detokenised already; use it as it is")
         examples = tuple(

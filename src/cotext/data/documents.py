@@ -53,7 +53,7 @@ _LINES: Final = Path(__file__).with_name("languages.txt").read_text(encoding="ut
 _ROWS: Final = [line.split("\t") for line in _LINES if not line.startswith("#")]
 NAMES: Final[dict[str, str]] = {row[0]: row[1] for row in _ROWS}  # English names by ISO 639-1 code
 CODES: Final = frozenset(NAMES)
-CERTAIN: Final = 0.95  # probability
+CERTAIN: Final = 0.95  # probability from which an identified language is accepted
 # ISO 639-3 codes, which test sets use (`deu_Latn`), of languages with a code of two letters.
 TWO_LETTERS: Final = {code: row[0] for row in _ROWS for code in " ".join(row[2:]).split()}
 

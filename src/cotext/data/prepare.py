@@ -156,7 +156,7 @@ def chunk_encoder(
 ) -> Callable[[Sequence[ParallelDocument]], EncodedChunk]:
     """Return a function that encodes chunks of documents; called in each worker process.
 
-    `tokenizer`: its folder. `wanted`: hashes to look for.
+    `tokenizer`: folder of the tokenizer. `wanted`: hashes of sentences to look for.
     """
     loaded = load_tokenizer(tokenizer)
 
@@ -423,7 +423,7 @@ def prepare_controlled(
     job = _job(command, {}, Languages("en", "de"), settings)
 
     def build(out: Path) -> dict[str, Any]:
-        # All sizes of a seed use the same documents for the tokenizer, and so share one vocabulary.
+        # With the same seed, corpora of all sizes train the tokenizer on the same documents: one vocabulary.
         sample = partial(training_documents, CONTROLLED_TOKENIZER_DOCUMENTS, seed, order, request.mentions)
         learn_from = [CorpusSplit("train", sample), *corpora[1:]]
         tokenizer, _ = make_tokenizer(learn_from, settings, 10_000, on_documents)

@@ -187,7 +187,7 @@ class StatisticsCollector:
         self._outliers = 0
 
     def add(self, sizes: Sequence[int], source_side: "Flat", target_side: "Flat") -> None:
-        """Count documents. `sizes`: sentences of each (at least 1). Sides are concatenated over documents."""
+        """Count documents with `sizes` sentences each (at least 1); their sides are concatenated."""
         counts = np.array(sizes, np.int64)
         starts = np.cumsum(counts) - counts
         self._documents += len(counts)

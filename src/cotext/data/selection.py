@@ -73,11 +73,11 @@ def _groups(documents: Iterable[ParallelDocument]) -> list[list[int]]:
 
 
 def part_of(read: Read, parts: Mapping[str, frozenset[int]], part: str) -> Read:
-    """Return a reader of the documents of one part; "train" is the part of all other documents."""
+    """Return a reader of one part; "train" has all other documents, and alone reports skipped ones."""
     others = frozenset().union(*parts.values())
 
     def documents(skipped: list[str]) -> Iterator[ParallelDocument]:
-        for number, document in enumerate(read(skipped if part == "train" else [])):  # counted once
+        for number, document in enumerate(read(skipped if part == "train" else [])):
             if number in parts[part] if part in parts else number not in others:
                 yield document
 
@@ -244,7 +244,7 @@ class Cleaner:
                 )
 
     def _repeated(self, pairs: Sequence[Pair]) -> set[int]:
-        """Return the indices of pairs in repeated passages; a shorter document is one passage."""
+        """Return the indices of pairs in repeated passages; a shorter document counts as a passage."""
         length = min(PASSAGE_SENTENCES, len(pairs))
         starts = range(len(pairs) - length + 1)
         passages = [

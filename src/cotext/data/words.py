@@ -335,7 +335,7 @@ def _continues(text: str, i: int, before: Unit) -> bool:
 
 
 def joins(character: str) -> bool:
-    """Whether letters like this one form words."""
+    """Return whether a character is a letter or digit of a script with spaces between words."""
     return character.isalnum() and not is_unspaced(character)
 
 

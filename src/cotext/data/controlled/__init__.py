@@ -2,8 +2,8 @@
 
 Its contrastive suites cannot be solved without context. Examples are in groups. A group is one planned
 document in which a clue determines exactly one choice. The members of a group differ only in the clue, so in
-each member a different candidate is correct. All members have the same candidates for the current sentence in
-the same order. So a model without context is right for exactly one member of each group, which is chance
+each member a different candidate is correct. All members have the same candidates for the choice, in the same
+order. So a model without context is right for exactly one member of each group, which is chance
 accuracy.
 """
 
@@ -130,7 +130,7 @@ def _lone_choices(plan: Plan, phenomenon: Phenomenon) -> list[ContextChoice]:
 
 
 def _alternatives(draw: Draw, plan: Plan, choice: ContextChoice) -> list[Alternative] | None:
-    """Return one alternative per candidate, from contrastive documents; None if one is missing."""
+    """Return for each candidate an alternative whose document is "contrastive"; None if one is missing."""
     chosen: list[Alternative] = []
     for pool in _pools(draw, plan, choice):
         taken = {label for _, _, label in chosen}

@@ -2,7 +2,7 @@
 
 A *choice* is a sentence whose translation depends on the *clue*, usually an earlier sentence. The planner
 adds sentences from left to right, and reserves later sentences for choices. No sentence between clue and
-choice may change the interpretation:
+choice may change the interpretation. The choices are:
 
     choice    its translation depends on                                 clue
     it        the gender of the thing mentioned last or, if there is     the sentence with this thing
@@ -154,7 +154,7 @@ _YOU_COUNTS: Final = (1, 1, 1, 2, 2, 3)
 class Planner:
     """The state of one document of 4 to 12 sentences while it is planned.
 
-    `mentions`: number of sentences that mention the hero, or fewer if not enough are free.
+    `mentions`: number of sentences that mention the hero (the main person); fewer if not enough are free.
     """
 
     def __init__(self, draw: Draw, mentions: int | None = None):
@@ -219,7 +219,7 @@ class Planner:
                 indices = self.free_indices(index + 1, index + 1 + _MAX_COHESION_DISTANCE)
 
     def say(self, kind: str, bound: Mapping[str, object], avoid: Sequence[object] = ()) -> Sentence:
-        """Add a sentence of a kind; ``bound`` has some of its words; others are drawn without repetition."""
+        """Add a sentence of a kind; ``bound`` has some of its words; the rest is drawn without repetition."""
         draw = self.draw
         frames = _FRAMES[kind][len(self.sentences) < self.events_closed_until]
         frame = draw.choose(frames)

@@ -223,7 +223,7 @@ def detect_format(path: Path) -> str:
 def is_corpus(path: Path) -> bool:
     """Return whether a file has a corpus format; False for folders and missing files.
 
-    Web pages, Markdown and message catalogues are not, although their content may look like plain text.
+    Web pages, Markdown and message catalogues do not count, although they may look like plain text.
     """
     if path.is_dir() or path.suffix.lower() in NOT_CORPORA:
         return False

@@ -55,7 +55,7 @@ _VTT_TIME = re.compile(r"(?:\d+:)?\d\d:\d\d\.\d{3} --> (?:\d+:)?\d\d:\d\d\.\d{3}
 
 
 def refuse(path: Path, kind: str) -> None:
-    """Raise CotextError for a file of this kind; nothing if `kind` is empty."""
+    """Raise CotextError for a file of this kind; do nothing if `kind` is empty."""
     if kind:
         raise CotextError(
             f"{path}: not a supported format: it looks like {kind}; extract its text (one sentence per line, "

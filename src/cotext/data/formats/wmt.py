@@ -254,7 +254,7 @@ def wmt_line(value: object, number: int, where: str) -> WmtLine:
 
 
 def _languages(value: dict[str, Any], document_id: str) -> tuple[str, str]:
-    """Return source and target language in the direction or in the id."""
+    """Return source and target language from the key `direction`, otherwise from the id."""
     direction = value.get("direction")  # in synthetic references: "ces_Latn---deu_Latn"
     if isinstance(direction, str) and "---" in direction:
         first, _, second = direction.partition("---")

@@ -237,8 +237,8 @@ def _text_of(element: Element) -> str:
 def read_tmx(path: Path) -> Iterator[Record]:
     """Read documents; a line break inside a segment becomes a space.
 
-    Raises CotextError if the file has more than two languages, or a document has units both in one and in two
-    languages. Also raises the errors of `read_units`.
+    Raises CotextError if a unit has no source text, the file has more than two languages, or a document has
+    units both in one and in two languages. Also raises the errors of `read_units`.
     """
     known, usual = set[str](), ""
     by_document = groupby(read_units(path), key=attrgetter("document"))

@@ -71,7 +71,7 @@ class PieceTable:
 def read_object(content: bytes, what: str, numbers: bool = True) -> dict[str, Any]:
     """Parse the JSON object in a file of a tokenizer; without `numbers`, every number is read as 0.
 
-    Raises CotextError if it is invalid or too large.
+    Raises CotextError if the content is invalid or too large.
     """
     if len(content) > MAX_OBJECT_BYTES:
         raise CotextError(f"{what}: has more than {MAX_OBJECT_BYTES:,} bytes, the maximum for such a file")
@@ -106,7 +106,7 @@ def read_vocabulary(content: bytes, what: str) -> list[str]:
 def extended(names: Sequence[str], rows: int | None, what: str) -> list[str]:
     """Return names for all rows of a matrix, which may have more rows than the vocabulary has names.
 
-    Raises CotextError if it has fewer rows, or too many.
+    Raises CotextError if the matrix has fewer rows than names, or too many.
     """
     if rows is None:
         return list(names)
@@ -185,7 +185,7 @@ class ImportedTokenizer(Tokenizer):
         return [side for side, name in chosen.items() if not name]
 
     def names_alike(self, code: str) -> list[str]:
-        """Return the language with this name, otherwise the languages with this code before `_`."""
+        """Return the language with this name, otherwise the languages with this code before `_` or `-`."""
         if code in self.languages:
             return [code]
         return [name for name in self.languages if re.split("[_-]", name)[0] == code]
@@ -203,7 +203,7 @@ class ImportedTokenizer(Tokenizer):
         return type(self)(self._files, *sides, self.languages, chosen)
 
     def _found(self, code: str, option: str) -> str:
-        """Return the language with this name or, if it is unique, with this code before `_`."""
+        """Return the language with this name or, if only one matches, with this code before `_` or `-`."""
         matches = self.names_alike(code)
         if len(matches) == 1:
             return matches[0]
@@ -329,7 +329,7 @@ def _table(vocabulary: bytes, what: str) -> PieceTable:
 
 
 def _of_rows(vocabulary: bytes, rows: int | None, what: str) -> bytes:
-    """Return the vocabulary with a name for every row of the matrix; unchanged if there are enough."""
+    """Return the vocabulary with a name for every row of the matrix; unchanged if every row has a name."""
     names = read_vocabulary(vocabulary, what)
     if rows is None or rows == len(names):
         return vocabulary
@@ -392,7 +392,7 @@ class FairseqTokenizer(ImportedTokenizer):
         subwords. `others` maps further symbols, such as `<mask>`, to their rows. `rows` is the number of rows
         of the embedding matrix.
 
-        Raises CotextError if a file is invalid, or symbols and rows do not match it.
+        Raises CotextError if a file is invalid, or the symbols or rows contradict the vocabulary.
         """
         names: list[str] = (
             _of_model(model) if vocabulary is None else read_vocabulary(vocabulary, "vocab.json")

@@ -130,7 +130,7 @@ class Tokenizer(ABC):
         """
 
     def blank(self) -> list[int]:
-        """Return, ascending, the ids that decode to nothing alone, and at most to a space in a text."""
+        """Return, ascending, the ids that decode to nothing alone, and to nothing or a space in a text."""
         return [i for i in range(self.pieces) if not self.decode([i])]
 
     def lacks(self, text: str) -> bool:
@@ -275,7 +275,7 @@ class SentencePieceTokenizer(Tokenizer):
     def lacks(self, text: str) -> bool:
         """Return whether a character of a source text is unknown, or a symbol or script known only as bytes.
 
-        Other bytes are often learned, such as those of a rare letter with an accent.
+        Other characters known only as bytes, such as a rare letter with an accent, are often learned.
         """
         return any(map(self._lacks_character, set(clean(text))))
 
