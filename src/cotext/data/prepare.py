@@ -423,7 +423,7 @@ def prepare_controlled(
     job = _job(command, {}, Languages("en", "de"), settings)
 
     def build(out: Path) -> dict[str, Any]:
-        # With the same seed, corpora of all sizes train the tokenizer on the same documents: one vocabulary.
+        # Corpora of all sizes have one vocabulary per seed: they train the tokenizer on the same documents.
         sample = partial(training_documents, CONTROLLED_TOKENIZER_DOCUMENTS, seed, order, request.mentions)
         learn_from = [CorpusSplit("train", sample), *corpora[1:]]
         tokenizer, _ = make_tokenizer(learn_from, settings, 10_000, on_documents)

@@ -116,7 +116,7 @@ class Limit:
 
     @property
     def sentences(self) -> int:
-        """The largest possible number of sentences; a sentence has at least one token and its symbols."""
+        """The largest possible number of sentences with at least one source token, and their symbols."""
         most = max(1, (self.max_tokens or 0) // (1 + self.per_source_sentence))
         return most if self.max_sentences is None else min(most, self.max_sentences)
 
