@@ -263,7 +263,7 @@ class Trainer:
             if self.progress.update:
                 self.callbacks.on_message(f"going on from update {self.progress.update} of {self.run}")
             self.callbacks.on_start(self.progress.update)
-        # The initial weights of `train.init`, or the last ones after a limit was lowered, are candidates.
+        # The best model may be that of `train.init`, or the last one if a limit was lowered.
         begins = self.config.train.init and not self.progress.validated
         if begins or (self._is_over() and self.progress.update not in self.progress.validated):
             self._validate_and_save()

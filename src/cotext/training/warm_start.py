@@ -13,8 +13,8 @@ Without `train.init_copies`, a parameter of the other run initialises only one p
 
 Separators need care: if the two recipes separate sentences differently, the embeddings of separators have
 different meanings. A symbol that does not occur in the other run starts as a copy of a similar symbol
-(`translate_symbols`). Its own row would be a bad start, because symbols that never occur are trained to be
-improbable.
+(`translate_symbols`). Its row in the other run would be a bad start, because symbols that never occur are
+trained to be improbable.
 """
 
 import re

@@ -23,7 +23,7 @@ from cotext.translation.terms.terms import TermGuide
 from cotext.translation.translator import DocumentTranslator, Translation
 
 LOCAL: Final = "ray"  # address: the cluster of RAY_ADDRESS, or else one of only this machine
-LOT_DOCUMENTS: Final = 128  # most documents of a lot, which share batches; small lots give small batches
+LOT_DOCUMENTS: Final = 128  # upper bound; documents of a lot share batches, and small lots give small batches
 LOTS_PER_WORKER: Final = 4  # minimum, so that all workers finish at about the same time
 
 

@@ -1,7 +1,7 @@
 """Translation of documents: when each window is searched, and with which target context.
 
     independent   No window waits for another: the sentence view, complete chunks of documents, context only
-                  on the source side, and `regenerate`, which searches complete windows.
+                  on the source side, and the schedule `regenerate`: it searches complete windows.
     prefix        Finished translations are the forced prefix of later windows: windows with target context,
                   and chunks of documents whose sentences are searched one by one.
 
@@ -129,7 +129,7 @@ class DocumentPool:
             self._advance(batch, on_sentences)
 
     def _advance(self, batch: Sequence[RowGroup], on_sentences: Callable[[int], None]) -> None:
-        """Search a batch; report the rest at the end, because engines report no steps."""
+        """Search a batch; at the end, report what no step reported: engines have no steps."""
         reported = 0
 
         def on_step(count: int) -> None:
@@ -346,7 +346,7 @@ class DocumentTranslator(DocumentScorer):
                     yield opened.index, self._translation(opened)
 
     def with_pools(self, make_pool: Callable[[WindowSearch], Pool]) -> "DocumentTranslator":
-        """Return the same system with other pools for the documents of a call."""
+        """Return a copy of this system that translates with pools made by `make_pool`."""
         copied = copy(self)
         copied._make_pool, copied.windows = make_pool, self.windows
         return copied
