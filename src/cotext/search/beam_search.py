@@ -65,8 +65,8 @@ def distribution(log_probability_RU: Tensor, settings: SamplingConfig) -> Tensor
     """Return the probabilities with which tokens are drawn, float64: [R, U] -> [R, U].
 
     A constant added to all log-probabilities of a row has no effect. They are divided by the temperature.
-    Then only the `top_k` most probable tokens remain; then, of these, the fewest whose probabilities sum to
-    `top_p` or more. Of equally probable tokens, the first one counts as more probable.
+    Then only the `top_k` most probable tokens remain; then, of these, the fewest whose share of the remaining
+    probability is `top_p` or more. Of equally probable tokens, the first one counts as more probable.
     """
     scaled_RU = log_probability_RU.double() / settings.temperature
     p_RU = scaled_RU.softmax(dim=1)
@@ -331,7 +331,7 @@ def _decoder_inputs(
 def _start(
     requests: Sequence[SearchRequest], symbols: SearchSymbols, options: SearchOptions, like: Tensor
 ) -> _Frontier:
-    """Return the first frontier: one empty hypothesis per entry; the others of its beam are impossible."""
+    """Return the first frontier: one empty hypothesis per entry; the rest of its beam is impossible."""
     entries, beam, device = len(requests), options.beam, like.device
     dtype = precise_dtype(like)
     most_tokens = [sum(request.max_tokens) for request in requests]

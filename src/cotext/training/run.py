@@ -295,9 +295,9 @@ def train(
     """Train the configured system on a prepared folder; resume where an earlier call was interrupted.
 
     `recipe` is the name of the configuration in messages. For `device`, see `make_accelerator`. `seeds`: the
-    seeds of all runs that are trained together, if there are several. Raises CotextError if settings
-    contradict each other, the data or this machine (before the run folder is created), or the folder
-    contains another run; also the errors of `Trainer.train`.
+    seeds of all runs that are trained together, if there are several. Before the run folder
+    is created, raises CotextError if settings contradict each other, the data or this machine. Also raised
+    if the folder contains another run. Further errors: see `Trainer.train`.
     """
     setup = set_up(config, data_folder, run, recipe, device)
     config, data, start, accelerator = setup.config, setup.data, setup.start, setup.accelerator

@@ -118,8 +118,8 @@ class Objective(nn.Module):
         """Return the summed loss of a batch; `done` is the completed share of training, from 0 to 1."""
         parts = self.loss(self.model, batch, done)
         if self.training and not parts.loss.requires_grad:
-            # Rows without context may use frozen parameters only. Trainable ones get zero gradients, because
-            # all processes must make a backward pass.
+            # Rows without context may use frozen parameters only. Trainable parameters get zero gradients,
+            # because all processes must make a backward pass.
             learned = [parameter.sum() for parameter in self.parameters() if parameter.requires_grad]
             parts = replace(parts, loss=parts.loss + 0 * torch.stack(learned).sum())
         return parts

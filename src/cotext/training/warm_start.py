@@ -8,7 +8,7 @@ A parameter is initialised from the first of these parameters that the other run
               without the symbols that the recipe adds (or with more symbols, which are then left out)
 
 Otherwise it gets the constant at which it has no effect (`System.neutral_start`), or keeps its random values.
-Without `train.init_copies`, a parameter of the other run initialises only one parameter. With
+Unless `train.init_copies` or `model.neutral_start` is true, a parameter in use is not adopted again. With
 `train.init_parts: encoder`, the decoder's parameters are ignored; embeddings and output bias are not.
 
 Separators need care: if the two recipes separate sentences differently, the embeddings of separators have

@@ -107,8 +107,8 @@ class DocumentPool:
     ) -> int:
         """Search a batch of windows; return the number of finished sentences.
 
-        `on_sentences` is called after every step with the number of ended ones. If the search fails, windows
-        that were finished before are no longer ready.
+        `on_sentences` is called after every step with the number of sentences that ended. If the search
+        fails, windows that were finished before are no longer ready.
         """
         try:
             return self._search.search(batch, on_sentences)
@@ -462,8 +462,8 @@ class Translator:
     def score(self, source: Sequence[str], target: Sequence[str]) -> list[float]:
         """Return the log-probability (natural logarithm) of every target sentence of a document, in context.
 
-        Raises CotextError: a string instead of a sequence of sentences, unequal numbers of sentences, a
-        source over `decode.max_source_tokens`, or a target over the length limit of outputs.
+        Raises CotextError: a string instead of a sequence, unequal numbers of sentences, a source over
+        `decode.max_source_tokens`, or a target over the longest allowed output.
         """
         document = ParallelDocument("1", _several(source, "score"), _several(target, "score"))
         return [s.log_probability for s in self.documents.score([document])[0]] if document.source else []
