@@ -15,7 +15,7 @@ from cotext.runtime import CotextError, shown
 from cotext.runtime.processes import usable_cores
 
 KERNELS: Final = "ONEDNN_PRIMITIVE_CACHE_CAPACITY"
-KEPT_KERNELS: Final = 64  # more than the forward and backward pass of an encoder and a decoder layer needs
+KEPT_KERNELS: Final = 64  # more than the forward and backward passes of an encoder and a decoder layer need
 
 
 def choose_device(name: str | None) -> torch.device:

@@ -111,7 +111,7 @@ class Request:
 def options_of(request: type[Request]) -> Mapping[str, Option]:
     """Return the options by field, with their types, in the order of the command line.
 
-    Required fields come first, then the fields of the class itself, then the fields of its bases.
+    Fields without `default` come first (also with `default_factory`), in the order of class and bases.
     """
     hints = get_type_hints(request)
     declared = {f.name: f for f in fields(cast(Any, request)) if "option" in f.metadata}

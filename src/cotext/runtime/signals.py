@@ -36,7 +36,7 @@ def stop_on_signals() -> Iterator[StopRequest]:
     """Within the block, set the flag on SIGINT and SIGTERM; a second signal has its usual effect.
 
     The handler only sets the flag, because it may run in the middle of a write to the terminal. Equal signals
-    within milliseconds count as one: launchers pass on a Ctrl-C that the terminal has already sent.
+    before the handler runs count as one: launchers pass on a Ctrl-C that the terminal has already sent.
     """
     request = StopRequest()
 

@@ -29,7 +29,7 @@ def lxml_etree() -> Any:
 
 
 def taken(text: str) -> str:
-    """Remove control characters and lone surrogates, which XML cannot contain."""
+    """Remove characters that XML cannot contain, such as lone surrogates and most control characters."""
     return substituted(_UNTAKEN, "", text)
 
 

@@ -3,7 +3,7 @@
 Search calls `encode` and `decode` of a model; it never reads the model's state.
 
 Shapes: B entries (one per unfinished request), W beam, R rows (R = B * W), C candidates of a step, U columns
-of the output layer, D model, M most new tokens.
+of the output layer, D model, M largest number of new tokens.
 """
 
 import math
@@ -64,9 +64,9 @@ LARGEST = 1 - 1e-12  # upper bound of random numbers, so that rounding does not 
 def distribution(log_probability_RU: Tensor, settings: SamplingConfig) -> Tensor:
     """Return the probabilities with which tokens are drawn, float64: [R, U] -> [R, U].
 
-    Log-probabilities may lack a constant per row, which has no effect. They are divided by the temperature.
-    Then only the `top_k` most probable tokens remain; then, of these, the fewest whose probabilities sum to
-    `top_p` or more. Of equally probable tokens, the first one counts as more probable.
+    A constant added to all log-probabilities of a row has no effect. They are divided by the temperature.
+    Then only the `top_k` most probable tokens remain; then, of these, the fewest whose share of the remaining
+    probability is `top_p` or more. Of equally probable tokens, the first one counts as more probable.
     """
     scaled_RU = log_probability_RU.double() / settings.temperature
     p_RU = scaled_RU.softmax(dim=1)
@@ -260,7 +260,7 @@ def search(
         state = model.encode(source)
         steps.tell(results)  # encoding takes longest: report it as a step
         most_tokens = max(sum(r.max_tokens) for r in requests)
-        # Slots for languages, prefixes and new tokens; `bos` uses that of the last token (never read).
+        # Slots for language symbols, prefixes and new tokens; `bos` takes that of the last one, never read.
         longest = max(len(r.prefix) for r in requests) + len(symbols.special.target_prefix)
         state.open(longest + most_tokens)
         output = OutputLayer(model, [r.shortlist for r in requests], symbols.closing)
@@ -286,7 +286,7 @@ def search(
             if goes_on is not None:
                 if not bool(goes_on.any()):
                     break
-                # Later rows of a document may attend to what this row wrote.
+                # Later rows of a document may attend to the tokens of finished rows.
                 if model.sees_other_rows:
                     ended = (~goes_on).nonzero().flatten()
                     finished = [(requests[i], results[i].tokens) for i in frontier.entry[ended].tolist()]
@@ -331,7 +331,7 @@ def _decoder_inputs(
 def _start(
     requests: Sequence[SearchRequest], symbols: SearchSymbols, options: SearchOptions, like: Tensor
 ) -> _Frontier:
-    """Return the first frontier: one empty hypothesis per entry; the others of its beam are impossible."""
+    """Return the first frontier: one empty hypothesis per entry; the rest of its beam is impossible."""
     entries, beam, device = len(requests), options.beam, like.device
     dtype = precise_dtype(like)
     most_tokens = [sum(request.max_tokens) for request in requests]
@@ -476,7 +476,7 @@ def _may_win(frontier: _Frontier, total_BW: Tensor, may_rise: bool) -> Tensor:
     """Return whether hypotheses with these log-probabilities may still win: [B, W]."""
     if may_rise:  # any may win: search ends after `beam` finished hypotheses
         return (total_BW > -torch.inf) & (frontier.ended < total_BW.size(1))[:, None]
-    # Log-probabilities can only decrease, and lengths are limited: hypotheses below this cannot win.
+    # Log-probabilities can only decrease, and lengths are limited: this is the highest score they can reach.
     return total_BW / frontier.largest_divisor[:, None] > frontier.best_score[:, None]
 
 

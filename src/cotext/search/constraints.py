@@ -97,7 +97,7 @@ class SearchRequest:
 
 
 def check_requests(requests: Sequence[SearchRequest], symbols: SearchSymbols) -> None:
-    """Raise CotextError for a request without sentences, or with a limit that is too low for one."""
+    """Raise CotextError for a request without sentences, or with a limit that is too low for a sentence."""
     for i, request in enumerate(requests):
         if request.sentences < 1:
             raise CotextError(f"request {i} has 0 sentences; at least 1 is required")
@@ -355,7 +355,7 @@ class Recovered:
 def recover(
     labels: Sequence[int], symbols: SpecialSymbols, count: int, first: int = 0, from_end: bool = False
 ) -> Recovered:
-    """Recover `count` sentences from labels that end with `eos`; `first`: sentence index of the first.
+    """Recover `count` sentences, the first with index `first`, from labels that end with `eos`.
 
     If there are more chunks than sentences, a separator directly before the final `eos` is ignored.
     """

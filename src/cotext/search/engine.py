@@ -55,7 +55,7 @@ class CTranslate2Engine(Engine):
     `translator` is the object of CTranslate2, `vocabulary` the number of output tokens. During a search, the
     listener of `constraints.listening` is called about twice a second. `patience`: a beam search ends with
     `patience * beam` finished hypotheses. `beam_search` continues as long as another can be better. With a
-    patience of 1, more outputs differ from it (docs/results/decoding-speed.md).
+    patience of 1, more outputs differ from those of `beam_search` (docs/results/decoding-speed.md).
 
     In int8 on a CPU, the rows of a call have prefixes of equal length. Their sources have equal length, or
     `FEW` to `MANY` tokens. Other padding would change the last digits of attention, which are then rounded to
@@ -264,7 +264,7 @@ class _Row:
 
     @property
     def limit(self) -> int:
-        """Most tokens of the next sentence, its closing symbol included."""
+        """Largest number of tokens of the next sentence, its closing symbol included."""
         return self.request.max_tokens[self.closed]
 
     def end(self, tokens: Sequence[int], log_probability: float | None) -> None:
@@ -353,8 +353,8 @@ class _EngineSearch:
     ) -> Iterator[tuple[_Row, list[EngineHypothesis]]]:
         """Yield rows with their hypotheses, best first by the score of `SearchOptions`.
 
-        `limit` returns the most tokens still to come, the end symbol included. With `never`, hypotheses end
-        there, and their next sentence has a token; else they may be longer, or empty.
+        `limit` returns the largest number of tokens to come, with the end symbol. With `never`, hypotheses
+        end at this limit, and their next sentence is not empty; else they may be longer, or empty.
         """
 
         def limits(row: _Row) -> tuple[int, int]:

@@ -143,7 +143,7 @@ def path_token_nll(model: NonAutoregressiveModel, batch: Batch) -> Tensor:
 # not in a row's own list gets probability 0 there. The translation of a document therefore depends only on
 # its own lists, whatever the batch contains. Log-probabilities are normalised over the tokens of the list.
 #
-# With a language model (`models/language_model.py`), the value of a token is a sum over its three rows.
+# With a language model (`models/language_model.py`), the value of a token is a signed sum over three rows.
 #
 # Shapes: B entries, W beam, R rows (R = B * W), N states, D model, V vocabulary, U columns: V, or the tokens
 # of all lists.

@@ -74,7 +74,7 @@ class NBestBeam:
         self._bar = torch.tensor(limits, dtype=start.dtype, device=start.device)
 
     def candidates(self, own: Tensor, token: Tensor) -> Candidates | None:
-        """Return the most probable continuations of the reserve by `token`, `own`, [R, K] each."""
+        """Return the best continuations of the reserve by tokens of log-probability `own`, [R, K] each."""
         if not self._has_reserve:
             return None
         entries, beam = self._total.shape

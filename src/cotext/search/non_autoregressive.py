@@ -41,7 +41,7 @@ class _Text:
     rest: float = 0.0
 
     def within(self, most_tokens: int) -> "_Text":
-        """Truncate to this many tokens; add the log-probability of removed ones to the closing symbol."""
+        """Truncate to this many tokens; add the log-probability of the rest to the closing symbol."""
         rest = self.rest + sum(self.log_p[most_tokens:])
         return _Text(self.tokens[:most_tokens], self.log_p[:most_tokens], rest)
 

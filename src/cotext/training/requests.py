@@ -33,7 +33,7 @@ class TrainRequest(Device):
         is_run=True,
     )
     dry_run: bool = option(
-        "Write nothing: make three updates and print parameters, instances, memory and time.", default=False
+        "Write nothing: make up to 3 updates, print parameters, instances, memory and time.", default=False
     )
 
     def parsed_seeds(self) -> list[int]:

@@ -225,7 +225,7 @@ def require_own(run: Path, config: Config) -> None:
         raise CotextError(f"{run}: the folder is not empty and contains no run; choose another --out")
 
 
-# Tokenizers of sacrebleu, without further packages, for languages in which 13a makes a sentence one word.
+# Tokenizers of sacrebleu that need no other package, for languages that 13a does not split into words.
 WITHOUT_SPACES: Final = {"zh": "zh", **dict.fromkeys(("ja", *UNSPACED_LANGUAGES), "char")}
 
 
@@ -295,9 +295,9 @@ def train(
     """Train the configured system on a prepared folder; resume where an earlier call was interrupted.
 
     `recipe` is the name of the configuration in messages. For `device`, see `make_accelerator`. `seeds`: the
-    seeds of all runs that are trained together, if there are several. Raises CotextError if settings
-    contradict each other, the data or this machine (before the run folder is created), or the folder
-    contains another run; also the errors of `Trainer.train`.
+    seeds of all runs that are trained together, if there are several. Before the run folder
+    is created, raises CotextError if settings contradict each other, the data or this machine. Also raised
+    if the folder contains another run. Further errors: see `Trainer.train`.
     """
     setup = set_up(config, data_folder, run, recipe, device)
     config, data, start, accelerator = setup.config, setup.data, setup.start, setup.accelerator
@@ -382,8 +382,8 @@ def train_seeds(
 def require_seeds(configs: Mapping[int, Config], data_folder: Path, folder: Path, recipe: str) -> None:
     """Raise CotextError unless the folder is new, or contains runs that can be resumed.
 
-    Their settings and data must be the same, and no other process may train them. Only runs of seeds that are
-    not in `configs` may be in use. The run that a new seed starts from must have a model.
+    All runs must have the same settings and data, and another process may train only seeds that are not in
+    `configs`. The run that a new seed starts from must have a model.
     """
     data = open_data(data_folder)
     if folder.exists() and not folder.is_dir():

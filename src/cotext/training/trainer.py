@@ -118,8 +118,8 @@ class Objective(nn.Module):
         """Return the summed loss of a batch; `done` is the completed share of training, from 0 to 1."""
         parts = self.loss(self.model, batch, done)
         if self.training and not parts.loss.requires_grad:
-            # Rows without context may use frozen parameters only. Trainable ones get zero gradients, because
-            # all processes must make a backward pass.
+            # Rows without context may use frozen parameters only. Trainable parameters get zero gradients,
+            # because all processes must make a backward pass.
             learned = [parameter.sum() for parameter in self.parameters() if parameter.requires_grad]
             parts = replace(parts, loss=parts.loss + 0 * torch.stack(learned).sum())
         return parts
@@ -263,7 +263,7 @@ class Trainer:
             if self.progress.update:
                 self.callbacks.on_message(f"going on from update {self.progress.update} of {self.run}")
             self.callbacks.on_start(self.progress.update)
-        # The initial weights of `train.init`, or the last ones after a limit was lowered, are candidates.
+        # The best model may be that of `train.init`, or the last one if a limit was lowered.
         begins = self.config.train.init and not self.progress.validated
         if begins or (self._is_over() and self.progress.update not in self.progress.validated):
             self._validate_and_save()

@@ -8,13 +8,13 @@ A parameter is initialised from the first of these parameters that the other run
               without the symbols that the recipe adds (or with more symbols, which are then left out)
 
 Otherwise it gets the constant at which it has no effect (`System.neutral_start`), or keeps its random values.
-Without `train.init_copies`, a parameter of the other run initialises only one parameter. With
+Unless `train.init_copies` or `model.neutral_start` is true, a parameter in use is not adopted again. With
 `train.init_parts: encoder`, the decoder's parameters are ignored; embeddings and output bias are not.
 
 Separators need care: if the two recipes separate sentences differently, the embeddings of separators have
 different meanings. A symbol that does not occur in the other run starts as a copy of a similar symbol
-(`translate_symbols`). Its own row would be a bad start, because symbols that never occur are trained to be
-improbable.
+(`translate_symbols`). Its row in the other run would be a bad start, because symbols that never occur are
+trained to be improbable.
 """
 
 import re

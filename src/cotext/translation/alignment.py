@@ -46,9 +46,9 @@ from cotext.translation.terms.word_alignment import SentenceAlignment, proportio
 
 # --- Word alignment from probabilities: which target tokens become less likely without a source word.
 #
-# The difference in log-probability, if positive (after the prediction difference of Li et al. 2019, "On the
-# word alignment from neural machine translation"). It needs no attention, but reads a row again for every
-# word of its longest sentence. Each time, every second sentence of the row loses a word.
+# The effect of a word is the loss of log-probability without it, at least 0 (similar to Li et al. 2019, "On
+# the word alignment from neural machine translation"). No attention is needed, but a row is read again for
+# every word of its longest sentence. Each time, every second sentence of the row loses a word.
 #
 # Shapes: of a sentence, T target tokens, S source tokens.
 
@@ -361,7 +361,7 @@ def _read_parallel(model: NonAutoregressiveModel, batch: Batch, sentences: Seque
         hidden_ND = model.decode(draft)[real]
     path = torch.full_like(draft.sentence, -1)
     if model.path == "length":
-        # Numbers that are not the blank: every position is a token of its own.
+        # Numbers that are not the blank: every position is a separate token.
         path[real] = model.blank + 1 + torch.arange(len(hidden_ND), device=path.device)
     else:
         batch_units = units(model.path, draft.sentence, tokens, sentence)

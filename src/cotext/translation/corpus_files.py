@@ -184,11 +184,11 @@ def score_file(
 ) -> tuple[Iterator[ScoredDocument], str]:
     """Score a translation: yield documents with the scores of their sentences; also return the signature.
 
-    The text is split into subwords by the tokenizer, even if the system that wrote it used other subwords
-    (for their scores, see `cotext translate --scores`). `columns`: document ids must fit into a table.
+    The tokenizer splits the text into subwords, even if the system that wrote it used other subwords. Scores
+    of these are written by `cotext translate --scores`. `columns`: document ids must fit into a table.
 
-    Raises CotextError: file names that show swapped sides, files of unequal length, a sentence over the limit
-    on either side, an id that does not fit. Raised before any work, or, for a pipe, when the document is
+    Raises CotextError: file names that show swapped sides, files of unequal length, a sentence over a limit,
+    an id that does not fit. The error is raised before any work or, for a pipe, when the document is
     reached.
     """
     translator = opened.translator

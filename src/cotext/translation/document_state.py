@@ -1,6 +1,6 @@
 """A document while it is translated: the windows that can be searched now, and the hypotheses so far.
 
-Sentences without tokens are not part of it: there is nothing to translate, and nothing that could be context.
+Sentences without tokens are left out: there is nothing to translate, and nothing that could be context.
 Sentence indices count the remaining sentences.
 """
 
@@ -61,7 +61,7 @@ class OpenDocument:
 
     `kept`: index in the document of every sentence. `given`: for each window, the target sentences of its
     forced prefix: earlier hypotheses, or those of `first_pass`. A window is ready when the prefix exists. In
-    a run of `sequential_windows` windows, the previous window must also be finished.
+    a series of `sequential_windows` windows, the previous window must also be finished.
     """
 
     def __init__(

@@ -37,7 +37,7 @@ _MOST_COMPARED: Final = 32  # maximum number of sources with the same translatio
 _MOST_PLACEHOLDERS: Final = 100  # different placeholders of one side of a sentence that are checked
 _KEPT: Final = 0.6  # a word may be kept if this share of its translations contains it
 _UNLIKE: Final = 0.5  # Dice coefficient below which two source sentences are different
-_UNKNOWN: Final = 0.35  # share of words known from elsewhere in the output; below, the language is in doubt
+_UNKNOWN: Final = 0.35  # with a lower share of words that occur elsewhere, the language is in doubt
 # Minimum log-likelihood ratio (nats) for the source's language; 0 if the text does not fit its source.
 _SPELT: Final = 20.0
 _UNFIT: Final = -4.0  # `fit` below which a translation does not belong to its source
@@ -215,7 +215,7 @@ class Checks:
 
 
 def tag_faults(source: str, target: str) -> Iterator[Fault]:
-    """Yield placeholders that only one side contains.
+    """Yield faults for placeholders that one side lacks or contains less often.
 
     Addresses, paths and names in angle brackets may be translated, so a replaced one is not a fault.
     """
@@ -231,7 +231,7 @@ def tag_faults(source: str, target: str) -> Iterator[Fault]:
         renamed = text[0] == "<" and target.count("<") >= source.count("<")
         if _STRICT.match(text) or cut or not (others or renamed):
             yield Fault("tag", 0.95, f"missing: {text}")
-    # Parts of a placeholder, as in "{name}}" for "{name}", are an error in a program.
+    # Leftover marks of a placeholder, as in "{name}}" for "{name}", make programs fail.
     if not added:
         added = [mark for mark in ("{", "}", "%(") if target.count(mark) > source.count(mark)]
     for text in added:
@@ -283,7 +283,7 @@ def _scripts(words: Iterable[str]) -> Counter[str]:
 def checked(
     documents: Iterable[ParallelDocument], languages: tuple[str, str], places: dict[str, list[str]]
 ) -> Iterator[ParallelDocument]:
-    """Yield documents, and add the places of their faults, as document:sentence."""
+    """Yield documents, and add their faults to `places`, as document:sentence."""
     waiting: list[ParallelDocument] = []
     sentences = 0
 
@@ -356,7 +356,7 @@ class _Numbers:
             self._lengths.setdefault(number.rstrip("0"), []).append(len(number))
 
     def have(self, digits: str, divided: bool) -> bool:
-        """Whether the number may occur, also as "15 million" or as a year of two digits; `divided`: 1,500."""
+        """Whether the number may occur, also as "15 million" or a year of two digits; `divided`: as 1,500."""
         if digits in self.all or (len(digits) == 4 and digits[2:] in self.all) or digits in self._years:
             return True
         lengths = self._lengths.get(digits.rstrip("0"), []) if digits != "0" else []

@@ -206,8 +206,8 @@ class DecodingPlan:
     def check_passes(self) -> None:
         """Check that the schedule and the first pass can be combined; scoring does not need this check.
 
-        Raises CotextError: the system is a language model; a required first pass is missing or was not
-        loaded; a first pass has no effect, or itself has a first pass.
+        Raises CotextError: the system is a language model, or needs a first pass that is missing or not
+        loaded. Also if the first pass has no effect, or itself has a first pass.
         """
         decode, first = self.decode, self.first_pass
         if not self.config.model.reads_source:

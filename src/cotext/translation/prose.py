@@ -64,7 +64,7 @@ class Prose:
         source = [sentence for sentences in split_lines for sentence in sentences]
         # A line gets the sum of the log-probabilities of its sentences, and all their flags.
         for index, sentence in enumerate(translation.document.sentences):
-            # A sentence without a translation is copied, as is a line without one.
+            # A sentence without tokens is copied. One that free search omitted stays empty.
             copied = "" if index in translation.missing else source[index]
             lines[line_of[index]].append(sentence or copied)
             if translation.log_probabilities:

@@ -23,8 +23,8 @@ from cotext.translation.terms.terms import TermGuide
 from cotext.translation.translator import DocumentTranslator, Translation
 
 LOCAL: Final = "ray"  # address: the cluster of RAY_ADDRESS, or else one of only this machine
-LOT_DOCUMENTS: Final = 128  # most documents of a lot, which share batches; small lots give small batches
-LOTS_PER_WORKER: Final = 4  # minimum, so that all workers finish at about the same time
+LOT_DOCUMENTS: Final = 128  # upper bound; documents of a lot share batches, and small lots give small batches
+LOTS_PER_WORKER: Final = 4  # roughly; several lots let all workers finish at a similar time
 
 
 class DocumentWorker:
@@ -71,8 +71,8 @@ def placed(opened: OpenedRun, request: ClusterOptions, decode: Mapping[str, Any]
     Scoring and checks stay in this process. The connection remains until the process ends or `ray.shutdown()`
     is called.
 
-    Raises CotextError: Ray is not installed, the cluster does not exist or has too few resources, or the run
-    writes n-best lists, which are not available on clusters.
+    Raises CotextError: Ray is not installed, or the cluster does not exist or has too few resources. Also if
+    the run writes n-best lists, which are not available on clusters.
     """
     if request.on is None:
         return opened

@@ -35,8 +35,8 @@ from cotext.runtime import CotextError
 from cotext.search.likelihood import negative_log_likelihood, sentence_of_label
 from cotext.translation.plan import DecodingPlan, kind_of
 
-# Upper bound of the mean number in a sentence. Longer texts are rejected before they are tokenised, which
-# would take memory in proportion to their length.
+# Upper bound of the mean number of characters per token. Longer texts are rejected before tokenisation,
+# which would take memory in proportion to their length.
 CHARACTERS_PER_TOKEN = 100
 T = TypeVar("T")
 
@@ -169,10 +169,10 @@ class DocumentScorer:
         self.plan, self.config = plan, plan.config
 
     def check_pairs(self, documents: Iterable[ParallelDocument]) -> None:
-        """Check that documents can be scored, before any is.
+        """Check that all documents can be scored.
 
         Raises CotextError: a source sentence longer than `decode.max_source_tokens`, or a target sentence
-        longer than the length limit of any output.
+        longer than the longest allowed output.
         """
         for document in documents:
             self.encoded(document.id, document.source)
@@ -196,7 +196,7 @@ class DocumentScorer:
     def score_tokens(
         self, documents: Sequence[tuple[ParallelDocument, Sequence[int]]]
     ) -> list[list[tuple[float, ...]]]:
-        """Return the log-probabilities of the tokens of the chosen sentences, each in context, its end last.
+        """Return the log-probabilities of the tokens of chosen sentences in context, closing symbols last.
 
         Empty for a sentence that is empty on both sides, or that has no valid CTC alignment.
 
@@ -205,7 +205,7 @@ class DocumentScorer:
         self.plan.require_token_probabilities()
         scores = self.read(documents, score_labels)
         for document_scores in scores:
-            # A sentence that does not fit into its frames has probability 0.
+            # With CTC, a sentence without a valid alignment has probability 0.
             if self.plan.kind.path is not None:
                 for j in [j for j, tokens in document_scores.items() if -math.inf in tokens]:
                     del document_scores[j]
@@ -215,8 +215,8 @@ class DocumentScorer:
     def visible_sentences(self, document: Document, own_row: bool = False) -> list[range]:
         """Return, for every sentence, the sentences that its translation may depend on, itself included.
 
-        This holds for source and target; a sentence without tokens depends only on itself. `own_row`: return
-        only the sentences of its own window, without other rows.
+        This holds for source and target; a sentence without tokens depends only on itself. `own_row`: without
+        the sentences of other windows.
         """
         kept, windows = cut_document(self.plan.view, self.tokenizer.encode_batch(document.sentences))
         visible = [range(j, j + 1) for j in range(len(document.sentences))]
@@ -282,7 +282,7 @@ class DocumentScorer:
         return self._within(most, f"document {document}, sentence", sentences, "source")
 
     def encoded_target(self, document: str, sentences: Sequence[str]) -> list[list[int]]:
-        """Tokenise target sentences; raise CotextError if one exceeds the limit of any output."""
+        """Tokenise target sentences; raise CotextError if one exceeds the longest allowed output."""
         decode = self.config.decode
         most = int(decode.max_ratio * decode.max_source_tokens) + decode.max_extra
         return self._within(most, f"document {document}, target sentence", sentences, "target")
@@ -321,7 +321,7 @@ class DocumentScorer:
 
 Ids = NDArray[np.int64]
 MANY_ROWS = 32  # with smaller batches, the processor is not fully used
-MOST_PADDED = 1.25  # largest ratio of tokens with to without padding, in batches of more rows
+MOST_PADDED = 1.25  # with more rows: largest ratio of tokens including padding to those without
 
 
 KnownTokens = dict[tuple[Side, str], list[int]]  # by side and sentence
@@ -402,7 +402,7 @@ def score_candidates(
 
 
 def _encode(tokenizer: Tokenizer, known: KnownTokens, side: Side, documents: Iterable[Sequence[str]]) -> None:
-    """Add the tokens of the sentences of documents, each encoded once."""
+    """Add to `known` the tokens of the sentences that it lacks."""
     texts = dict.fromkeys((side, sentence) for document in documents for sentence in document)
     new = [text for text in texts if text not in known]
     known.update(zip(new, tokenizer.encode_batch([text for _, text in new], side), strict=True))
@@ -411,7 +411,7 @@ def _encode(tokenizer: Tokenizer, known: KnownTokens, side: Side, documents: Ite
 def _groups(
     scorer: DocumentScorer, number: int, candidate_set: CandidateSet, known: KnownTokens
 ) -> Iterator[_Group]:
-    """Yield the windows with compared sentences."""
+    """Yield a group for each window that contains compared sentences."""
     source = [known["source", s] for s in candidate_set.source]
     # The key includes the non-empty sentences: which sentences are empty on both sides depends on the
     # candidate.
@@ -432,7 +432,7 @@ def _groups(
 def _group(
     number: int, instances: dict[int, Instance], compared: Sequence[int], symbols: SpecialSymbols
 ) -> _Group:
-    """Return a group; `compared` counts from the first source sentence of the row."""
+    """Return a group; `compared`: sentence indices, 0 for the first source sentence of the row."""
     scored = range(compared[0], compared[-1] + 1)
     numbers: dict[tuple[tuple[int, ...], ...], int] = {}
     row_of, rows = {}, []

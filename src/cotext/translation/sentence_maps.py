@@ -58,7 +58,7 @@ def calls(model: nn.Module) -> Iterator[list[str]]:
 
 
 class GateOpenness:
-    """Sums over the current tokens of one gate."""
+    """Sums of the values of one gate over current tokens."""
 
     def __init__(self, kind: str, sentences: int) -> None:
         self.kind = kind  # the kind of the gated attention

@@ -12,9 +12,10 @@ defects, the most probable is chosen. There are penalties if the free translatio
 the number of words is wrong.
 
 A copied text, such as a placeholder, may be unknown to the model, and the free translation around it is often
-wrong. Therefore the places between all words are also proposed for it. They are the only proposals if no
-position is aligned, or if no other proposal helps. If a sentence lacks more than eight phrases, all are added
-at its end. A sentence with a forbidden word is searched again; the tokens of this word are barred.
+wrong. Therefore all places between words are also proposed. They are the only proposals if no position is
+aligned, or if no other proposal helps. If more than eight phrases are missing or surplus, surplus copies are
+removed and missing phrases are added at the end, in one step. A sentence with a forbidden word is searched
+again; the tokens of this word are barred.
 """
 
 import re
@@ -56,7 +57,7 @@ MOST_BARRED: Final = 8  # maximum number of searches without forbidden words
 MOST_DEFECTS: Final = 8  # if more phrases are missing or surplus, all are corrected in one step
 _MAX_PHRASES: Final = 8  # maximum number of proposed alternatives of a term
 _PLACES: Final = 2  # maximum number of aligned positions tried for a phrase
-_WORDS_BEFORE: Final = 6  # words that are tried before a term
+_WORDS_BEFORE: Final = 6  # maximum number of words that are tried in place of the word before a term
 T = TypeVar("T")
 
 
@@ -112,7 +113,7 @@ class Draft:
         return left + STUTTER * remaining + LENGTH * abs(len(words_of(text)) - expected)
 
     def _left_marks(self, text: str) -> int:
-        """Count the marks of copied texts that are outside them, in addition to those of the source."""
+        """Count marks of copied texts that occur outside these texts more often than in the source."""
         if not (marks := MARKS.intersection("".join(self.constraints.copied))):
             return 0
         outside = []
@@ -134,7 +135,7 @@ class _Proposal(NamedTuple):
 class Substitution:
     """Correction of drafts.
 
-    `symbols`: the search symbols; `blank` contains all tokens that decode to an empty string on their own.
+    `symbols`: their `blank` contains all tokens that decode to an empty string on their own.
     """
 
     def __init__(self, scorer: DocumentScorer, symbols: SearchSymbols) -> None:
@@ -182,7 +183,7 @@ class Substitution:
         return True
 
     def _spelled(self, phrase: str) -> str:
-        """Return a phrase as the tokenizer decodes it; empty if it cannot encode it."""
+        """Return a phrase as the tokenizer decodes it; empty if it cannot be encoded."""
         return self._scorer.tokenizer.decode(self._encoded(phrase))
 
     def _avoid(self, drafts: Sequence[Draft]) -> None:
@@ -233,7 +234,7 @@ class Substitution:
     def _proposals(
         self, draft: Draft, alignment: SentenceAlignment, likely: Sequence[Sequence[list[int]]]
     ) -> Iterator[_Proposal]:
-        """Yield proposals for the missing phrase that comes first in the translation, or deletions."""
+        """Yield proposals for the first missing phrase, or without one, deletions of surplus copies."""
         text, defects = draft.found[draft.at].text, draft.defects
         for start, copy in occurrences(text, defects.surplus) if not defects.missing else ():
             proposals = list(self._replaced(draft, (start, start + len(copy)), ()))
@@ -305,7 +306,7 @@ class Substitution:
         yield from self._retokenised(draft, " ".join([text, *(phrases[0] for phrases, _ in defects.missing)]))
 
     def _replaced(self, draft: Draft, span: Span, tokens: Iterable[int]) -> Iterator[_Proposal]:
-        """Yield the current sentence with tokens instead of a span, if tokens begin and end there."""
+        """Yield the current sentence with tokens instead of a span, if no token crosses its edges."""
         first, last = (_token_at(draft.edges, place) for place in span)
         if first is not None and last is not None:
             own = draft.found[draft.at].tokens
@@ -410,7 +411,7 @@ class Substitution:
         rows: Sequence[tuple[Draft, Sequence[SentenceHypothesis]]],
         whole: bool = False,
     ) -> list[T]:
-        """Apply a scoring function to windows with translations: their current sentence, or `whole`."""
+        """Score the current sentences of windows with these translations; `whole`: all requested ones."""
         instances: list[Instance] = []
         groups, places = [], []
         for draft, found in rows:

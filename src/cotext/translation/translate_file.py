@@ -62,10 +62,9 @@ class FileOptions:
     """How a file is translated; the last three are for corpora.
 
     `splitting`: split lines or paragraphs into sentences, translate these in context and join them. The value
-    has additional abbreviations; None: do not split.
-    `on_message` is called with messages for the user. `scores`: file for the log-probabilities of the output
-    tokens, as a table. `by_window`: the journal also contains windows, for files that may be one long
-    document. `shard`: only its documents are translated.
+    has additional abbreviations; None: do not split. `on_message` is called with messages for the user.
+    `scores`: file for the log-probabilities of the output tokens, as a table. `by_window`: the journal
+    also contains windows, for files that may be one long document. `shard`: the part to translate.
     """
 
     splitting: frozenset[str] | None = None
@@ -141,7 +140,7 @@ class CorpusJob(Job[FileReport]):
         }
 
     def _read(self) -> Iterator[Document]:
-        """Read the documents of this process; yield them as `Prose` splits them."""
+        """Read the documents of this shard or of the file; yield them as `Prose` splits them."""
         documents, first = located_documents(self.source, self._format), 0
         if self.shard is not None:
             self.sizes = list(map(len, read_documents(self.source, self._format)))

@@ -1,7 +1,7 @@
 """Translation of documents: when each window is searched, and with which target context.
 
     independent   No window waits for another: the sentence view, complete chunks of documents, context only
-                  on the source side, and `regenerate`, which searches complete windows.
+                  on the source side, and the schedule `regenerate`: it searches complete windows.
     prefix        Finished translations are the forced prefix of later windows: windows with target context,
                   and chunks of documents whose sentences are searched one by one.
 
@@ -107,8 +107,8 @@ class DocumentPool:
     ) -> int:
         """Search a batch of windows; return the number of finished sentences.
 
-        `on_sentences` is called after every step with the number of ended ones. If the search fails, windows
-        that were finished before are no longer ready.
+        `on_sentences` is called after every step with the number of sentences that ended. If the search
+        fails, windows that were finished before are no longer ready.
         """
         try:
             return self._search.search(batch, on_sentences)
@@ -129,7 +129,7 @@ class DocumentPool:
             self._advance(batch, on_sentences)
 
     def _advance(self, batch: Sequence[RowGroup], on_sentences: Callable[[int], None]) -> None:
-        """Search a batch; report the rest at the end, because engines report no steps."""
+        """Search a batch; at the end, report what no step reported: engines have no steps."""
         reported = 0
 
         def on_step(count: int) -> None:
@@ -346,7 +346,7 @@ class DocumentTranslator(DocumentScorer):
                     yield opened.index, self._translation(opened)
 
     def with_pools(self, make_pool: Callable[[WindowSearch], Pool]) -> "DocumentTranslator":
-        """Return the same system with other pools for the documents of a call."""
+        """Return a copy of this system that translates with pools made by `make_pool`."""
         copied = copy(self)
         copied._make_pool, copied.windows = make_pool, self.windows
         return copied
@@ -462,8 +462,8 @@ class Translator:
     def score(self, source: Sequence[str], target: Sequence[str]) -> list[float]:
         """Return the log-probability (natural logarithm) of every target sentence of a document, in context.
 
-        Raises CotextError: a string instead of a sequence of sentences, unequal numbers of sentences, a
-        source over `decode.max_source_tokens`, or a target over the length limit of outputs.
+        Raises CotextError: a string instead of a sequence, unequal numbers of sentences, a source over
+        `decode.max_source_tokens`, or a target over the longest allowed output.
         """
         document = ParallelDocument("1", _several(source, "score"), _several(target, "score"))
         return [s.log_probability for s in self.documents.score([document])[0]] if document.source else []

@@ -1,7 +1,7 @@
 """Search of windows: their requests, the batches that they share, and their results.
 
-A window is ready when its forced prefix is finished. Windows of a batch whose output has no visible text are
-searched again separately.
+A window is ready when its forced prefix is finished. Windows in which a sentence has no visible text are
+searched again separately (constrained search).
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -148,7 +148,7 @@ class WindowSearch:
 
     @property
     def most_ready(self) -> float:
-        """Most tokens of a document that are made ready; limited if chunks have caches, which take memory."""
+        """Largest number of tokens made ready per document; limited if chunks have caches (memory)."""
         plan = self._scorer.plan
         return inf if plan.searched_view is plan.view else BATCHES_AHEAD * plan.decode.max_tokens
 
@@ -251,7 +251,7 @@ class WindowSearch:
         window.row.document.others[j] = further(text, others, self._scorer.tokenizer, most)
 
     def _request_of_one(self, window: SearchedWindow, k: int) -> SearchRequest:
-        """Return the request for one sentence after the best translations of those before it."""
+        """Return the request for one sentence after the best translations of the sentences before it."""
         request, before = window.row.request, (sentence.tokens for sentence in window.sentences[:k])
         prefix = request.closed(before, self._scorer.plan.search_symbols)
         goes_on = k + 1 < request.sentences or request.goes_on

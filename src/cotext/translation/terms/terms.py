@@ -229,7 +229,7 @@ class TranslationMemory:
         return self._found.get((_normal(source), before))
 
     def taken(self, documents: Iterable[Sequence[str]]) -> Mapping[int, Mapping[int, str]]:
-        """Return the sentences of documents that the memory contains, by document and sentence."""
+        """Return the translations that the memory has, by document and sentence."""
         translations: dict[int, dict[int, str]] = {}
         for index, sentences in enumerate(documents):
             for j, source in enumerate(sentences):
@@ -363,7 +363,7 @@ class TermGuide:
         return self._occurrences[document][sentence]
 
     def alternatives(self, occurrence: Occurrence) -> tuple[str, ...]:
-        """Return texts; a translation must contain one of them. Empty: there is no requirement."""
+        """Return texts of which a translation must contain one. Empty: there is no requirement."""
         return self._forms(occurrence, occurrence.term.targets)
 
     def constraints(self, document: int, sentence: int) -> SentenceConstraints:
@@ -470,7 +470,7 @@ class TermReport:
 
     `required`: occurrences of terms in the source; `met`: those with one of their translations in the same
     sentence. `forbidden`: forbidden translations found. `copied`: copied texts; `kept`: those that appear
-    exactly as often as required. `unmet`: indices of document and sentence.
+    exactly as often as required. `unmet`: document and sentence indices of missing or surplus phrases.
     """
 
     required: int = 0

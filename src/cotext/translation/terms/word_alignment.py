@@ -121,7 +121,7 @@ def sharpened(weights_UV: Tensor) -> Tensor:
 
 
 def _parts(text: str, tokens: Sequence[Span], spans: Sequence[Span]) -> tuple[Tensor, Tensor, Tensor]:
-    """Return, for each overlap of a token and a span, both and the share of the token that overlaps.
+    """Return the token, the span and the share of the token, for each overlap of a token and a span.
 
     Spans are in order and disjoint, so there are few more overlaps than tokens and spans.
     """
