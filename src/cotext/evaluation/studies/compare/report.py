@@ -75,7 +75,7 @@ def as_text(result: RunComparison, brief: bool = False) -> str:
 
 
 def render_comparison(result: RunComparison) -> str:
-    """Return the page: a document and conclusions first, then the values and their signatures."""
+    """Return the page: an example document and conclusions first, then the values and their signatures."""
     items = []
     for question, answers in verdict(result).items():
         lines = "".join(f"<dd>{escape(line)}</dd>" for line in answers)
@@ -361,7 +361,7 @@ def example(result: RunComparison) -> str:
     )
 
 
-# `difference` and the columns after it are relative to `baseline`: the title of the first system, or a value.
+# Differences and p are relative to `baseline`: the first system or, for context use, the value to exceed.
 CSV_COLUMNS: Final = (
     "system", "recipe", "kind", "name", "group", "value", "low", "high", "baseline", "difference",
     "difference_low", "difference_high", "p", "p_corrected", "n", "signature",

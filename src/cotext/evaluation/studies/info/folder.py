@@ -1,6 +1,6 @@
 """Summary of a folder that Cotext has made, or of a corpus file: `cotext info`.
 
-It is made without torch, without reading weights, and with size limits. Damage is listed as problems.
+A summary needs neither torch nor weights, and the size of its input is limited. Damage is listed as problems.
 """
 
 import math
