@@ -249,7 +249,7 @@ class MbrRequest(CometOptions, CorpusFormat):
     )
     out: Path = option("File to write.")
     utility: str = option(
-        "Metric of similarity: chrf, comet (with --comet and --source), or one that you add.", default="chrf"
+        "Metric of similarity: chrf, comet (with --comet and --source), or an added metric.", default="chrf"
     )
     probabilities: Literal["scores", "uniform"] = option(
         "scores: translations in a list count by model probability; uniform: equally.", default="scores"

@@ -32,8 +32,8 @@ class Score:
     """A score with its signature.
 
     `value` is on sacrebleu's scale of 0 to 100 (TER may exceed it). `empty_hypotheses` counts sentences
-    without a visible character. `components`: for BLEU, brevity penalty, token counts, and precisions in per
-    cent.
+    without a visible character. `components`: values that make up the score, such as the brevity penalty of
+    BLEU.
     """
 
     protocol: str

@@ -124,8 +124,8 @@ class Speed:
 def measure_speed(request: SpeedRequest, progress: Meter) -> Speed:
     """Time runs on documents, in turn, and compare every other run with the first.
 
-    Raises CotextError if a run or device does not exist, a run rejects a document, there are no words, or
-    processor time is requested on a GPU.
+    Raises CotextError for a missing run or device, a document that a run rejects, documents without words, or
+    processor time on a GPU.
     """
     documents = list(islice(read_documents(request.document, request.format), request.documents))
     decode, rounds, threads = dict(request.decode), request.rounds, request.threads

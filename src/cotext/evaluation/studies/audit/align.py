@@ -2,7 +2,7 @@
 
 Word translations are learned from the audited text, as in `cotext.data.alignment`. Unlike there, lost, added
 and merged sentences have a low probability. A text in the place of a translation is paired with the source
-sentence, however unlike they are, so that one fault is one bead. Moved sentences are sought in their document.
+sentence, however unlike they are, so that one fault is one bead. Moved sentences are found in their document.
 """
 
 import math

@@ -231,7 +231,7 @@ def _contrastive_tests(result: RunComparison) -> Section:
         words = "too few documents" if test.too_few else "no significant difference"
         if test.test.significant:
             words = "higher accuracy" if test.own > test.first else "lower accuracy"
-        words += "; the clue is also in the window of the first" if test.first_sees else ""
+        words += "; the clue is also in the window of the first system" if test.first_sees else ""
         name = (result.runs[test.run].label, *test.group.name)
         tested = (
             Cell(f"{test.test.difference:+.1f}", marked=test.test.significant),
