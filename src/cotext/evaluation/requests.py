@@ -148,7 +148,7 @@ class LeaderboardRequest(Protocols, TargetLanguage, DocumentComet, CorpusFormat)
     out: Path = option("HTML page to write.")
     source: Path | None = option("Source, for COMET and other metrics that need it.", default=None)
     rank_by: str | None = option(
-        "Metric to rank by, also comet or doc-comet. Default: the first --protocol.", default=None
+        "Metric to rank by; may be comet or doc-comet. Default: the first --protocol.", default=None
     )
     realign_all: bool = option(
         "Realign all documents, not only those with different numbers of sentences.", default=False
