@@ -1,7 +1,7 @@
 """Adaptation of a model to a corpus: the command `cotext adapt`.
 
 Documents are set aside, the rest is prepared with the model's tokenizer, and training starts from the model
-(`model.neutral_start`). The folder OUT.adapt contains:
+(`model.neutral_start`). The folder OUT.adapt contains, in addition to a copy of the references:
 
     pairs.tmx                     pairs of bilingual files or documents, or of a corpus cut into sections
     data/                         the prepared corpus; whole documents are for training, development or test
@@ -40,7 +40,7 @@ from cotext.training.inputs import written_config
 from cotext.training.run import DryRun, dry_run
 from cotext.translation.open import open_run
 
-RECIPE: Final = "opus/s4to4"  # for a sentence-level model; others keep their own configuration
+RECIPE: Final = "opus/s4to4"  # for a sentence-level model; document-level models keep their configuration
 VALIDATIONS: Final = 10  # approximate number during training
 # By default, a fifth of the documents is for development and a fifth for the test, 20 each at most.
 SHARE: Final = 5
@@ -89,7 +89,7 @@ class AdaptReport:
 class Adaptation:
     """The steps of an adaptation, in the order in which they must be called.
 
-    Raises CotextError for an engine or a corpus in other languages than the model, and as `pair_files` does.
+    Raises CotextError for an engine, or a corpus in other languages. Also the errors of `pair_files`.
     """
 
     def __init__(self, request: AdaptRequest) -> None:

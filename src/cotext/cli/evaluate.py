@@ -154,7 +154,7 @@ def mbr(request: MbrRequest, json: Json = False) -> None:
     find_format(request.to).require_written()
     inputs = [*request.files, *filter(None, [request.source])]
     with output(out, inputs), meter("choosing", 0) as progress:
-        # Old n-best lists of the output are removed with it, unless they are inputs of this command.
+        # Old n-best lists of the output are removed with it, so they must not be inputs of this command.
         check_output(lists_beside(out), inputs)
         require_absent(lists_beside(out), request.overwrite)
         chosen, report = choose_translations(request, progress)

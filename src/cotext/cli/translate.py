@@ -252,7 +252,7 @@ def join(
     ] = False,
     json: Json = False,
 ) -> None:
-    """Join the parts of a job that ran with `--shard i/n`; the output is the same as of one process."""
+    """Join the parts of a job that ran with `--shard i/n`; the output is the same as that of one process."""
     from cotext.runtime.jobs.engine import joining
 
     out = out if out.name else out.absolute()  # the path `.` has no name (see `Request`)

@@ -148,7 +148,7 @@ class LeaderboardRequest(Protocols, TargetLanguage, DocumentComet, CorpusFormat)
     out: Path = option("HTML page to write.")
     source: Path | None = option("Source, for COMET and other metrics that need it.", default=None)
     rank_by: str | None = option(
-        "Metric to rank by, also comet or doc-comet. Default: the first --protocol.", default=None
+        "Metric to rank by; may be comet or doc-comet. Default: the first --protocol.", default=None
     )
     realign_all: bool = option(
         "Realign all documents, not only those with different numbers of sentences.", default=False
@@ -249,7 +249,7 @@ class MbrRequest(CometOptions, CorpusFormat):
     )
     out: Path = option("File to write.")
     utility: str = option(
-        "Metric of similarity: chrf, comet (with --comet and --source), or one that you add.", default="chrf"
+        "Metric of similarity: chrf, comet (with --comet and --source), or an added metric.", default="chrf"
     )
     probabilities: Literal["scores", "uniform"] = option(
         "scores: translations in a list count by model probability; uniform: equally.", default="scores"

@@ -91,7 +91,7 @@ def _read_side(
 def _as_others(
     path: Path, documents: list[Document], format: Format, like: Sequence[Document]
 ) -> list[Document]:
-    """Adapt documents to others: take their ids for formats without ids, and their order for WMT files."""
+    """Give documents the ids of `like` if their format has no ids, and its order if they are a WMT file."""
     if not format.carries_ids:
         ids = [document.id for document in like]
         return [Document(ids[i] if i < len(ids) else d.id, d.sentences) for i, d in enumerate(documents)]

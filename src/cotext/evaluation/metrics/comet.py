@@ -29,7 +29,7 @@ _TAIL_LINES = 12
 _SCALE = 100.0
 _DIGEST_DIGITS = 12
 
-Progress = Callable[[int, int], None]  # called with the sentences scored so far, and their total
+Progress = Callable[[int, int], None]  # called with the numbers of scored and of all sentences
 
 
 @dataclass(frozen=True, slots=True)

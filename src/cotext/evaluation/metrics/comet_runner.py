@@ -175,7 +175,7 @@ def _load(checkpoint: Path) -> Any:
 
 
 def blocks(documents: list[dict[str, Any]]) -> Iterator[list[int]]:
-    """Yield indices of documents to score in one call; systems are separate, to be truncated alike."""
+    """Yield indices of documents to score in one call: of one system, so that all are truncated alike."""
     block: list[int] = []
     sentences = 0
     for index, document in enumerate(documents):

@@ -138,7 +138,7 @@ class Accuracy:
     """The number of right decisions in a group of examples, and the expected accuracy of guessing.
 
     `chance`: mean of 1 / number of candidates. `balanced`: see `balanced_weights`; None if not requested.
-    Both are fractions; properties are in per cent. `correct` is a mean for several seeds.
+    Both are fractions; properties are in per cent. `correct` may be a mean over seeds.
     """
 
     correct: float
@@ -291,7 +291,7 @@ def contrastive_accuracy(
     """Decide every example of a suite by the scores of its candidates, in the order of the suite.
 
     `recipe`: more entries of the signature. `controls`: scores without context (`none`) and in context of
-    other documents (`foreign`). Raises CotextError if the suite is empty, or scores are not numbers.
+    other documents (`foreign`). Raises CotextError if the suite is empty, or scores are invalid.
     """
     parts = {"suite": suite.name, "n": str(len(suite.examples)), "tie": tie, "score": score}
     signature = signed(parts, recipe)
@@ -361,7 +361,7 @@ def digest_of(examples: Iterable[ContrastiveExample]) -> str:
 def decide(
     example: ContrastiveExample, scores: CandidateScores, *, tie: TieRule, score: ScoreRule
 ) -> Decision:
-    """Decide whether the right candidate wins; one spelled like it is tied, whatever its score."""
+    """Decide whether the right candidate wins; a wrong one spelled like it is tied, whatever its score."""
     values = _comparable(example, scores, score)
     right = values[example.correct]
     for index in example.identical_to_correct:
@@ -389,7 +389,7 @@ def distance_aggregates(buckets: Mapping[str, tuple[float, int]]) -> dict[str, f
 
     `buckets`: accuracy and number of examples. `disc` weights the buckets 1, 2, 3, >3 by their size.
     `disc_all_d` also includes 0. `disc_avg` is the plain mean of the four, if all four exist. Clues ahead are
-    ignored. If any distance is unknown, so are the sizes, and there are no aggregates.
+    ignored. If any distance is unknown, there are no aggregates.
     """
     if "unknown" in buckets:
         return {}
@@ -509,7 +509,7 @@ class Forms:
 
 @dataclass(frozen=True, slots=True)
 class GenerativeReport(GroupedReport[Forms]):
-    """Outcomes over a suite and its groups, in the order of the suite.
+    """Outcomes over a suite and its groups; `outcomes` has one for each example, in the order of the suite.
 
     None: an ignored example (`undecidable`), because a wrong candidate has the same words as the right one.
     """
@@ -523,7 +523,7 @@ class GenerativeReport(GroupedReport[Forms]):
 
 
 def outcome(example: ContrastiveExample, translation: Sequence[str]) -> str | None:
-    """Return one of OUTCOMES, or None if no word distinguishes right from wrong."""
+    """Return one of OUTCOMES, or None if a wrong candidate has the same words as the right one."""
     right_candidate = example.candidates[example.correct]
     has_right, has_wrong = True, False
     for number, candidate in enumerate(example.candidates):
@@ -551,7 +551,7 @@ def outcome(example: ContrastiveExample, translation: Sequence[str]) -> str | No
 
 
 def require_forms(suite: ContrastiveSuite) -> None:
-    """Raise CotextError if no example of a suite is decidable by words."""
+    """Raise CotextError if `outcome` is None for all examples, whatever the translation."""
     if all(outcome(example, example.candidates[example.correct]) is None for example in suite.examples):
         raise CotextError(f"suite {suite.name!r} has no example whose candidates differ in a word")
 

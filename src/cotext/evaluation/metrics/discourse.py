@@ -1,9 +1,9 @@
 """Discourse words marked by hand (TC, CP, PT, TCP; Sun et al., 2022), and glossary terms.
 
 The authors marked words in the English references of the Chinese-English PDC test set, with all acceptable
-renderings. They marked tenses in 50 documents, conjunctions in 46, pronouns in 52. A word is a hit if one of
-its renderings occurs near the same relative position of the hypothesis. TC, CP and PT are the hits in per
-cent, TCP is their geometric mean. The rule is that of the authors' script (tcp.py of Doc2Doc_NMT).
+renderings. They marked tenses (TC) in 50 documents, conjunctions (CP) in 46, pronouns (PT) in 52. A word is a
+hit if one of its renderings occurs near the same relative position of the hypothesis. TC, CP and PT are hits
+in per cent, TCP is their geometric mean. The rule is that of the authors' script (tcp.py of Doc2Doc_NMT).
 """
 
 import re
@@ -24,7 +24,7 @@ from cotext.runtime import CotextError, __version__, optional_module, shown
 Tokens = Literal["none", "moses"]
 PHENOMENA = ("TC", "CP", "PT")
 PUBLISHED_DOCUMENTS = (50, 46, 52)  # for each phenomenon, in the order of the published file
-WINDOW = 20  # tokens before the expected position, and starting at it
+WINDOW = 20  # number of tokens before the expected position, and of tokens from it on
 _POSITION = re.compile("[0-9]{1,9}")
 _LEAST_FIT = 0.9  # required share of marked words at their positions
 

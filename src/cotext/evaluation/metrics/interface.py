@@ -32,8 +32,8 @@ class Score:
     """A score with its signature.
 
     `value` is on sacrebleu's scale of 0 to 100 (TER may exceed it). `empty_hypotheses` counts sentences
-    without a visible character. `components`: for BLEU, brevity penalty, token counts, and precisions in per
-    cent.
+    without a visible character. `components`: values that make up the score, such as the brevity penalty of
+    BLEU.
     """
 
     protocol: str
@@ -101,7 +101,7 @@ class Metric(ABC):
     """A metric of corpora, selected by its name (`--protocol`).
 
     `unit`: the segments that are counted. `needs_source`: the source is read too. `reads_words`: the text
-    must be tokenised. `is_utility`: serves minimum Bayes risk (`mbr --utility`).
+    must be tokenised. `is_utility`: usable for minimum Bayes risk (`mbr --utility`).
     """
 
     name: str
@@ -118,7 +118,7 @@ class Metric(ABC):
 
     @abstractmethod
     def utility(self) -> tuple[Utility, str]:
-        """Return the scores of pairs of sentences, if `is_utility`, and their signature."""
+        """Return a function that scores all pairs of texts, and its signature; only if `is_utility`."""
 
 
 # Maps a hypothesis, its references and its source, if there is one, to counts.
@@ -145,7 +145,7 @@ class CountedMetric(Metric):
         return measurements
 
     def utility(self) -> tuple[Utility, str]:
-        """Score every text as a document of one sentence, with every other as reference."""
+        """Score every text as a document of one sentence, with every text as reference."""
 
         def scores(texts: Sequence[str]) -> Floats:
             documents = [Document("", (text,)) for text in texts]
@@ -210,7 +210,7 @@ def check_correspondence(
     same_ids: bool = True,
     names: tuple[str, str] = ("the hypothesis", "the reference"),
 ) -> None:
-    """Raise CotextError unless both have the same documents in the same order, sentence by sentence.
+    """Raise CotextError unless both sides have the same documents in the same order, sentence by sentence.
 
     Numbers of sentences and ids are only compared if requested. `names`: both sides in messages.
     """

@@ -68,7 +68,7 @@ _BLOCK_BYTES: Final = 1 << 26
 def align_by_error(
     hypothesis: Integers, references: Sequence[Sequence[Integers]], may_cut: Flags, preferred: Flags
 ) -> tuple[int, ...]:
-    """Return the positions where a hypothesis, given as token numbers, is cut; one more than segments.
+    """Return where a hypothesis, given as token numbers, is cut: at 0 and at the end of each piece.
 
     `references`: for each segment its tokens in every reference. `may_cut`, `preferred`: whether a piece may
     end, or preferably ends, before each token and after the last. Raises CotextError above `MAX_CELLS`.
@@ -106,8 +106,8 @@ def align_by_error(
 class _Table:
     """The rows of the dynamic programme.
 
-    Rows hold costs minus one edit for every hypothesis token up to them. An insertion then costs nothing, a
-    deletion one edit, a substitution nothing, and a match gains one edit.
+    Rows hold costs minus one edit for every hypothesis token before the position. An insertion then costs
+    nothing, a deletion one edit, a substitution nothing, and a match gains one edit.
     """
 
     def __init__(
@@ -244,7 +244,7 @@ class Cutter:
 def omitted_sentences(
     text: CutText, cuts: Sequence[int], references: Sequence[Sequence[Tokens]]
 ) -> tuple[int, ...]:
-    """Return the numbers, from 0, of omitted sentences; `references`: their tokens, by reference."""
+    """Return the numbers, from 0, of omitted sentences; `references`: tokens by reference and sentence."""
     omitted = []
     for sentence, (start, end) in enumerate(pairwise(cuts)):
         piece = words(text.tokens[start:end])
@@ -435,7 +435,7 @@ def realign(
 ) -> tuple[list[Document], AlignmentReport]:
     """Divide documents at the sentences of the references, which all have the same sentences.
 
-    With `which` "unequal", documents that have the right number of sentences keep theirs. Raises CotextError
+    With `which` "unequal", documents that have the right number of lines keep their lines. Raises CotextError
     for a document that is too long, or that needs the target language to be tokenised.
     """
     documents, fits = [], []

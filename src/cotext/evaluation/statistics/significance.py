@@ -73,7 +73,7 @@ def compared_pairs(names: Sequence[str], baseline: str | None) -> list[tuple[str
 
 
 def bootstrap_scores(systems: Sequence[Statistics], resampling: Resampling) -> list[Floats]:
-    """Return scores of corpora drawn with replacement; draws are sacrebleu's for the same seed."""
+    """Return scores of corpora drawn with replacement, in the same way as sacrebleu with the same seed."""
     matrices = [statistics.by(resampling.unit)[0] for statistics in systems]
     units = len(matrices[0])
     joined = np.concatenate(matrices, axis=1)
@@ -105,14 +105,14 @@ def swapped_differences(one: Statistics, other: Statistics, resampling: Resampli
 
 def swapped_p(differences: Floats, observed: float) -> float:
     """Return the two-sided p-value of a randomisation test: the share of differences as large as observed."""
-    count = int(np.sum(~(abs(differences) < abs(observed) - _ROUNDING)))  # also those that are not numbers
+    count = int(np.sum(~(abs(differences) < abs(observed) - _ROUNDING)))  # also NaN
     return (count + 1) / (len(differences) + 1)
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
     """Correct the p-values of a family of tests (Holm, 1979); the order stays.
 
-    The smallest of m is multiplied by m, the next by m - 1 and so on; none becomes smaller than one before.
+    The smallest of m is multiplied by m, the next by m - 1 and so on; none becomes less than the one before.
     """
     corrected, floor = [0.0] * len(p_values), 0.0
     for rank, index in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
@@ -128,8 +128,8 @@ class McNemar:
     `only_baseline` and `only_system` count the cases that only one of them decided right. `difference` is the
     difference of the accuracies in percentage points (system - baseline). Both the test and the interval are
     over documents. `p_mid` counts the observed outcome half (Fagerland, Lydersen and Laake, 2013).
-    `interval_95` comes from the bootstrap, with one more case lost and one won (Bonett and Price, 2012). A
-    single document allows any difference.
+    `interval_95` comes from the bootstrap, with one more case lost and one won (Bonett and Price, 2012).
+    For a single document, it is -100 to 100.
     """
 
     only_baseline: int
@@ -162,7 +162,7 @@ def mcnemar(baseline: Sequence[bool], system: Sequence[bool], documents: Sequenc
 def gains_by_document(
     baseline: Sequence[bool], system: Sequence[bool], documents: Sequence[int]
 ) -> list[int]:
-    """Return for each document, in their order, how many more cases the system decides right."""
+    """Return for each document, in order of first case, how many more cases the system decides right."""
     gains = Counter[int]()
     for before, after, document in zip(baseline, system, documents, strict=True):
         gains[document] += int(after) - int(before)
@@ -185,7 +185,7 @@ def _chunks(samples: int, units: int) -> Iterator[int]:
 def are_too_few(documents: int, tests: int = 1, mid_p: bool = False) -> bool:
     """Return whether no result over these documents can be significant, after correction for all tests.
 
-    The smallest p, if all documents differ in the same direction, is 2 / 2^n. Mid-p: half of it.
+    The smallest p, if all documents differ in the same direction, is 2 / 2^n; mid-p is half of that.
     """
     return 2.0 ** (1 - mid_p - documents) * tests >= SIGNIFICANT
 
@@ -205,7 +205,7 @@ def flipped_counts(differences: Sequence[int]) -> float:
 
 
 def flipped_sums(differences: Sequence[float], samples: int = 20_000, seed: int = 12345) -> float:
-    """Return the two-sided p of differences by document, over all or, if many, `samples` patterns."""
+    """Return the two-sided p of differences by document, over all patterns or, if many, `samples` of them."""
     values = np.asarray(differences, dtype=np.float64)
     least = abs(values.sum()) - _ROUNDING * max(1.0, float(abs(values).sum()))
     if len(values) <= ALL_PATTERNS:
@@ -341,9 +341,9 @@ def paired_test(
     baseline: str | None = None,
     resampling: Resampling | None = None,
 ) -> PairedTest:
-    """Compare systems, each a list of seeds, by their counts, with `baseline` or, if None, all pairs.
+    """Compare every system with `baseline` or, if it is None, all pairs of systems.
 
-    Raises CotextError if there are fewer than two systems or units, or the baseline does not exist.
+    `systems`: seeds by name. Raises CotextError for fewer than two systems or units, or an unknown baseline.
     """
     settings = resampling or Resampling()
     pairs = compared_pairs(list(systems), baseline)
@@ -385,7 +385,7 @@ def compare_accuracies(
 ) -> Difference:
     """Compare which cases two systems decide correctly, with the document number of every case.
 
-    Each has one row of booleans per seed. The difference is in percentage points.
+    `first` and `second` have one row of booleans per seed. The difference is in percentage points.
     """
     if len(first) == len(second) == 1:
         test = mcnemar(first[0], second[0], documents)

@@ -2,8 +2,8 @@
 
 Every run is timed greedily and with its own beam, in two settings. `one`: a document at a time. `many`: all
 documents in batches of `decode.max_tokens`. A sentence system is also timed one sentence at a time. All
-decode with caches, so the speed-up of non-autoregressive decoding is relative to fair alternatives. Ratios
-are computed within a round, whose methods meet the same noise; the median is reported.
+runs decode with caches, so the speed-up of non-autoregressive decoding is relative to fair alternatives.
+Ratios compare times of the same round, because noise changes between rounds; their median is reported.
 """
 
 import statistics
@@ -48,8 +48,8 @@ class Way:
 class TimedWay:
     """The times of a way in one setting: seconds per document for each round, and the tokens written.
 
-    `faster`, `than_rival`: the time of the first way, or of the fastest autoregressive way, divided by its
-    time.
+    `faster`, `than_rival`: the time of the first way, or of the fastest autoregressive way, divided by the
+    time of this way.
     """
 
     way: Way
@@ -122,10 +122,10 @@ class Speed:
 
 
 def measure_speed(request: SpeedRequest, progress: Meter) -> Speed:
-    """Time runs on documents, in turn; the others are compared with the first run.
+    """Time runs on documents, in turn, and compare every other run with the first.
 
-    Raises CotextError if a run or device does not exist, a run rejects a document, there are no words, or
-    processor time is requested on a GPU.
+    Raises CotextError for a missing run or device, a document that a run rejects, documents without words, or
+    processor time on a GPU.
     """
     documents = list(islice(read_documents(request.document, request.format), request.documents))
     decode, rounds, threads = dict(request.decode), request.rounds, request.threads
@@ -232,7 +232,7 @@ def _fastest(seconds: dict[str, Sequence[float]]) -> str | None:
 
 
 def _notes(runs: Sequence[OpenedRun], ways: Sequence[Way]) -> Iterator[str]:
-    """Yield notes on systems that are missing for a fair comparison."""
+    """Yield notes on kinds of systems that a fair comparison needs and that are not among the runs."""
     if not any(way.left_to_right for way in ways):
         yield "No run is autoregressive: add one, such as g-transformer/sent in the paper, to compare with."
     if not any(run.config.view.kind == "sentence" and run.loaded.writes_left_to_right for run in runs):

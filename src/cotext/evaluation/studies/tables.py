@@ -13,7 +13,7 @@ from cotext.runtime.rendering import breakable, render_rows, table
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A table cell; `marked`: significant, bold or with a star; `small`: lines below, only on a page."""
+    """A table cell; `marked`: significant, in bold or with a star; `small`: lines below, on a page."""
 
     text: str
     small: tuple[str, ...] = ()

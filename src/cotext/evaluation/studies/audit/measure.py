@@ -29,15 +29,15 @@ from cotext.translation.terms.terms import Glossary, TermGuide
 # --- Changed numbers, names and terms, and inconsistencies within a document.
 #
 # Translations of terms are learned from the text itself. A source word in several sentences is translated by
-# the target word that occurs in nearly all of their translations, and in few others. Address, pronouns and
-# tense are found by the patterns below, only in the languages for which there are some.
+# the target word that occurs in nearly all of their translations, and in few other sentences. Address,
+# pronouns and tense are found by the patterns below, in the languages that have patterns.
 
-# Minimum number of other sentences with a form of address, with a name, or (in the document) with a term.
+# How many other sentences must have another form of address, keep a name, or have a term (in the document).
 _LEAST: Final = 3
 _NAMED: Final = 2
 _TERM: Final = 4
 _USUAL: Final = 0.75  # minimum share of the sentences that have the usual form
-_LONG: Final = 5  # minimum length of a term, and letters by which forms of a word are compared
+_LONG: Final = 5  # minimum length of a term; words with as many equal first letters are forms of one word
 _ENDING: Final = 2  # letters at the end of a word in which its forms may differ
 Pair = tuple[str, str, str]  # document, source, target
 Found = Iterator[tuple[int, Fault]]  # faults with the number of the pair
@@ -49,7 +49,7 @@ def _cues(**words: str) -> Cues:
     return {name: rf"(?i)\b(?:{pattern})\b" for name, pattern in words.items()}
 
 
-# In German, "Sie" at the start of a sentence may be another pronoun.
+# In German, "Sie" at the start of a sentence may mean "she" or "they", and is not counted.
 _ADDRESS: Final[Mapping[str, Cues]] = {
     "de": _cues(informal=r"du|dir|dich|dein\w{0,2}|euch", formal=r"(?<=[\w,] )(?-i:Sie|Ihnen|Ihr\w{0,2})"),
     "fr": _cues(informal="tu|toi|ton|tes", formal="vous|votre|vos"),
@@ -57,7 +57,7 @@ _ADDRESS: Final[Mapping[str, Cues]] = {
     "ru": _cues(informal=r"ты|тебя|тебе|тобой|тво\w{1,3}", formal=r"вы|вас|вам|вами|ваш\w{0,3}"),
     "zh": {"informal": "你", "formal": "您"},
 }
-# In Chinese, a plural has another character after the pronoun.
+# In Chinese, a plural has 们 after the pronoun, and is not counted.
 _PRONOUNS: Final[Mapping[str, Cues]] = {
     language: {pronoun: rf"(?i)^\W*{pronoun}(?![a-zà-ÿа-я们])" for pronoun in pronouns}
     for language, *pronouns in map(
@@ -83,7 +83,7 @@ def new_numbers(pairs: Sequence[Pair]) -> Found:
 
 
 def changed_names(pairs: Sequence[Pair]) -> Found:
-    """Yield names that a translation lacks, although other translations keep them."""
+    """Yield names that a translation lacks although others keep them, or whose letters it has swapped."""
     total, kept = Counter[str](), Counter[str]()  # sentences with a source word, and those that keep it
     for _, source, target in pairs:
         words = {word.text for word in words_of(source)}
@@ -168,7 +168,7 @@ def _terms(stems: Mapping[int, Stems], pairs: Sequence[Pair], counts: Mapping[st
             [odd] = [n for n in places if usual not in stems[n][1]]
             other = pairs[next(n for n in places if n != odd)]
             word, has = _word(stem, pairs[odd][1]), _word(usual, other[2])
-            # Words that are equal on both sides are names.
+            # Words that are equal on both sides are names, which `changed_names` finds.
             is_new = word != has and usual not in pairs[odd][2].casefold() and len(stems[odd][1]) > _TERM
             if is_new and _has_form(_word(stem, other[1]), word):
                 note = f'lacks "{has}", which {count} other sentences with "{word}" have'
@@ -187,7 +187,7 @@ def _has_form(text: str, term: str) -> bool:
 
 # --- Findings and their page.
 
-# Kinds of findings, with a title for several: faults of whole sentences, and details that may be right.
+# Kinds of findings with their titles: first faults, then details that may be right (DETAILS).
 TITLES: Final = {
     "lost": "lost",
     "added": "added",
@@ -234,8 +234,8 @@ class Finding:
 class SystemAudit:
     """The findings of an output in the order of the text.
 
-    `merged`: output sentences that translate several source sentences. `divided`: the reverse. `is_weak`: few
-    words correspond. `positions`: ranges of positions in the documents, with their sentences and findings.
+    `merged`: number of places where several source sentences are translated together. `divided`: the reverse.
+    `is_weak`: few words correspond. `positions`: numbers of sentences and findings by position in a document.
     """
 
     name: str
@@ -414,7 +414,7 @@ def _system(
 def _faults(
     beads: Sequence[Bead], texts: Sequence[Pair], languages: tuple[str, str], glossary: Glossary | None
 ) -> list[list[Fault]]:
-    """Return the faults of beads. If the text is not a translation, only this is reported."""
+    """Return the faults of each bead. If its output is not a translation, its details are omitted."""
     both = [n for n, bead in enumerate(beads) if bead.source and bead.output]
     pairs = [texts[n] for n in both]
     checks = Checks([pair[1:] for pair in pairs], ("", languages[1]), [beads[n].score for n in both])

@@ -55,8 +55,8 @@ from cotext.runtime import __version__
 class ContrastiveTest:
     """A test of contrastive accuracy, in per cent by seed, against the first system, on a group of examples.
 
-    `first_sees`: the clue is also in the context window of the first system. The test is over documents, and
-    over seeds if there are several, corrected for all such tests (`tests`).
+    `first_sees`: the clue is also in the context window of the first system. `test` is over
+    documents and, if there are several, seeds. Its p is corrected for all tests (their number is `tests`).
     """
 
     run: int
@@ -121,7 +121,7 @@ CHANCE_TOLERANCE_POINTS: Final = 3.0
 def accuracy_rows(
     systems: Sequence[MeasuredSystem], groups: Sequence[Group], evidence: Sequence[Sequence[Evidence]]
 ) -> list[AccuracyRow]:
-    """Return accuracies of all systems side by side, means over seeds; the controlled corpus first."""
+    """Return accuracies of all systems (means over seeds) by group, PHENOMENA with an exact chance first."""
     order = {name: number for number, name in enumerate(PHENOMENA)}
     by_title: dict[str, list[Group]] = {}
     for group in groups:
@@ -175,7 +175,7 @@ def _words(group: Group, chance: float, cells: Sequence[AccuracyCell], tested: S
 def evidence_of(
     systems: Sequence[MeasuredSystem], groups: Sequence[Group]
 ) -> tuple[tuple[Evidence, ...], ...]:
-    """Return the evidence by system for groups with the clue in its context, corrected for all of them."""
+    """Return for each system the evidence on groups with a clue in its context, corrected for all tests."""
     flat = []
     for number, system in enumerate(systems):
         for group in groups:
@@ -190,7 +190,7 @@ def evidence_of(
 
 
 def contrastive_tests(systems: Sequence[MeasuredSystem], groups: Sequence[Group]) -> list[ContrastiveTest]:
-    """Test all systems against the first one, on groups with the clue in their context."""
+    """Test every other system against the first one, on groups with the clue in its context window."""
     tests = []
     for number, system in enumerate(systems[1:], start=1):
         for group in groups:
@@ -214,7 +214,7 @@ def _by_seed(decided: Sequence[Sequence[bool]]) -> Spread:
 
 @dataclass(frozen=True, slots=True)
 class TestedScore:
-    """The mean score over seeds, its interval over documents and seeds, and its difference from the first."""
+    """The mean score over seeds, its interval over documents and seeds, and its test against the first."""
 
     score: Score
     interval_95: tuple[float, float] | None
@@ -224,7 +224,7 @@ class TestedScore:
 
 @dataclass(frozen=True, slots=True)
 class Quality:
-    """Scores on a test set, by system; its size; tests by protocol."""
+    """Scores on a test set by system, the size of the test set, and tests by protocol."""
 
     documents: int
     sentences: int
@@ -344,7 +344,7 @@ def published_for(recipe: MatchedRecipe) -> list[Published]:
 
 
 def of_pair(values: Sequence[Published], pair: str) -> list[Published]:
-    """Return the values of a language pair, or all if it is not known; rows for other pairs are omitted."""
+    """Return the values of a language pair, or all if it is unknown; rows only of other pairs are omitted."""
     if not pair:
         return list(values)
     pairs_of_row: dict[tuple[str, str], set[str]] = {}
@@ -449,7 +449,7 @@ class RunComparison:
         )
 
     def over_seeds(self, system: int) -> list[SeedFigure]:
-        """Return the scores and accuracies of a system by seed, if it or the first one has several."""
+        """Return scores and accuracies of a system by seed, if this or the first system has several seeds."""
         if len(self.runs[system].runs) == len(self.runs[0].runs) == 1:
             return []
         figures = [

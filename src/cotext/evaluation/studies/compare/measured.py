@@ -305,7 +305,7 @@ def _digest(*parts: str) -> str:
 class ContextGain:
     """CXMI of a test set for one kind of context, in nats per token.
 
-    `interval_95` comes from the bootstrap over documents; a single document allows any gain. `p` comes from
+    `interval_95` comes from the bootstrap over documents; for one document it is infinite. `p` comes from
     flipping the signs of documents. `p_foreign`: for true context, p of the same test of the difference from
     random context.
     """

@@ -75,7 +75,7 @@ def as_text(result: RunComparison, brief: bool = False) -> str:
 
 
 def render_comparison(result: RunComparison) -> str:
-    """Return the page: a document and conclusions first, then the values and their signatures."""
+    """Return the page: an example document and conclusions first, then the values and their signatures."""
     items = []
     for question, answers in verdict(result).items():
         lines = "".join(f"<dd>{escape(line)}</dd>" for line in answers)
@@ -231,7 +231,7 @@ def _contrastive_tests(result: RunComparison) -> Section:
         words = "too few documents" if test.too_few else "no significant difference"
         if test.test.significant:
             words = "higher accuracy" if test.own > test.first else "lower accuracy"
-        words += "; the clue is also in the window of the first" if test.first_sees else ""
+        words += "; the clue is also in the window of the first system" if test.first_sees else ""
         name = (result.runs[test.run].label, *test.group.name)
         tested = (
             Cell(f"{test.test.difference:+.1f}", marked=test.test.significant),
@@ -361,7 +361,7 @@ def example(result: RunComparison) -> str:
     )
 
 
-# `difference` and the columns after it are relative to `baseline`: the title of the first system, or a value.
+# Differences and p are relative to `baseline`: the first system or, for context use, the value to exceed.
 CSV_COLUMNS: Final = (
     "system", "recipe", "kind", "name", "group", "value", "low", "high", "baseline", "difference",
     "difference_low", "difference_high", "p", "p_corrected", "n", "signature",

@@ -195,7 +195,7 @@ def score_excerpts(scorer: DocumentTranslator, excerpts_scored: Sequence[Excerpt
 
 @dataclass(frozen=True, slots=True)
 class Influence:
-    """The influence of a context sentence on the tokens of another: log p with it minus log p without it."""
+    """How a context sentence changes the tokens of a sentence: log p with it minus log p without it."""
 
     number: int  # index of the context sentence in its document
     tokens: tuple[float, ...]
@@ -221,7 +221,7 @@ class SentenceInfluences:
 
     @property
     def most(self) -> Influence | None:
-        """Return the context sentence that changes most; None without context."""
+        """Return the influence of the context sentence with the largest `change`; None without context."""
         return max(self.influences, key=lambda influence: influence.change, default=None)
 
 
@@ -273,7 +273,7 @@ DIGITS = 5
 
 @dataclass(frozen=True, slots=True)
 class CorpusUse:
-    """CXMI per condition except "none"; `without_path`: excluded sentences without a valid CTC alignment."""
+    """CXMI per condition except "none"; `without_path`: number of excluded sentences (no CTC alignment)."""
 
     signature: str
     sentences: tuple[SentenceUse, ...]
@@ -343,7 +343,7 @@ def _signature(opened: OpenedRun, request: CxmiRequest) -> str:
 def read_checked(opened: OpenedRun, request: CxmiRequest) -> list[ParallelDocument]:
     """Read a parallel corpus and check that CXMI can be computed for it with this run.
 
-    Raises CotextError for unreadable, unequal or swapped files, too long sentences, or if none has context.
+    Raises CotextError for unreadable, unequal or swapped files, too long sentences, or no context.
     """
     source, target, translator = request.source, request.target, opened.translator
     documents = list(read_parallel(source, second_file(source, target), request.format))

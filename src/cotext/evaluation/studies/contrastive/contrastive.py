@@ -1,8 +1,8 @@
 """Contrastive suites with a run: the preferred candidates, and the generated forms.
 
 For controls, each sentence in which candidates differ is also scored alone, and in context from other
-documents of the suite (see `cotext.data.context_edits`). That context is the same for examples with the same
-sentence and candidates, so they are scored once.
+documents of the suite (see `cotext.data.context_edits`). Examples of a document with the same sentence and
+candidates get the same context if it is equally long, and are then scored once.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -78,7 +78,7 @@ def score_in_contexts(
         choices = {"true": [CandidateSet(example.source, candidates, differing)]}
         choices |= {context: [] for context in contexts}
         if foreign is not None:
-            # One choice for each sentence in which candidates differ.
+            # One set of candidates for each sentence in which they differ.
             right = ParallelDocument(example.id, example.source, candidates[example.correct])
             pool, documents = foreign
             others = pool.without(documents[example.id])
@@ -132,14 +132,14 @@ def _choice(excerpt: Excerpt, candidates: Sequence[Sequence[str]]) -> CandidateS
 
 
 def _added(candidates: int, scores: Sequence[Sequence[SentenceScore]]) -> CandidateScores:
-    """Add up the scores of an example's candidates over choices."""
+    """Add up the scores of each candidate of an example over its candidate sets."""
     return CandidateScores(
         tuple(sum(choice[n].log_probability for choice in scores) for n in range(candidates)),
         tuple(sum(choice[n].tokens for choice in scores) for n in range(candidates)),
     )
 
 
-SUITE_CHUNK = 500  # candidates that are scored together, in the same shard
+SUITE_CHUNK = 500  # number of candidates that are scored together, in the same shard
 ChunkScorer = Callable[[Sequence[ContrastiveExample]], dict[str, list[CandidateScores]]]
 
 
@@ -154,8 +154,8 @@ def run_suite(
 
     The sentences in which the candidates differ are scored, each as current sentence of its window. Raises
     CotextError for a sentence that is too long, before any work; and for controls or edited context if all
-    examples are from one document. `global` needs rows that attend to each other, and examples longer than a
-    window.
+    examples are from one document. `global` needs sequences that attend to each other, and examples longer
+    than a window.
     """
     rules = rules or SuiteRules()
     scorer = suite_scorer(translator, suite, rules)
@@ -259,7 +259,7 @@ def suite_recipe(opened: OpenedRun) -> dict[str, str]:
 class SuitesJob(Job[None]):
     """The scoring of a shard of some suites; with `generate`, the sources are also translated.
 
-    Examples that share batches are never divided. Raises the errors of `run_suite`.
+    Examples of a chunk (see `chunks_of`) stay in one shard. Raises the errors of `run_suite`.
     """
 
     command, unit = "contrastive", "groups of examples"

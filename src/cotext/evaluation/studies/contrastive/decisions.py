@@ -1,7 +1,7 @@
 """Contrastive decisions of several systems: accuracies, and tests of their differences.
 
 Decisions are read from files of `cotext contrastive --out` (docs/contrastive-format.md). Several suites can
-be pooled: Disc. of Lupo et al. (2022), appendix B.1, without clues in the sentence itself (distance 0).
+be pooled, without clues in the sentence itself (distance 0): Disc. of Lupo et al. (2022), appendix B.1.
 """
 
 from collections.abc import Mapping, Sequence
@@ -137,7 +137,7 @@ def _parse_readings(where: str, entry: dict[str, Any], right: dict[str, bool]) -
 def compare_decisions(
     systems: Mapping[str, Mapping[str, Decisions]], baseline: str | None = None
 ) -> list[SuiteDifference]:
-    """Compare systems on every suite that all decided, with `baseline` or, if None, all pairs.
+    """Compare systems on every suite that all systems decided, with `baseline` or, if None, all pairs.
 
     Pooled suites are compared if all systems pooled the same ones. Raises CotextError if there is no suite to
     compare, or examples or rules differ.
@@ -183,7 +183,7 @@ def _compare(systems: Mapping[str, Decisions], pairs: Sequence[tuple[str, str]])
     require_comparable(systems)
     first = next(iter(systems.values()))
     right = {system: [decisions.right[key] for key in first.right] for system, decisions in systems.items()}
-    # Without names, documents depend on the order of the suite: the fewest are the most careful choice.
+    # If systems have different numbers of documents, the fewest documents are the most careful choice.
     numbered = (decisions.documents for decisions in systems.values() if decisions.documents)
     numbers = min(numbered, key=lambda numbers: len(set(numbers.values())), default={})
     documents = [numbers.get(key, index) for index, key in enumerate(first.right)]
@@ -212,7 +212,7 @@ def pooled_aggregates(right: Mapping[str, Sequence[float]]) -> dict[str, float]:
 def pool(
     suites: Mapping[str, ContrastiveSuite], reports: Mapping[str, ContrastiveReport]
 ) -> ContrastiveReport | None:
-    """Combine the reports of a system on several suites into groups; None for fewer than two suites."""
+    """Combine the reports of a system into one, with a group for each suite; None without two suites."""
     examples: list[ContrastiveExample] = []
     decisions: list[Decision] = []
     documents: list[int] = []

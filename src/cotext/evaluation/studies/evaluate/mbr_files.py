@@ -2,7 +2,7 @@
 
     argmax_h  sum_r p(r) u(h, r)
 
-Shapes: K translations of a sentence, from which h and r are taken.
+h and r are two of the K translations of a sentence, p a probability, and u the utility with r as reference.
 """
 
 from collections.abc import Sequence
@@ -60,7 +60,7 @@ def choose_translations(request: MbrRequest, progress: Meter) -> tuple[list[Docu
     paths, source, comet, sign = request.files, request.source, request.comet_model(), 1
     require_different(paths)
     systems = [_read(path, request.format, request.candidates) for path in paths]
-    # The first file with ids, as others have none to compare.
+    # All files are compared with the first file that has ids, or without ids with the first file.
     like = next((n for n, system in enumerate(systems) if system.carries_ids), 0)
     named = systems[like]
     for path, system in zip(paths, systems, strict=True):

@@ -1,6 +1,6 @@
 """Summary of a folder that Cotext has made, or of a corpus file: `cotext info`.
 
-It is made without torch, without reading weights, and with size limits. Damage is listed as problems.
+A summary needs neither torch nor weights, and the size of its input is limited. Damage is listed as problems.
 """
 
 import math
@@ -410,7 +410,7 @@ def _score_rows(scores: dict[str, Any]) -> Rows:
         rows.append(("best update", f"{best['update']:,}, by {by}"))
     if gates := scores["gates"]:
         opened = (f"{name} {value:.3f}" for name, value in gates.items())
-        rows.append(("gates", f"to other sentences, mean absolute value: {', '.join(opened)}"))
+        rows.append(("gates", f"mean absolute value of gates to other sentences: {', '.join(opened)}"))
     if final := scores["final"]:
         named = {"nll_current": final["loss"], "bleu": final["bleu"]}
         values = [f"{key} {value:.4g}" for key, value in named.items() if value is not None]
@@ -449,7 +449,7 @@ def system_rows(system: dict[str, Any]) -> list[tuple[str, str]]:
     changes = f" with {' '.join(system['changes'])}" if system["changes"] else ""
     rows = [
         ("recipe", f"{system['recipe'] or 'no known recipe'}{changes}"),
-        ("paper", system["paper"] or "names no row of a paper"),
+        ("paper", system["paper"] or "none named"),
         ("languages", system["languages"] or "not known"),
         ("view", system["view"]),
         ("model", f"{system['model']}, {layers} layers, dimension {system['dimension']:,}"),

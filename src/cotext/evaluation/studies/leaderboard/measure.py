@@ -28,9 +28,9 @@ from cotext.runtime.rendering import facts, folded, listed, render_p, render_row
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The rank of a system, from `first` to `last`, by its significant differences from others.
+    """The rank of a system, from `first` to `last`, by its significant differences from other systems.
 
-    Every system of a `cluster`, from 1, is significantly better than every system of later clusters.
+    Every system of a `cluster` (numbered from 1) is significantly better than all systems of later clusters.
     """
 
     system: str
