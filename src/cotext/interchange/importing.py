@@ -402,7 +402,7 @@ def _their_ids(foreign: ForeignModel, tokenizer: Any, text: str) -> list[int]:
         tag = f">>{own.chosen.target}<< " if own.source_prefix else ""
         return list(tokenizer(f"{tag}{text}").input_ids)
     ids = list(tokenizer(text).input_ids)
-    # The first id is its default source language: replace it.
+    # The first id is the default source language of the tokenizer: replace it.
     prefix = [foreign.symbol_rows[i] for i in own.source_prefix]
     return [*prefix, *ids[1:]]
 
