@@ -71,10 +71,10 @@ SHARED = "model.shared.weight"
 
 
 def sizes(settings: Settings) -> dict[str, Any]:
-    """Return the keys of `model` that define sizes; raise CotextError for missing or different widths."""
+    """Return the keys of `model` that define sizes; raise CotextError for missing or different sizes."""
     for key in ("attention_heads", "ffn_dim"):
         decoder = settings.whole(f"decoder_{key}")
-        settings.require(f"encoder_{key}", decoder, decoder, "encoder and decoder must have the same width")
+        settings.require(f"encoder_{key}", decoder, decoder, "encoder and decoder must have equal sizes")
     return {
         "dimension": settings.whole("d_model"),
         "feed_forward": settings.whole("decoder_ffn_dim"),
@@ -340,7 +340,7 @@ class SelfTest:
 
 
 def run_self_test(folder: Path, foreign: ForeignModel, model: Model) -> SelfTest:
-    """Compare an imported model with the model of `transformers`; raise CotextError if they differ."""
+    """Compare an imported model with the model of `transformers`; raise CotextError if logits differ."""
     if find_spec("transformers") is None:
         return SelfTest("transformers is not installed (pip install '.[pretrained]' in Cotext's repository)")
     own = LoadedModel(model, foreign.config, foreign.tokenizer, [0]).left_to_right("the self-test")
