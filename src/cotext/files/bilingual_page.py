@@ -1,7 +1,7 @@
 """The page of `cotext translate --bilingual F.html`: source and translation side by side, by sentence.
 
-One file without scripts, for light and dark mode and for printing. A pair is highlighted under the pointer,
-and when its number has the focus (tab key). Colour is never the only signal.
+One file without scripts, for light and dark mode and for printing. A sentence pair is highlighted under the
+pointer, and when its number has the focus (tab key). Colour is never the only signal.
 """
 
 from collections.abc import Iterable, Sequence

@@ -211,7 +211,7 @@ _ENDED = re.compile("[.!?\u2026][\"'\u201c\u201d\u2019\xbb)]?$")
 def _without_references(block: Block) -> str:
     """Return the text with spaces in place of elements that are references to notes.
 
-    They would hide the end of the sentence before them.
+    Their text would hide the end of the sentence before them.
     """
     text, at = block.text, 0
     kept = list(text)
@@ -335,8 +335,8 @@ def without_placeholders(pieces: Iterable[Piece], before: Sequence[Piece]) -> tu
 def shown(pieces: Sequence[Piece], tokenizer: Tokenizer) -> dict[int, str]:
     """Return, by key, the text that a model reads and writes for each `Copied` of a sentence.
 
-    This is its own text if the tokenizer reproduces it exactly. Otherwise, it is a substitute that does not
-    occur in the sentence (empty if there is none); equal texts have the same. Unknown words also have a
+    This is the copied text if the tokenizer reproduces it exactly. Otherwise, it is a substitute that does
+    not occur in the sentence (empty if there is none); equal texts share one. Unknown words also have a
     substitute, even if they can be written as bytes, and so has bracketed code with spaces.
     """
     text = "".join(p if isinstance(p, str) else p.text if isinstance(p, Copied) else " " for p in pieces)

@@ -243,9 +243,9 @@ def mates(items: Sequence[Item]) -> dict[int, int]:
 
 
 def piece_of(key: int, item: Item, ends: dict[int, int], breaks: Container[str] = ()) -> Tag:
-    """Return the piece of the non-text item with this index; tags without a partner become points.
+    """Return the piece with this key for a non-text item; tags without a partner become points.
 
-    `ends`: result of `mates`. `breaks`: names of points that break the line.
+    `ends`: result of `mates`, by key. `breaks`: names of points that break the line.
     """
     if key not in ends:
         return Copied(key, item.text) if item.kind == "copied" else Point(key, item.name in breaks)

@@ -310,7 +310,7 @@ _LAST_BREAK_BACKWARDS = re.compile(r"(?:[^\S\n]*\n(?: {2,}|\\))*")
 _MEANT_BREAK = re.compile(r"((?:(?<! ) {2,}+|\\)\n)")
 _MAY_GO: Final = {"hardbreak"}  # may be lost at the start or end of a paragraph
 _FOOTNOTE_ENDS = re.compile(r"[\]\s]")
-_UNCLOSED: Final = -1  # key (others are positions) of a range without footnotes in the parser's cache
+_UNCLOSED: Final = -1  # key of a range without footnotes, in a cache whose other keys are positions
 _KEPT: Final = dict.fromkeys(("fence", "code_block"), "blocks of code") | {
     "html_block": "blocks of HTML",
     "extension": "lines of extensions or formulas",

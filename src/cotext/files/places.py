@@ -220,7 +220,7 @@ class MarkupReader:
         parser.buffer_text, parser.buffer_size = True, len(self._content) + 1
         parser.StartElementHandler, parser.EndElementHandler = self._start, self._end
         parser.CharacterDataHandler = lambda text: self._inside[-1].children.append(Text(text))
-        parser.StartCdataSectionHandler = parser.EndCdataSectionHandler = lambda: None  # ends a text
+        parser.StartCdataSectionHandler = parser.EndCdataSectionHandler = lambda: None  # so texts end here
         parser.CommentHandler = lambda text: self._hidden("-->")
         parser.ProcessingInstructionHandler = lambda target, text: self._hidden("?>")
         parser.StartDoctypeDeclHandler = self._doctype

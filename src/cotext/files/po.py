@@ -1,8 +1,8 @@
 """PO: message catalogues of gettext, and their templates (POT).
 
 A message is one block or several (see `cotext.files.strings`), and a file is one document. Only msgstr
-changes; comments, contexts and obsolete entries are kept. In the header of a template, only the charset is
-filled in; `msginit` does the rest.
+and the flag fuzzy change; comments, contexts and obsolete entries are kept. In the header of a template, only
+the charset is filled in; `msginit` does the rest.
 
 By default, entries with a translation, also fuzzy ones, are kept as context. For `unfinished`, fuzzy entries
 are translated and lose their flag; for `all`, every entry is. With plural forms, the first form is the

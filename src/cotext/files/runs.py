@@ -211,7 +211,7 @@ def _with_spaces_joined(atoms: Iterable[Atom]) -> list[Atom]:
 
 
 def _bases(atoms: Sequence[Atom]) -> dict[int, Atom]:
-    """Return a text with the most frequent look of the paragraph (-1), and of each holder by its start."""
+    """Return a text with the most frequent look of each holder, by its start, and of the paragraph (-1)."""
     lengths: dict[int, Counter[str]] = {}
     first: dict[tuple[int, str], Atom] = {}
     levels = [-1]

@@ -47,7 +47,7 @@ _SURE_PAUSE: Final = 1000  # up to this pause, a sentence may continue with a ca
 
 _TAG_NAME = re.compile(r"<(/*)([a-zA-Z]+)")
 _DASH = re.compile(r"\s*[-‐‑–—]+\s*(?=\S)")
-_LABEL = re.compile(r"\s*(?:(>>)|[^\W\d_][^:\n]{0,30}:)")  # a name, if only the name is in capitals
+_LABEL = re.compile(r"\s*(?:(>>)|[^\W\d_][^:\n]{0,30}:)")  # `>>`, or a name, which must be in capitals
 _NOTES = "♪♫♩♬"
 _OUTER = f"{_NOTES} \t\u00a0\u3000"
 _SOUND = re.compile(r"\s*(?:\[[^\[\]]*\]|\([^()]*\)|（[^（）]*）|【[^【】]*】)\s*")
@@ -59,8 +59,8 @@ _DOTS = re.compile(r"(?:\.\.\.|…)[\"'”’»)]*\Z")
 class Syntax:
     """The syntax of cues: tags, line breaks and escapes.
 
-    `marks` has the groups "tag" and "break". `enclosing`: names of tags that enclose text; `v` names the next
-    speaker. `read` and `write` decode and encode a text.
+    `marks` has the groups "tag" and "break". `enclosing`: names of tags that enclose text; the tag `v`
+    begins the text of a speaker. `read` and `write` decode and encode a text.
     """
 
     marks: re.Pattern[str]
@@ -180,7 +180,7 @@ def _inner(items: Sequence[Item]) -> tuple[list[Item], bool]:
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """The parts of a block; `raw`: its tags and their end tags by key; other points separate parts."""
+    """The parts of a block; `raw`: its tags with their end tags, by key. Other points separate parts."""
 
     parts: tuple[Part, ...]
     block: Block
@@ -224,7 +224,7 @@ def _flow(parts: Sequence[Part], syntax: Syntax) -> Flow:
             pieces += [_space(before, part.text[:1]), Point(key := key + 1)]
         first = key + 1  # key of the first item
         partners = {first + a: first + b for a, b in mates(part.items).items()}
-        # The next text after each item.
+        # For each item, the text of the next text item.
         texts = accumulate(
             reversed(part.items), lambda text, item: item.text if item.kind == "text" else text, initial=""
         )

@@ -1,14 +1,14 @@
 """Projection of inline elements from a source sentence to its translation, by word alignment.
 
     element        The span of target words with most alignment weight on the words of the element, minus
-                   their weight on other words, or the most similar word. Siblings do not overlap, and a child
-                   is inside its parent. An element around all words of its parent stays around all of them.
-                   Part of a word (such as the 2 of CO2, or the number of a footnote): the same part, if the
-                   translation has the word or its final digits; otherwise the word.
-    point          After the target word that is aligned with the word before the point. Otherwise, before
-                   the target word that is aligned with the word after it.
-    copied text    Where it occurs in the translation, each once. If it is missing in the translation, it is
-                   inserted like a point.
+                   their weight on other words. If no word qualifies, the word with most weight. Siblings do
+                   not overlap, and a child is inside its parent. An element around all words of its parent
+                   stays around all of them. An element around part of a word (such as the 2 of CO2) encloses
+                   the same part if the translation has the word or its final digits; otherwise the word.
+    point          Beside the target word that is aligned with the only source word that the point touches.
+                   If it touches two words or none, the weights of all words before and after it decide.
+    copied text    Stays at one of its occurrences in the translation. If it is missing there, it is inserted
+                   like a point.
 
 Punctuation at the edges of an element stays inside the element. White space stays outside.
 """
@@ -100,7 +100,7 @@ def tree_of(pieces: Sequence[Piece], shown: Mapping[int, str], inserted: Collect
 def written(root: Node, text: str, copied: Mapping[Span, Copied]) -> Iterator[Piece]:
     """Yield the pieces of a target text with a tree of placed nodes.
 
-    `copied`: copied texts by their spans in the target. Those in the tree are inserted, with white space.
+    `copied`: copied texts by their spans in the target. Those that are nodes are inserted, with white space.
     """
     spans = deque(sorted(copied))
     place = 0
@@ -165,7 +165,7 @@ def copied_spans(
 
     Longer texts are searched first, and occurrences without adjacent letters or digits are preferred. If a
     text occurs more or less often than in the source, the alignment selects the pairs. If there
-    are too many, they are paired in order.
+    are too many pairs to weigh, texts and occurrences are paired in order.
     """
     spans: dict[int, Span] = {}
     taken: list[Span] = []  # sorted
@@ -229,7 +229,7 @@ def _paired(
 LEAST_SHARE = 0.5
 LEAST_SHARE_OF_ADDED = 0.85
 COPIED_WEIGHT = 1000.0  # weight of a copied text with itself, so that spans always include it
-# Limit of pairs of units, and of elements and units; sentences beyond it have hundreds of words.
+# Limit of pairs of units, and of pairs of a node and a unit. Only sentences of hundreds of words exceed it.
 MOST_WEIGHED: Final = 1 << 19
 
 
@@ -308,7 +308,7 @@ def _parts_of_words(
     for start, word in _words(texts[0], copied[0]) if edges else ():
         stop, place = start + len(word), places[word].popleft() if places.get(word) else -1
         bounds = [start, *edges[bisect_right(edges, start) : bisect_left(edges, stop)], stop]
-        is_number = start in extended  # at the end of a word that the target lacks
+        is_number = start in extended  # the final digits of a word that the target lacks
         if len(bounds) == 2 and not is_number:
             continue
         if place < 0 or overlaps(taken, place, place + len(word)):
@@ -419,7 +419,7 @@ class _Projection:
     # --- Elements that enclose words.
 
     def _place_elements(self, parent: Node, elements: Sequence[Node]) -> None:
-        """Place elements: first those open at an end of the sentence, then by decreasing weight."""
+        """Place elements: first those that extend beyond the sentence, then by decreasing weight."""
         worth = {id(node): self._worth(node, parent) for node in elements}
         scored = [(node, _best(worth[id(node)], [parent.units], node)[0]) for node in elements]
         free = [parent.units]
@@ -452,7 +452,7 @@ class _Projection:
         return list((worth * torch.tensor(self.target.is_word, dtype=worth.dtype)).tolist())
 
     def _with_a_word(self, node: Node, units: range, free: Sequence[range]) -> range:
-        """Return `units`, or the most similar word if the node contains words and `units` does not.
+        """Return `units`, or the word with most weight if the node contains words and `units` does not.
 
         This happens if no word of the target belongs mostly to the node, as in a compound: "Dateimenü" for
         "<b>File</b> menu". The weights before sharpening decide, as they do not depend on other words.
@@ -494,7 +494,7 @@ class _Projection:
         return place
 
     def _wanted(self, node: Node, parent: Node) -> tuple[int, bool]:
-        """Return the position that corresponds to the source, and whether it belongs to the word before."""
+        """Return the place, perhaps inside another element, and whether it belongs to the word before."""
         around = self._inside(parent)
         left = range(around.start, self.source.within(0, node.start).stop)
         right = range(max(self.source.within(node.stop, len(self.source.text)).start, left.stop), around.stop)
@@ -541,7 +541,7 @@ def _sums(weights: Tensor) -> Tensor:
 def _best(worth: Sequence[float], free: Iterable[range], node: Node) -> tuple[float, range]:
     """Return the free span of units with the highest score; an empty span if no unit is free.
 
-    An element that began earlier starts at the first unit; one that ends later stops at the last.
+    An element from an earlier sentence starts at the first unit; one that ends later stops at the last unit.
     """
     best = (-inf, range(0))
     for interval in free:

@@ -1,7 +1,7 @@
 """Translation of the blocks of a file, or of a stream of lines.
 
 A document of a stream is translated when the empty line after it has arrived. Documents that have arrived are
-translated together, without waiting for others.
+translated together, without waiting for later ones.
 """
 
 import re
@@ -238,7 +238,7 @@ class BlockDocuments:
         return ""
 
     def guide(self, chosen: Sequence[int]) -> TermGuide | None:
-        """Return the terms and copied texts of these `documents`; None if there are none."""
+        """Return the terms and copied texts of the `documents` with these indices; None if there are none."""
         documents = [self._whole[self.numbers[index]].sentences for index in chosen]
         return self._terminology.guide(
             self._translator,
@@ -395,7 +395,7 @@ _Arrived = _Part | CotextError | None
 
 
 class StreamTranslation:
-    """Translation of numbered lines with their line endings into one line for each.
+    """Translation of a stream of numbered lines, each into one line with the same line ending.
 
     `splitter` splits lines with several sentences; None: each line is one sentence. Raises CotextError for
     `decode.align = free`, terms that are not supported, or an error of `DecodingPlan.check_passes`.
@@ -404,7 +404,7 @@ class StreamTranslation:
     def __init__(self, opened: OpenedRun, splitter: Splitter | None, terminology: Terminology) -> None:
         self._terminology = terminology
         terminology.check(opened.translator)
-        # Documents, sentences, and those at the length limit (truncated) or longer than the training data.
+        # Numbers of documents and sentences, and of sentences cut off (truncated) or longer than in training.
         self.counts = Counter[str]()
         self._translator = opened.translator
         self.prose = Prose(splitter, opened.languages)

@@ -2,8 +2,8 @@
 
 A segment is a block, and a `<file>` is a document. Targets are filled or added, and nothing else changes:
 notes, proposed translations (alt-trans, matches) and elements of other tools are kept. In 1.2, written
-targets get the state `needs-review-translation`, and are marked as machine translation. In 2.x, they get the
-state `translated`.
+targets get the state `needs-review-translation`, and are marked as machine translation. In 2.x, their
+segments get the state `translated`.
 
 XML elements that enclose text (g, pc, mrk) become inline elements of a block. So do properly nested pairs of
 empty elements in a segment (bx and ex, bpt and ept, sc and ec, sm and em). All others become *points*,
@@ -172,7 +172,7 @@ def _open(content: bytes, name: str, job: Job = ANY) -> SplicedFile:
 
 # A segment of a source, its contents, and the target that is kept.
 _Target = tuple[Element, list[Segment], Element | None]
-# Messages about units that are not translated.
+# Messages about units that are not translated, or that may be wrong.
 _KEPT: Final = "translated segments kept, and used as context"
 _IN_REVIEW: Final = "segments waiting for review, kept (--entries unfinished translates them)"
 _IS_FINAL: Final = "segments marked as final, kept"
@@ -225,7 +225,7 @@ class _Reader:
 
     def _unit(self, unit: Element, preserve: bool) -> Iterator[Slot]:
         """Yield the slots of a unit, which may have segments."""
-        # Once for all segments: a unit can have thousands.
+        # Computed once for all segments, because a unit can have thousands.
         kind, place = _kinds(unit), self._place(unit)
         defined = (e for e in unit.children if isinstance(e, Element) and e.name == "seg-defs")  # SDLXLIFF
         locked = {e.attributes.get("id") for each in defined for e in each.elements("seg") if _is_locked(e)}
@@ -307,7 +307,7 @@ class _Reader:
         return False
 
     def messages(self) -> list[str]:
-        """Return messages about units that are not translated.
+        """Return messages about units that are not translated, length limits and unknown languages.
 
         Raises CotextError if no file has the languages of the run, or the target language is unknown.
         """

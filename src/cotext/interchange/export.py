@@ -61,7 +61,7 @@ def export_hub(
 
     `licence`: licence of the model, in the notation of the hub (apache-2.0, cc-by-4.0 ...). If it is empty,
     the licence of the import is used if it is in this notation. `scores`: JSON files of `cotext evaluate` and
-    `cotext contrastive`. Without `update`, the files in the run folder are used, too. `recipe`: name of the
+    `cotext contrastive`. Without `update`, such files in the run folder are used, too. `recipe`: name of the
     recipe; if it is empty, the paper and its table row are given instead.
 
     Raises CotextError: the run needs another run; a file has no scores; `out` is not empty or not writable.
@@ -106,9 +106,9 @@ def export_hub(
 def export_int8(run: Path, out: Path, update: int | None = None) -> None:
     """Write a run folder with large matrices in int8, and decode.precision = int8.
 
-    It has a quarter of the size. Its training cannot be resumed, but `train --init` can start from it. Its
-    translations and scores equal, bit for bit, the results of the run with decode.precision = int8. Raises
-    CotextError if `out` is not empty.
+    It has about a quarter of the size of the run. Its training cannot be resumed, but `train --init` can
+    start from it. Its translations and scores equal, bit for bit, those of the run with decode.precision =
+    int8. Raises CotextError if `out` is not empty.
     """
     loaded = load_run(run, update)
     decode = loaded.config.decode.model_copy(update={"precision": "int8"})
@@ -475,7 +475,7 @@ def positions_for(config: Config) -> int:
 def _config(config: Config) -> Config:
     """Return the published configuration in float32 without shortlist, for this engine.
 
-    `first_pass = init` is replaced by the path of that run.
+    `first_pass = init` is replaced by the path of the run in `train.init`.
     """
     changed: dict[str, Any] = {"precision": "float32", "shortlist": 0, "engine": "auto"}
     if config.decode.first_pass == "init":

@@ -1,7 +1,7 @@
 """Reading of foreign weights into a model: files, settings, and the order of vocabulary rows.
 
     Cotext      subword 0 ... P-1     pad              bos                 eos         sep
-    foreign     in its order          <pad>, or zeros  decoder's start     </s>        </s>
+    foreign     in the same order     <pad>, or zeros  decoder's start     </s>        </s>
 
 All symbols that the foreign model predicts keep their probabilities. Symbols that it does not predict get a
 bias so low that they have no effect. These are `bos` and `sep`, whose rows are copies, and `pad` if the model
@@ -150,7 +150,7 @@ class ForeignModel:
     """A model of another toolkit whose structure is known and whose weights are not read yet.
 
     `parts`: the sources of all parameters except `output_bias`, whose source is `bias` (None: zeros).
-    `absent`: symbols of Cotext that it does not predict. `ignored`: redundant tensors.
+    `absent`: symbols of Cotext that the foreign model does not predict. `ignored`: redundant tensors.
     """
 
     kind: str

@@ -71,10 +71,10 @@ SHARED = "model.shared.weight"
 
 
 def sizes(settings: Settings) -> dict[str, Any]:
-    """Return the keys of `model` that define sizes; raise CotextError for missing or different widths."""
+    """Return the keys of `model` that define sizes; raise CotextError for missing or different sizes."""
     for key in ("attention_heads", "ffn_dim"):
         decoder = settings.whole(f"decoder_{key}")
-        settings.require(f"encoder_{key}", decoder, decoder, "encoder and decoder must have the same width")
+        settings.require(f"encoder_{key}", decoder, decoder, "encoder and decoder must have equal sizes")
     return {
         "dimension": settings.whole("d_model"),
         "feed_forward": settings.whole("decoder_ffn_dim"),
@@ -340,7 +340,7 @@ class SelfTest:
 
 
 def run_self_test(folder: Path, foreign: ForeignModel, model: Model) -> SelfTest:
-    """Compare an imported model with the model of `transformers`; raise CotextError if they differ."""
+    """Compare an imported model with the model of `transformers`; raise CotextError if logits differ."""
     if find_spec("transformers") is None:
         return SelfTest("transformers is not installed (pip install '.[pretrained]' in Cotext's repository)")
     own = LoadedModel(model, foreign.config, foreign.tokenizer, [0]).left_to_right("the self-test")
@@ -402,7 +402,7 @@ def _their_ids(foreign: ForeignModel, tokenizer: Any, text: str) -> list[int]:
         tag = f">>{own.chosen.target}<< " if own.source_prefix else ""
         return list(tokenizer(f"{tag}{text}").input_ids)
     ids = list(tokenizer(text).input_ids)
-    # The first id is its default source language: replace it.
+    # The first id is the default source language of the tokenizer: replace it.
     prefix = [foreign.symbol_rows[i] for i in own.source_prefix]
     return [*prefix, *ids[1:]]
 

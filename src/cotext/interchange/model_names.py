@@ -143,7 +143,7 @@ def _cache() -> Path:
 def resolve_run(name: str | Path) -> Path:
     """Return the folder of a run, given its path or name; a path that is not a name is returned unchanged.
 
-    A repository that is not in the cache is downloaded: see `fetch`.
+    A repository `owner/name` that is not in the cache is downloaded, unless there is a local folder `owner`.
 
     Raises CotextError: the name is unknown; the message contains the nearest known name. Also the errors of
     `fetch`.

@@ -225,7 +225,7 @@ class Counts:
 
     all: Usage = field(default_factory=Usage)
     now: Usage = field(default_factory=Usage)
-    sent_again: int = 0  # requests that failed temporarily
+    sent_again: int = 0  # attempts that failed temporarily, after which the request was sent again
     days: set[str] = field(default_factory=set)
     models: set[str] = field(default_factory=set)  # names in the responses
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -253,7 +253,7 @@ class Counts:
             f"{every.input_tokens:,} tokens in, {every.output_tokens:,} out"
         )
         if self.sent_again:
-            words += f"; {self.sent_again:,} had no answer at first, and were sent again"
+            words += f"; attempts without an answer, sent again: {self.sent_again:,}"
         return words
 
     @property
@@ -419,7 +419,7 @@ class Client:
             try:
                 with self._places:
                     self._pace.wait()
-                    # The time of a request does not include the wait for the rate limit.
+                    # The time of a request begins after its first wait for the rate limit.
                     deadline = deadline or time.monotonic() + limit
                     seconds = max(deadline - time.monotonic(), 0.0)
                     return self._send(request, min(self.endpoint.timeout, seconds))

@@ -253,7 +253,7 @@ def _contradictions(endpoint: Endpoint) -> Iterator[str]:
 # Some models write "[1]: text".
 _LINE: Final = re.compile(r"[ \t]*\[([0-9]{1,6})\](?:[:.](?=[ \t]|$))?(.*)")
 _FENCE: Final = re.compile(r"[ \t]*(```|~~~)[\w-]*[ \t]*")
-# Some APIs remove the opening tag, which their prompt ends with.
+# Some APIs put the opening tag at the end of the prompt, so that answers do not contain it.
 _THOUGHTS: Final = re.compile(r"(\s*<think(?:ing)?>)?.*?</think(?:ing)?>", re.DOTALL)
 _THOUGHT_TAG: Final = re.compile("</?think(?:ing)?>")
 _BREAKS: Final = re.compile(r"[\x00-\x1f\x7f\x85\u2028\u2029]+")

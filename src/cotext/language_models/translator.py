@@ -1,11 +1,11 @@
 """Translation of documents by a language model; the number of sentences is kept whatever it answers.
 
 If an answer is unusable, the request is repeated with a description of the problem. Then its sentences are
-requested in two halves, and so on down to single sentences; then with Cotext's prompt, if another is set. The
-rest stays in the source language. Each of these steps is a repair, which is reported.
-
-A suspicious translation (empty, far too long, a refusal, or the source text) is requested again alone. The
-source text, and lengths as if sentences were merged and divided, are accepted if the model repeats them.
+requested in two halves, and so on down to single sentences; then with Cotext's prompt, if another is set.
+Other sentences stay in the source language. Each of these steps is a repair, which is reported.
+A suspicious translation (far too long, damaged, a refusal, or the source text) is requested again alone. If
+most are suspicious or one is empty, the answer is unusable. The source text, and lengths as if sentences were
+merged and divided, are accepted if the model repeats them.
 """
 
 import hashlib
@@ -80,7 +80,7 @@ def suspicion(source: str, translation: str, target_language: str = "") -> str:
 
 
 def is_echo(sources: Sequence[str], translations: Sequence[str]) -> bool:
-    """Return whether translations equal their sources, and these are more than a name or a number."""
+    """Return whether translations equal their sources, and the sources are more than a name or a number."""
     text = " ".join(sources)
     letters = sum(map(str.isalpha, text))
     words = [word for word in text.split() if any(map(str.isalpha, word))]
@@ -318,8 +318,8 @@ class _ChainTranslation:
     def _wrong(self, sentences: Sequence[int], translations: Sequence[str], insisted: bool) -> dict[int, str]:
         """Return the problems of translations, by sentence.
 
-        `insisted`: accept translations that may be right, and note them. Raises UnusableError if most
-        translations have a problem, or one is empty.
+        `insisted`: accept translations that may be right, and note them. Raises UnusableError if one
+        translation is empty, most have a problem, all are the source, or sentences seem to be merged.
         """
         source = self._work.document.sentences
         if len(sentences) > 1 and is_echo([source[index] for index in sentences], translations):

@@ -201,7 +201,7 @@ class RequestCache:
 KEPT_SEGMENTS: Final = 200
 KEPT_CHARACTERS: Final = 64 * 1024
 SESSION_SECONDS: Final = 3600.0  # time after the last request, after which a session is dropped
-# Most sessions of all clients, and of one. The least recently used one (of the largest client) is dropped.
+# Most sessions of all clients, and of one. The client with the most loses its least recently used session.
 SESSIONS: Final = 512
 SESSIONS_OF_CLIENT: Final = 32
 
@@ -251,7 +251,7 @@ class SessionMemory:
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def find(self, blocks: tuple[Block, ...], number: int | None) -> tuple[int, Segment | None]:
-        """Return the index of a segment, and the stored segment there or None."""
+        """Return the index where a segment is or will be, and the stored segment there or None."""
         if number is None:
             same = [i for i, segment in enumerate(self.segments) if segment.blocks == blocks]
             return (same[-1], self.segments[same[-1]]) if same else (self.last + 1, None)

@@ -1,7 +1,7 @@
 """The DeepL API, version 2: texts, documents, glossaries, languages and usage.
 
-Unsupported options (formality, styles, instructions, translation memories, other output formats) raise error
-400 with the name of the option.
+Unsupported options (formality more or less, styles, instructions, translation memories, other output formats)
+raise error 400 with the name of the option, or with the supported formality.
 """
 
 import csv

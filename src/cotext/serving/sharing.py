@@ -54,7 +54,7 @@ class Work:
 
 
 BACKGROUND_WEIGHT = 1 / 8
-# Windows of similar length share a batch, chosen from the windows of this many batches.
+# Windows of similar length are chosen for a batch. The windows to choose from would fill this many batches.
 BATCHES_AHEAD = 4
 _NUMBERS = count()
 
@@ -70,7 +70,7 @@ class Progress:
 
 @dataclass(slots=True, eq=False)
 class Flow:
-    """The queued demand of a `Work` on a model: documents of a pool to search, or exclusive use.
+    """What a `Work` waits for: the search of documents of a pool, or exclusive use of the model.
 
     The thread of the flow reads `inbox`: progress, or the error that ended the flow. Without a pool, the
     first progress grants exclusive use of the model until `released`. `tells`: whether to call
@@ -103,7 +103,7 @@ class Flow:
         return self.work.client, self.background
 
     def ready(self, tokens: float) -> list[RowGroup]:
-        """Return groups of rows (windows to search) of its documents, up to a number of tokens."""
+        """Return groups of rows (windows to search) of the documents, up to a number of tokens."""
         groups: list[RowGroup] = []
         for opened in self.documents:
             assert self.pool is not None
@@ -115,7 +115,7 @@ class Flow:
         return groups
 
     def tell(self, touched: Iterable[OpenDocument]) -> None:
-        """Send new results of some documents to its thread, and remove complete documents."""
+        """Send new results of some documents to the thread of the flow, and remove complete documents."""
         assert self.pool is not None
         for opened in touched:
             self.pool.settle(opened)
@@ -284,7 +284,7 @@ class SharedSystem:
         """
         assert flow.pool is not None
         if flow.tells:
-            # Sentences without a token, and those from a log.
+            # Sentences without a token and those from a log are not searched: report them now.
             silent = set(range(len(opened.document.sentences))) - set(opened.kept)
             for j in sorted(silent | opened.texts.keys()):
                 flow.work.on_sentence(opened.index, j, opened.texts.get(j, ""))
@@ -378,7 +378,7 @@ class SharedSystem:
                 continue
             try:
                 ready[flow] = flow.ready(self._turns.ahead)
-            except Exception as error:  # such as from the constraints of its sentences
+            except Exception as error:  # raised, for example, by the constraints of its sentences
                 self._fail(flow, error)
         able = [flow for flow, groups in ready.items() if groups or flow.pool is None]
         if not able:
@@ -408,7 +408,7 @@ class SharedSystem:
         elif remaining:
             failed = None  # its traceback holds device memory
             for half in (remaining[: len(remaining) // 2], remaining[len(remaining) // 2 :]):
-                # The failure of the first half may have ended other documents.
+                # A failure in the first half may have ended documents of the second.
                 if rest := [group for group in half if pool.waits(group)]:
                     self._search(pool, rest)
 
@@ -416,7 +416,7 @@ class SharedSystem:
         if flow in self._flows:
             try:
                 flow.tell(touched)
-            except Exception as error:  # of a listener
+            except Exception as error:  # raised by a listener
                 self._fail(flow, error)
 
     def _fail(self, flow: Flow, error: BaseException) -> None:

@@ -198,7 +198,7 @@ def is_line(text: str) -> bool:
     )
 
 
-MAX_GLOSSARIES: Final = 1000  # of a client
+MAX_GLOSSARIES: Final = 1000  # per client
 MAX_BYTES: Final = 512 << 20  # of all clients together
 
 
@@ -206,7 +206,7 @@ MAX_BYTES: Final = 512 << 20  # of all clients together
 class StoredGlossary:
     """A glossary without its entries.
 
-    `created`: UTC, ISO 8601. `entries`: their number. `size`: of the file, in bytes; 0 in the file itself.
+    `created`: UTC, ISO 8601. `entries`: their number. `size`: bytes of the file; stored as 0.
     """
 
     id: str
@@ -370,8 +370,8 @@ class JobStatus:
 class Row:
     """The record of a job.
 
-    `number`: position in the order of submission. `key`: SHA-256 of the key of the job. `attempts`: number
-    of starts without a final state.
+    `number`: position in the order of submission. `key`: SHA-256 of the key of the job. `attempts`: how
+    often it was started since the last regular stop of the server.
     """
 
     number: int

@@ -149,7 +149,7 @@ class _InSession:
         before, system = context.sentences, self._request.system
         plan = system.opened.translator.plan
         whole = system.opened.config.view.kind == "document" and plan.searched_view is plan.view
-        # True if no translation depends on following sentences, and the search produced all known windows.
+        # True if no translation depends on following sentences, and known windows were searched or confirmed.
         exact = plan.group_windows == 1 and not whole and all(spoken.exact for spoken in before)
         [blocks] = self._request.documents
         log = _Replay(before if exact else ())
@@ -169,7 +169,7 @@ class _InSession:
             for pair in answer.pairs
             if pair.block >= first
         ]
-        # Sentences without tokens have no window. If there are any, windows and pairs have different numbers.
+        # Sentences without tokens have no window. If there are any, there are fewer windows than pairs.
         counted = len(log.found(0)) + len(log.noted) == len(answer.pairs)
         spoken = [_spoken(pair, log.noted.get(size + pair.number) if counted else None) for pair in pairs]
         return TextAnswer([answer.documents[0][first:]], pairs), spoken
@@ -215,7 +215,7 @@ def _spoken(pair: PairedSentence, window: FoundWindow | None) -> Spoken:
 
 
 def _written(blocks: Sequence[Block], text: str) -> list[Block]:
-    """Return the blocks with a confirmed translation: one line per block, or more in the first block."""
+    """Return the blocks with one confirmed line each; too many lines are all written to the first block."""
     lines, count = _LINE_ENDS.split(text)[::2], sum(block.translate for block in blocks)
     written = iter([*(lines if len(lines) <= count else [text]), *[""] * count])
     return [replace(block, pieces=(next(written),)) if block.translate else block for block in blocks]

@@ -121,7 +121,7 @@ const listener = {
   sentence: (translation, number) => reading.translations.includes(translation) && reading.update(number),
 };
 
-// The sentences of a document are known; with two systems, both must know them.
+// Source sentences have arrived: show them, with two systems only when both have divided the text alike.
 function started() {
   if (translations.some((each) => !each.sentences.length)) return;
   const [first, ...others] = translations.map((each) => each.sentences.map((s) => s.source).join("\n"));
