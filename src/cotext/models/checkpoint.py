@@ -221,7 +221,7 @@ def fill(model: nn.Module, weights: dict[str, Tensor], path: Path) -> None:
 
 
 def set_blend(model: Model, config: TrainConfig, updates: Sequence[int]) -> None:
-    """Put blended parts (`train.blend`) in force, or leave them out for the weights of update 0.
+    """Enable the blended parts (`train.blend`) of a model, or disable them for the weights of update 0.
 
     Without these parts, the weights of update 0 compute the outputs of the run from which training started.
     """
@@ -284,7 +284,7 @@ def average_run(run: Path, out: Path, updates: Sequence[int]) -> None:
 def averaged(candidates: Sequence[int], best: int, config: TrainConfig) -> list[int]:
     """Return the updates whose weights are averaged for the final model, ascending.
 
-    They are the last `config.average`, or the best and those closest to it (if equally close, the earlier).
+    They are the last `average` ones or, with `average_by: best`, those nearest the best (then the earlier).
     """
     if config.average_by == "last":
         return list(candidates[-config.average :])
