@@ -39,7 +39,7 @@ class SlotMask:
     causal: bool = False
     start: int = 0  # slot at which new keys and values are written
     stop: int = 0  # end of the slots that are attended to
-    first: int = 0  # start of these slots
+    first: int = 0  # start of the slots that are attended to
 
 
 class KeyValueCache:

@@ -97,7 +97,7 @@ def load_weights(path: Path) -> dict[str, Tensor]:
 
 
 def _without_int8(weights: Mapping[str, Tensor], path: Path) -> dict[str, Tensor]:
-    """Return weights with int8 matrices as float32; raise CotextError without a scale per row."""
+    """Return weights with int8 matrices as float32; raise CotextError if the scale of a row is missing."""
     result = {name: weight for name, weight in weights.items() if not name.endswith(INT8_SCALE)}
     for name, weight in result.items():
         if weight.dtype == torch.int8:
@@ -266,7 +266,7 @@ def average(paths: Sequence[Path]) -> dict[str, Tensor]:
 
 
 def average_run(run: Path, out: Path, updates: Sequence[int]) -> None:
-    """Make a run folder with the average of some checkpoints; raise CotextError if one is missing."""
+    """Make a run folder with the average of checkpoints; raise CotextError if one is missing or repeated."""
     chosen = [model_file(run, update) for update in updates]
     if len(set(chosen)) < len(chosen):
         raise CotextError("a checkpoint is given twice; give each checkpoint once")
