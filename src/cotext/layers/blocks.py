@@ -30,7 +30,7 @@ from cotext.layers.state import ContextSide, KeysValues
 
 
 class ContextSpan(RowSpan):
-    """All context tokens; queries of rows without context are zero, as queries of padding."""
+    """All context tokens; queries of rows without context are zero, like queries of padding."""
 
     def product(self, score: Score, q_BHTK: Tensor, kv: KeysValues, keys: Keys, layout: AnyLayout) -> Tensor:
         side = layout.source

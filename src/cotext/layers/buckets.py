@@ -210,7 +210,7 @@ class BucketMemory:
             real = torch.ones(bucket.sentences, 1, 1, keys, dtype=torch.bool, device=device)
             real[..., :remembered] = self.memory.mask
             self.mask = self.mask & real
-        # The order is by key - query, ascending. Later keys are masked; clamping keeps their index valid.
+        # Query - key, descending. Keys after the query are masked; clamping keeps their index valid.
         self.distance = torch.arange(keys - 1, -longest, -1, device=device).clamp(min=0)
 
     def fetch(self, own_ND: Tensor, detached: Tensor) -> Tensor:
@@ -260,7 +260,7 @@ def tokens_and_nodes(sentences: Sentences, queries: Tensor, keys: Tensor, crosse
     """Return for every bucket the tokens of its sentences, and the nodes of other sentences of their rows.
 
     `queries` and `keys` are the sentences of the tokens of rows, [B, T] and [B, S]. Tokens are in the order
-    of the buckets. If attention `crosses` sides, they are source tokens, in the order of the rows.
+    of the buckets. If attention `crosses` sides, the tokens are source tokens, in the order of the rows.
     """
     spans = sentence_spans(keys)
     first_Bn, last_Bn = spans[:, :, 0], spans[:, :, 1] - 1

@@ -334,7 +334,7 @@ class ActiveGroups:
             index = origin[:, None, :, None].expand(-1, k.size(1), -1, k.size(3))
             k, v = k.gather(2, index), v.gather(2, index)
             own_BQL = mask_BQP.take_along_dim(origin[:, None], dim=2)
-            # Of earlier entries, the tokens of the first beam are visible: those its last token attends to.
+            # Of an earlier entry, the tokens that the last token of its first beam attends to are visible.
             first = self._gathered(own_BQL[:, tokens - 1])
             mask = self.before_Gmm[:, :, None, :, None] & first[:, None, None]
             mask = mask.repeat(1, 1, beams * tokens, 1, 1)

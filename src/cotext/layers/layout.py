@@ -107,10 +107,10 @@ class Keys:
 
     `mask` broadcasts to [B, H, T, S], True = may attend. `causal`, instead of a mask: query t attends to keys
     0 ... t. `positions` returns the positions in their rows of queries [B, T] and keys [B, S]; for source
-    keys, query positions are `Layout.aligned_position`. `in_order`: keys are the queries, at consecutive
-    positions. `tokens` returns the batch indices of queries and keys, for recorded weights. `bias` [B, H, T,
-    S] is added to the scaled scores. `apart` separates keys of the query's sentence from others; it returns
-    None if all rows are single sentences.
+    keys, query positions are `Layout.aligned_position`. `in_order`: keys and queries are the same tokens, at
+    consecutive positions. `tokens` returns the batch indices of queries and keys, for recorded weights.
+    `bias` [B, H, T, S] is added to the scaled scores. `apart` separates keys of the query's sentence from
+    others; it returns None if all rows are single sentences.
     """
 
     mask: Tensor | None = None
@@ -477,7 +477,7 @@ def tokens_where(layout: AnyLayout, exists_BT: Tensor) -> Callable[[], TokenIndi
 
 @dataclass(frozen=True, slots=True)
 class ContextLayout:
-    """Sentences of rows [B, T], with tokens that a batch context adds in front; `found`: its other data."""
+    """Sentences of rows [B, T], with tokens that a batch context adds in front; `found`: other data of it."""
 
     sentence: Tensor
     found: Any = None

@@ -88,7 +88,7 @@ def product(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 
 
 def outputs(layer: nn.Module, x: Tensor, start: int, stop: int | None = None) -> Tensor:
-    """Compute the outputs start .. stop of a linear layer: [..., D] -> [..., stop - start]. None: all."""
+    """Compute the outputs start .. stop (None: end) of a linear layer: [..., D] -> [..., stop - start]."""
     if isinstance(layer, Int8Linear):
         out: Tensor = layer.part(start, layer.out_features if stop is None else stop)(x)
         return out

@@ -79,17 +79,17 @@ def rotated(x: Tensor, position: Tensor, size: int) -> Tensor:
 class SegmentDistanceScore(Score):
     """Attention over whole rows that depends on the distance of two tokens in sentences.
 
-    Zheng et al. 2020, section 4.1, with k_i and k_j the sentences of tokens i and j:
+    Zheng et al. 2020, section 4.1, with attention weights a_ij; s_i and s_j are the sentences of i and j:
 
-        logit of j      q_i . (k_j + gammaK[k_i - k_j]) / sqrt(K)
-        output          sum over j of a_ij (v_j + gammaV[k_i - k_j])
+        logit of j      q_i . (k_j + gammaK[s_i - s_j]) / sqrt(K)
+        output          sum over j of a_ij (v_j + gammaV[s_i - s_j])
 
     All tokens of a sentence have the same distance from a query, so no vector or number per pair of tokens is
     needed. Keys and values get one additional number per sentence: 1 for their own sentence, 0 for others. In
     these columns, the query contains its products with gammaK, and the output the total weight of each
     sentence:
 
-        query           q_i    q_i . gammaK[k_i - 0]    q_i . gammaK[k_i - 1]    ...
+        query           q_i    q_i . gammaK[s_i - 0]    q_i . gammaK[s_i - 1]    ...
         key, value      k_j    0    ...    1    ...
         output          z_i    weights of sentence 0    of sentence 1            ...
 

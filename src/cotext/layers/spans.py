@@ -4,7 +4,7 @@
 is the sum of their squared lengths, without a mask between all tokens. Target sentence k attends to source
 sentence k. The nodes of a sentence are its first and last token.
 
-The other spans weigh the own sentence and the other sentences of the row.
+The other spans treat the sentence of the query and other sentences of the row differently.
 
 **Gated.** A first softmax is over the token's own sentence, a second one with a gate is over all others. A
 document system that starts from a sentence model keeps the attention of that model inside every sentence.
@@ -19,11 +19,11 @@ second term gives queries and keys no gradient before the gates open. Gates ther
 rate than other weights (`model.attention.gate_rate`).
 
 Positions restart in every sentence, so contents do not show where another sentence is. The bias b_hd does. It
-is one number per head and distance d in sentences, back or ahead. Distances from `FAR` on share a number. It
-starts at 0.
+is one number per head and distance d in sentences, back or ahead. Distances from `FAR` on share a number.
+All these numbers start at 0.
 
-**Biased.** One softmax over the row, with the same bias. The global attention of G-Transformer has a separate
-gate (`GatedAttention`). Without the bias, it hardly learns to which sentence a pronoun refers.
+**Biased.** One softmax over the row, with the same bias, for the global attention of G-Transformer, which has
+a separate gate. Without the bias, this attention hardly learns to which sentence a pronoun refers.
 
 **Projected** (long-short term masking; P. Zhang et al. 2020). Attention is computed twice, with the same
 queries, keys and values. With the long mask, a token attends to the whole row; with the short mask, to its

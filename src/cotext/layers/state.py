@@ -39,7 +39,7 @@ class SlotMask:
     causal: bool = False
     start: int = 0  # slot at which new keys and values are written
     stop: int = 0  # end of the slots that are attended to
-    first: int = 0  # start of these slots
+    first: int = 0  # start of the slots that are attended to
 
 
 class KeyValueCache:
@@ -51,7 +51,7 @@ class KeyValueCache:
         self._stop, self._views = 0, dict[int, tuple[Tensor, ...]]()
 
     def _between(self, first: int, stop: int) -> tuple[Tensor, ...]:
-        """Return the slots first .. stop of all attentions; kept, because all layers of a step read them."""
+        """Return the slots first .. stop of all attentions; cached, as all layers of a step read them."""
         if stop != self._stop:
             self._stop, self._views = stop, {}
         if first not in self._views:
@@ -149,7 +149,7 @@ class SourceSide:
         return slice(first, end), ((at >= start[:, :, None]) & (at < stop[:, :, None]))[:, None]
 
     def open(self) -> None:
-        """Prepare for search: copy keys and values, which are read faster and moved by `select`."""
+        """Prepare for search: store keys and values contiguously, which `select` can change in place."""
         self.keys_values = [(k.detach().contiguous(), v.detach().contiguous()) for k, v in self.keys_values]
 
     def select(self, entries: Tensor) -> None:
@@ -204,7 +204,7 @@ class TargetContext(ABC):
         """Keep the given entries [B']."""
 
     def select_rows(self, rows: Tensor) -> None:  # noqa: B027
-        """Row i continues the hypothesis of the former row rows[i]."""
+        """Let row i continue the hypothesis of the former row rows[i]."""
 
     def extend(self, sentence: Tensor, state: "DecoderState") -> Tensor:
         """Return sentence indices of decoder inputs, with extra tokens in front: [R, T] -> [R, T']."""
@@ -241,8 +241,8 @@ class DecoderState:
     self-attentions with a cache. `sees`: slots of each beam's past, or None as long as every row uses all
     slots (one beam, no padding). `sentence` and `rank` describe the last token of each row, from which
     positions continue. `slot_sentence` and `slot_position` describe the tokens in the slots. `new` describes
-    the last tokens, which are added to `slots` only when that is read. `kept`: tensors that layers compute
-    once for all steps, by names that the layers choose.
+    the latest tokens, which are added to `slots` only when `slots` is read. `kept`: tensors that layers
+    compute once for all steps, by names that the layers choose.
     """
 
     source: SourceSide
@@ -447,7 +447,7 @@ class DecoderState:
         self._select_rows(torch.arange(entries, device=device).repeat_interleave(beam))
 
     def reorder(self, origin: Tensor) -> None:
-        """Row i continues row origin[i] of the same entry: [R]. No keys or values are copied."""
+        """Let row i continue row origin[i] of the same entry; `origin` [R]. No keys or values are copied."""
         if self.sees is None or self.beam == 1:
             return
         within = (origin % self.beam).view(-1, self.beam, 1)
@@ -460,7 +460,7 @@ class DecoderState:
             self._collect(past)
 
     def _collect(self, past: Tensor) -> None:
-        """Free the slots that no beam of an entry uses; later slots move up. `past` [B, W, used]."""
+        """Free the slots that no beam of an entry uses; later slots fill the gaps. `past` [B, W, used]."""
         self.collect_at = self.used + STEPS_BETWEEN_COLLECTIONS * self.beam
         seen = past.any(dim=1)
         unseen = (~seen).any(dim=0).nonzero()

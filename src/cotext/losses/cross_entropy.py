@@ -214,8 +214,8 @@ class CrossEntropy:
     without discount, so a discount of 1 gives exactly the plain loss. The paper does not specify the count.
 
     `foreign_weight` adds a hinge loss on true against foreign context (contrastive context regularisation,
-    Hwang et al. 2021), for sentences that a batch also has in context of another document. The hinge is per
-    sentence, because few words depend on context. The others need not lose probability.
+    Hwang et al. 2021), for sentences that a batch also has in the context of another document. The hinge is
+    per sentence: few words depend on context, and foreign context need not make the other words less likely.
     """
 
     def __init__(self, label_smoothing: float, context_discount: float, foreign_weight: float = 0.0) -> None:
@@ -274,7 +274,7 @@ def _foreign_loss(
 ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
     """Return the summed hinge loss, and the summed gain of true over foreign context with the number of rows.
 
-    `true_CD`: hidden states of the C labels of the examined sentences of `foreign`, in true context. Rows
+    `true_CD`: hidden states, in true context, of the C labels of the sentences examined in `foreign`. Rows
     without context do not count, nor does the symbol that ends a sentence if it differs between the rows.
     """
     weight, bias, labels = model.output_weight, model.loss_bias, foreign.labels

@@ -1,15 +1,15 @@
 """Connectionist temporal classification of many short texts at once, without all logits (Graves et al. 2006).
 
 A unit is the text of one CTC loss: a sentence (sentence-aligned CTC: Yu et al. 2024, equations 7 to 11) or a
-sequence. A path assigns a token or blank to every position of a unit. Without repetitions and then without
-blanks, the path is the target. Fix the first and last position of every sentence to its brackets. Then the
-CTC loss of the document is the sum of the losses of its sentences.
+sequence. A path assigns a token or blank to every position of a unit. Removing first repetitions and then
+blanks from a path gives the target. Fix the first and last position of every sentence to its brackets. Then
+the CTC loss of the document is the sum of the losses of its sentences.
 
-    positions   B  B  -  y  y  E        forced: the first is B and the last is E, with probability 1
-    target      B        y     E        which costs nothing there
+    positions   B  B  -  y  y  E        forced: the first is B and the last is E, with probability 1,
+    target      B        y     E        so these two positions add nothing to the loss
 
-A lattice needs only the probabilities of the labels of its own unit. These are gathered into classes, one for
-each different token; only the normalisation runs over the vocabulary.
+The lattice of a unit (all its paths) needs only the probabilities of the labels of this unit. They are
+gathered into classes, one for each different token. Only the normalisation runs over the vocabulary.
 
 Shapes: N positions of all units, one unit after the other; M of them whose token is predicted; G units, K
 with a path. T, L and C are the largest numbers of positions, labels and classes of a unit; S = 2L + 1 states.
@@ -67,7 +67,7 @@ def fits(units: Units, blank: int) -> Tensor:
 
 @dataclass(frozen=True, slots=True)
 class Lattices:
-    """The units that have a path and positions, with their labels as classes.
+    """The units that have a path and at least one position, with their labels as classes.
 
     Class 0 is blank. Lattices depend on lengths and targets only, not on the predictions of a model.
     """
@@ -184,7 +184,7 @@ class Group:
     def scores(self, predicted_KTC: Tensor) -> Tensor:
         """Return log-probabilities, or logits, of the classes, with those of forced positions: [K, T, C].
 
-        In double precision: with a sum of 10,000 in single precision, a posterior would keep three digits.
+        In double precision: with log-probabilities of -10,000, single precision rounds posteriors to 0.1 %.
         """
         scores_KTC = predicted_KTC.double().masked_fill_(~self.inside[:, :, None], -torch.inf)
         if self.forced:
@@ -225,10 +225,10 @@ def class_log_probabilities(hidden_MD: Tensor, logits: Logits, lattices: Lattice
 def _output_layer(
     hidden_MD: Tensor, matrix_VD: Tensor, lattices: Lattices, chunk: int
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return log-probabilities of the classes [M, C], and the share of the normalisation in both gradients.
+    """Return log-probabilities of the classes [M, C], and the parts of both gradients from the log-sum-exp.
 
-    The logits of a chunk exist once and become probabilities in place: the gradients of the log-sum-exp do
-    not depend on the lattice.
+    These parts do not depend on the lattice. Therefore, the logits of a chunk exist only once and become
+    probabilities in place.
     """
     precise = precise_dtype(hidden_MD)
     count = hidden_MD.size(0)
@@ -314,9 +314,9 @@ def ctc_scores(hidden_ND: Tensor, logits: Logits, units: Units, blank: int, chun
 
 
 def units(path: PathKind, frames_of: Tensor, tokens: Tensor, sentence: Tensor) -> Units:
-    """Return the CTC units: every sentence in order, or every sequence; targets as of `bracketed_targets`.
+    """Return the CTC units: every sentence in order, or every sequence.
 
-    `frames_of` [B, T]: the sentence of each position, -1 on padding.
+    `frames_of` [B, T]: sentence of each position, -1 on padding. `tokens`, `sentence`: `bracketed_targets`.
     """
     aligned = path == "sentences"
     # Without alignment, all positions of a sequence belong to one sentence, 0.
@@ -401,7 +401,7 @@ def beginnings(
     """Return log-probabilities of the beginnings of targets, in double precision; -inf without a path.
 
     Returns:
-        [G, L]: the text of a unit begins with its labels up to this one; [G]: it is exactly the target.
+        [G, L]: the text of a unit begins with its labels up to this one; [G]: the text is the whole target.
     """
     begins_GL = hidden_ND.new_full(units.target.shape, -torch.inf, dtype=torch.float64)
     whole_G = begins_GL.new_full(units.target.shape[:1], -torch.inf)

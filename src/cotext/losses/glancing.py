@@ -1,10 +1,10 @@
 """Glancing training of non-autoregressive models (Qian et al. 2021; Yu et al. 2024, section 3).
 
-A first decoding pass, without gradients, gives a hypothesis, which is compared frame by frame with the most
-probable path to the target. Some tokens of that path, chosen at random, are revealed at the decoder's input.
-The more frames were wrong, the more tokens are revealed. The loss is computed in a second pass:
+A first decoding pass, without gradients, predicts a token or blank for every frame (position of the decoder).
+Some tokens of the most probable path to the target, chosen at random, are revealed at the decoder's input.
+The more predictions differ from this path, the more are revealed. The loss is computed in a second pass:
 
-    revealed frames of a sequence = ratio * frames in which hypothesis and path differ
+    revealed frames of a sequence = ratio * frames in which prediction and path differ
     loss                          = -log P(target), over all paths              with paths
                                     mean cross-entropy of frames not revealed   without: one frame per token
 
@@ -51,7 +51,7 @@ class Targets:
 
     token: Tensor  # tokens of the targets, brackets included, one sequence after the other
     lengths: Tensor  # [B], lengths of the targets
-    labels: Tensor  # [B], number of labels as other systems count them
+    labels: Tensor  # [B], number of labels as autoregressive systems count them
     frames_of: Tensor  # [B, T], the sentence of each frame, -1 on padding
     frames: Packing
     paths: Paths | None

@@ -256,7 +256,7 @@ def count_parameters(model: nn.Module) -> int:
 
 
 def parameters_at_most(config: Config, vocabulary: int) -> int:
-    """Return an upper bound of the parameters of any system, from its sizes; most have less than a quarter.
+    """Return an upper bound of the parameters of any system, from its sizes; most have less than 1/4 of it.
 
     Some sizes are counted slightly too large, to include biases, norms and vectors of positions.
     """

@@ -97,7 +97,7 @@ def load_weights(path: Path) -> dict[str, Tensor]:
 
 
 def _without_int8(weights: Mapping[str, Tensor], path: Path) -> dict[str, Tensor]:
-    """Return weights with int8 matrices as float32; raise CotextError without a scale per row."""
+    """Return weights with int8 matrices as float32; raise CotextError if the scale of a row is missing."""
     result = {name: weight for name, weight in weights.items() if not name.endswith(INT8_SCALE)}
     for name, weight in result.items():
         if weight.dtype == torch.int8:
@@ -221,7 +221,7 @@ def fill(model: nn.Module, weights: dict[str, Tensor], path: Path) -> None:
 
 
 def set_blend(model: Model, config: TrainConfig, updates: Sequence[int]) -> None:
-    """Put blended parts (`train.blend`) in force, or leave them out for the weights of update 0.
+    """Enable the blended parts (`train.blend`) of a model, or disable them for the weights of update 0.
 
     Without these parts, the weights of update 0 compute the outputs of the run from which training started.
     """
@@ -266,7 +266,7 @@ def average(paths: Sequence[Path]) -> dict[str, Tensor]:
 
 
 def average_run(run: Path, out: Path, updates: Sequence[int]) -> None:
-    """Make a run folder with the average of some checkpoints; raise CotextError if one is missing."""
+    """Make a run folder with the average of checkpoints; raise CotextError if one is missing or repeated."""
     chosen = [model_file(run, update) for update in updates]
     if len(set(chosen)) < len(chosen):
         raise CotextError("a checkpoint is given twice; give each checkpoint once")
@@ -284,7 +284,7 @@ def average_run(run: Path, out: Path, updates: Sequence[int]) -> None:
 def averaged(candidates: Sequence[int], best: int, config: TrainConfig) -> list[int]:
     """Return the updates whose weights are averaged for the final model, ascending.
 
-    They are the last `config.average`, or the best and those closest to it (if equally close, the earlier).
+    They are the last `average` ones or, with `average_by: best`, those nearest the best (then the earlier).
     """
     if config.average_by == "last":
         return list(candidates[-config.average :])

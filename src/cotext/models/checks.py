@@ -192,7 +192,7 @@ def _check_positions(model: ModelConfig) -> None:
 
 
 def _check_segments(config: Config) -> None:
-    """Reject segments counted from the current sentence in rows with several, or with later context."""
+    """Reject segments counted from the current sentence unless it is the last and only one of its row."""
     if config.model.segments_from == "first":
         return
     for cut in (config.view, *config.view.mixed_with):

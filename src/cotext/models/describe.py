@@ -39,7 +39,7 @@ SLOTS = (
     "from_first",
 )
 WIDTH = 100  # columns of a terminal
-# Made by `make docs`, because counting needs the models. A missing recipe has as many as its first parent.
+# Made by `make docs`, because counting needs the models. A missing recipe has the number of its first parent.
 PARAMETERS = "parameters.json"
 
 PAPERS = {

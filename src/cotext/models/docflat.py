@@ -34,7 +34,7 @@ from cotext.models.slots import BatchContext, BatchSettings, RowEmbedder, RowsTa
 
 
 class FlatBatch(BatchContext):
-    """Flat-batch attention on either side; its gates are "C", "D" and "I" in the paper."""
+    """Flat-batch attention on either side; the paper calls its kinds of gates "C", "D" and "I"."""
 
     def __init__(self, size: AttentionSize, settings: BatchSettings) -> None:
         super().__init__(settings)
@@ -134,7 +134,7 @@ class FlatTarget(RowsTarget):
         return self.active
 
     def _own(self, sentence: Tensor, state: DecoderState) -> Tensor:
-        """Return the current tokens of its past that an input attends to: [R, T] -> [B, 1, W * T, slots]."""
+        """Return the current past tokens that each input attends to: [R, T] -> [B, 1, W * T, slots]."""
         tokens = sentence.size(1)
         slots = state.slot_mask(tokens, sentence.device)
         mask = is_current(state.sentences_of_slots(sentence), self.source.current)[:, None, None]

@@ -35,7 +35,7 @@ class CombinedState:
 
     states: Sequence[Any]
     first: Tensor  # [R], the current sentence
-    is_begun: bool = False  # whether the input before the current sentence was read
+    is_begun: bool = False  # whether an input of the current sentence was read
 
     def open(self, slots: int) -> None:
         for state in self.states:
@@ -59,8 +59,8 @@ class CombinedState:
 class WithLanguageModel(TranslationModel):
     """A sentence model whose scores are corrected by a language model; `name` is that of the language model.
 
-    Hidden states are those of the three rows, side by side. `terms` splits them again; search and likelihoods
-    add up the terms.
+    Hidden states are those of the three rows, side by side. `split` separates them; search and likelihoods
+    add up the scores of the three rows, with the signs of `terms`.
     """
 
     def __init__(

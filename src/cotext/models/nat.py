@@ -7,13 +7,13 @@ With CTC paths, a row has twice as many positions as source tokens. A path throu
 repetitions removed, is the translation (Libovický and Helcl 2018). There is one path per sentence, at the
 positions of that sentence (Yu et al. 2024), or one per row. Without paths (GLAT, Qian et al. 2021), the model
 predicts the number of positions from the mean of the encoder's states: the difference from the number of
-source tokens. CASA's attention is set by the slots of the stacks: inside sentences and, in the top layers,
-also to the nodes of other sentences (`layers/spans.py`).
+source tokens. The attention of CASA (Yu et al. 2024) is defined by the settings of the stacks: inside
+sentences and, in the top layers, also to the nodes of other sentences (`layers/spans.py`).
 
 Latent codes (Bao et al. 2022): a second decoder first predicts the code of the token at every position, also
 in one step. A gate mixes these codes into the decoder's input. In training, the decoder gets correct codes at
-random positions, half as many as were predicted wrong. At the other positions, it gets the input that it
-would have without codes (`--vq-mix-diff` in the authors' scripts).
+random positions, half as many as were predicted wrong. Elsewhere, its input has no code (`--vq-mix-diff` in
+the authors' scripts). With `code_mixing: all`, it gets the correct codes of the whole best path.
 
 Shapes: B rows, S source tokens, T positions, N real positions of all rows or words, D model, V vocabulary, K
 codes.
@@ -190,10 +190,10 @@ class NonAutoregressiveTransformer(NonAutoregressiveModel):
         return AuxiliaryLoss(torch.stack(losses).sum(dim=0), parts) if losses else None
 
     def _code_loss(self, latent: LatentCodes, draft: Draft, tokens: Tensor, ratio: float) -> AuxiliaryLoss:
-        """Return the mean loss of codes in each row; sets the codes that the decoder gets.
+        """Return the mean loss of hidden codes in each row, and set the codes that the decoder gets.
 
-        Codes are revealed like tokens: their number is the number of wrong codes, times `ratio`. The codes
-        that the decoder gets are drawn independently.
+        Correct codes are revealed to their predictor: `ratio` times the number of wrong codes, at random
+        positions. The codes that the decoder gets are drawn independently.
         """
         memory: Memory = draft.memory
         before = memory.codes

@@ -1,9 +1,9 @@
 """Context range (receptive field): the sentences on which the translation of a sentence can depend.
 
-Layers add up. A decoder of L layers with a memory of m sentences depends on its own translation L m sentences
-back. It depends on source sentences (L - 1) m back, because its first layer reads the source after the
-memory. The range is the context that the computation can reach, even if a model does not use it. Lengths of
-other sentences, which positions reveal, are not counted.
+The ranges of layers add up. A decoder of L layers with a memory of m sentences depends on its own translation
+L m sentences back. It depends on source sentences (L - 1) m back, because its first layer reads the source
+after the memory. The range is the context that the computation can reach, even if a model does not use it.
+Lengths of other sentences, which positions reveal, are not counted.
 """
 
 from cotext.config.model import ModelConfig, StackName

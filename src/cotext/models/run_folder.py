@@ -149,7 +149,7 @@ def noted_seeds(run: Path) -> list[int]:
 
 
 def with_seed(config: Config, seed: int) -> Config:
-    """Return the configuration for another seed; a start from a run of the old seed changes with it."""
+    """Return the configuration for another seed; `train.init` changes if it is a run of the old seed."""
     init, start = config.train.init, Path(config.train.init)
     if start == seed_folder(start.parent, config.train.seed):
         init = str(seed_folder(start.parent, seed))

@@ -2,8 +2,8 @@
 
     weights = softmax over own keys + gate * softmax over keys of others        out = weights @ values
 
-Scores of others have a bias by the distance in sentences. The queries of a sentence share it, so it is looked
-up once for each sentence.
+Scores of keys in other sentences have a bias, which depends on the distance in sentences. All queries of a
+sentence share their biases, which are therefore looked up once for each sentence.
 
 On a CPU, scores are computed for a few queries at a time, to fit into the cache, and again in the backward
 pass. Torch's kernel would have to run twice and, with a mask, cannot skip the keys after a query. On other
@@ -100,7 +100,7 @@ class Apart:
         return bias_column(self.query[:, :, None], self.key[:, None])
 
     def chunks(self, heads: int) -> list[Chunk]:
-        """Return parts of the scores that fit into the cache; kept, because all layers need the same."""
+        """Return parts of the scores that fit into the cache; stored, because all layers use the same."""
         if heads not in self._chunks:
             self._chunks[heads] = self._cut(heads)
         return self._chunks[heads]

@@ -34,7 +34,7 @@ _LEVELS, _MIDDLE = torch.tensor(float(LEVELS)), torch.tensor(OFFSET + 0.5)
 def quantised_rows(x_ND: Tensor) -> tuple[Tensor, Tensor]:
     """Return rows of float32 as integers plus OFFSET, uint8 [N, D], and their scales [N, 1]."""
     largest = x_ND.abs().amax(dim=1, keepdim=True).clamp_(min=SMALLEST)
-    # Adding 0.5 and truncating rounds. In separate steps, because a fused operation rounds differently.
+    # Adding 0.5 and truncating rounds. The steps are separate, because a fused one rounds differently.
     numbers_ND = (x_ND * largest.reciprocal().mul_(_LEVELS)).add_(_MIDDLE).to(torch.uint8)
     return numbers_ND, largest.div_(_LEVELS)
 
@@ -104,7 +104,7 @@ def fastest() -> ProductKind:
 def is_exact(kind: ProductKind) -> bool:
     """Return whether a kind of product is available and exact, also for the largest sums.
 
-    On processors without int8 instructions, sums of neighbours are truncated to 16 bits.
+    On processors without int8 instructions, sums of two neighbouring products saturate at 16 bits.
     """
     generator = torch.Generator().manual_seed(0)
     weight, rows = (

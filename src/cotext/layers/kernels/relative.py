@@ -76,9 +76,9 @@ def attend_at_distances(
     distance_BTS: Tensor,
     further: Tensor | None = None,
 ) -> Tensor:
-    """Like `attend_relative`, for keys in any order, none of them after its query: [B, H, T, K].
+    """Like `attend_relative`, for keys in any order: [B, H, T, K].
 
-    Positive distances must be masked. `further`: another bias of the scaled scores.
+    Keys after their query (positive distances) must be masked. `further`: another bias of the scaled scores.
     """
     span = table.size(0) // 2
     # Products only with the distances that occur: search reads few keys at a time.
