@@ -4,6 +4,7 @@ import os
 import shutil
 import signal
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -45,7 +46,8 @@ def killed(arguments: list[str | Path], after: float, number: int) -> bool:
     process.start()
     process.join(timeout=after)
     if process.exitcode is None and process.pid is not None:
-        os.kill(process.pid, number)
+        with suppress(ProcessLookupError):  # it may end just now; its parent is another process
+            os.kill(process.pid, number)
     process.join(timeout=120)
     assert process.exitcode is not None, "it goes on"
     return process.exitcode != 0
