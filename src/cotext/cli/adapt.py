@@ -86,6 +86,11 @@ class AdaptReport:
     changed: tuple[ChangedSentence, ...]
 
 
+def pairs_file(out: Path) -> Path:
+    """Return the file for the pairs of bilingual files or documents, or of a corpus cut into sections."""
+    return out.with_name(f"{out.name}.adapt") / "pairs.tmx"
+
+
 class Adaptation:
     """The steps of an adaptation, in the order in which they must be called.
 
@@ -94,15 +99,15 @@ class Adaptation:
 
     def __init__(self, request: AdaptRequest) -> None:
         self.request = request
-        self.folder = request.out.with_name(f"{request.out.name}.adapt")
+        pairs = pairs_file(request.out)
+        self.folder = pairs.parent
         self._model = config_of(request.model)
         model_file(request.model)  # raises for an engine
         languages = Languages.parse(self._model.languages)
         source, *others = request.corpus
         self._files: tuple[Path, Path | None] = (source, others[0] if others else None)
         self.notes: tuple[str, ...] = ()
-        self._format, pairs = request.format, self.folder / "pairs.tmx"
-        notes = None
+        self._format, notes = request.format, None
         if request.format is None:
             notes = pair_files(*self._files, pairs, languages, FEWEST_DOCUMENTS)
         if notes is None:

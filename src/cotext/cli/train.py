@@ -160,12 +160,12 @@ def shown_training(what: str, updates: int, quiet: bool) -> "Iterator[TrainingCa
 
 def adapt(request: AdaptRequest) -> None:
     """Adapt a model to a corpus: hold out a test set, prepare, train, and compare before and after."""
-    from cotext.cli.adapt import Adaptation, answer, next_commands, render, summary
+    from cotext.cli.adapt import Adaptation, answer, next_commands, pairs_file, render, summary
     from cotext.data.prepare import prepare
     from cotext.runtime.progress import meter, say, stages
     from cotext.training.run import train as train_run
 
-    with restoring(Path(f"{request.out}.adapt", "pairs.tmx")):
+    with restoring(pairs_file(request.out)):
         work = Adaptation(request)
         for note in work.notes:
             say(note)

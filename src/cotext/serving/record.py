@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from cotext.translation.translator import Translation
 
-RETRY_SECONDS: Final = 10.0
+USUAL_RETRY_SECONDS: Final = 10.0
 # A path has at least two parts: "and/or" and "/v2" are not paths of this machine.
 _ABSOLUTE_PATH: Final = re.compile(r"(?<![\w/:<.])/(?:[^\s/:'\"(),;<>]+/)+([^\s/:'\"(),;<>]*)")
 
@@ -27,7 +27,7 @@ class RequestError(Exception):
     The message contains no path of this machine or text of another client. `retry_after`: seconds (429, 503).
     """
 
-    def __init__(self, status: int, message: str, retry_after: float = RETRY_SECONDS) -> None:
+    def __init__(self, status: int, message: str, retry_after: float = USUAL_RETRY_SECONDS) -> None:
         super().__init__(message)
         self.status, self.message, self.retry_after = status, message, retry_after
 

@@ -221,12 +221,8 @@ class RowTokens:
         return torch.where(index >= 0, sentences[index.clamp(min=0)], NOWHERE)
 
 
-def token_indices(
-    weights_BHTS: Tensor, real_BT: Tensor, own: RowTokens, keys: RowTokens, given: TokenIndices | None
-) -> TokenIndices:
-    """Return the tokens of an attention, `given` or identified; raise the same errors as `places`."""
-    if given is not None:
-        return given
+def token_indices(weights_BHTS: Tensor, real_BT: Tensor, own: RowTokens, keys: RowTokens) -> TokenIndices:
+    """Identify the tokens of an attention by its weights; raise the same errors as `places`."""
     visible = (weights_BHTS > 0) & real_BT[:, None, :, None]
     return TokenIndices(own.places(real_BT), keys.places(visible.any(dim=2).any(dim=1)))
 
@@ -407,7 +403,7 @@ def _gather(
     places: TokenIndices | None,
 ) -> None:
     """Add the weights of one attention, averaged over heads, to the weights of the sentences."""
-    places = token_indices(weights_BHTS, real_BT, *sides, places)
+    places = places or token_indices(weights_BHTS, real_BT, *sides)
     mean_BTS = weights_BHTS.mean(dim=1)
     # The place of each query of the batch in the recorded weights.
     shown_N = mean_BTS.new_full(sides[0].sentence.shape, NOWHERE, dtype=torch.long).flatten()

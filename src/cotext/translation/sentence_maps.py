@@ -261,7 +261,7 @@ class ObservedModel:
         keys = self.source if of_source else queries
         assert queries is not None
         assert keys is not None
-        indices = token_indices(weights_BHTS, real_BT, queries, keys, indices)
+        indices = indices or token_indices(weights_BHTS, real_BT, queries, keys)
         query = queries.sentences(indices.query, queries.current)
         key = keys.sentences(indices.key, keys.sentence >= 0)
         if not bool((query >= 0).any()):
