@@ -14,6 +14,7 @@ import pytest
 import torch
 from rich.console import Console
 
+from cotext.cli.train import shown_training
 from cotext.config.recipe import TrainConfig
 from cotext.data.documents import ParallelDocument
 from cotext.data.formats import write_parallel
@@ -195,6 +196,19 @@ def test_training_shows_loss_rate_speed_and_time_left_at_once(world: World) -> N
     figures = r"loss \d+\.\d+  current \d+\.\d+  rate \S+  [\d,]+ tokens/s"
     assert re.fullmatch(rf"s2to2 2/6  {figures}  \d+:\d\d left", first)
     assert re.fullmatch(rf"s2to2 6/6  {figures}", last)
+
+
+def test_training_limited_in_time_shows_the_expected_number_of_updates(
+    clock: Clock, screen: io.StringIO
+) -> None:
+    """Six of ten minutes for 60 updates leave 40; without this, 940 would be left."""
+    config = TrainConfig(max_updates=1000, max_cpu_minutes=10)
+    with shown_training("s2to2", config, quiet=False) as callbacks:
+        callbacks.on_start(0)
+        clock.now += 360
+        figures = {"update": 60.0, "loss": 2.0, "learning_rate": 0.1, "tokens_per_second": 9.0}
+        callbacks.on_update({**figures, "cpu_minutes": 6.0})
+    assert screen.getvalue().splitlines() == ["s2to2 60/100  loss 2.000  rate 0.1  9 tokens/s  4:00 left"]
 
 
 def test_validation_and_translation_tell_how_far_they_are(tmp_path: Path) -> None:

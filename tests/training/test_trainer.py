@@ -397,7 +397,9 @@ class TestBatchLevelContext:
         done = train_here(config, data, tmp_path / "run")
         assert (done.finished, done.update, done.cpu_seconds) == (True, 6, 11.0)
         assert done.validated == [4, 6]  # the last one is validated, too
-        assert journal(tmp_path / "run")[-1]["kind"] == "final"
+        records = journal(tmp_path / "run")
+        assert records[-1]["kind"] == "final"
+        assert [r["cpu_minutes"] for r in records if r["kind"] == "train"][-1] == 11 / 60
         assert train_here(config, data, tmp_path / "run").update == 6
         longer = with_section(config, "train", max_cpu_minutes=13 / 60)
         assert train_here(longer, data, tmp_path / "run").cpu_seconds == 14.0  # 1 and 2 more

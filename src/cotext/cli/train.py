@@ -22,7 +22,7 @@ from cotext.runtime.signals import INTERRUPTED
 from cotext.training.requests import DistillRequest, TrainRequest
 
 if TYPE_CHECKING:
-    from cotext.config.recipe import Config
+    from cotext.config.recipe import Config, TrainConfig
     from cotext.data.alignment import Probabilities
     from cotext.data.prepared import Report
     from cotext.training.distillation import Noted, Outcome
@@ -63,7 +63,7 @@ def train(request: TrainRequest, json: Json = False) -> None:
         return
     from cotext.training.run import train as train_run
 
-    with shown_training(name, config.train.max_updates, quiet) as callbacks:
+    with shown_training(name, config.train, quiet) as callbacks:
         done = train_run(config, request.data, request.out, callbacks, recipe, request.device)
     if not quiet:
         typer.echo(f"{request.out}: {state_of(done)}")
@@ -84,7 +84,7 @@ def _train_seeds(request: TrainRequest, configs: "dict[int, Config]", name: str,
         if not quiet:
             number = order.index(seed) + 1
             console.print(f"seed {seed} ({number} of {len(order)}): {seed_folder(out, seed)}", soft_wrap=True)
-        with shown_training(f"{name}, seed {seed}", configs[seed].train.max_updates, quiet) as callbacks:
+        with shown_training(f"{name}, seed {seed}", configs[seed].train, quiet) as callbacks:
             yield callbacks
 
     found = train_seeds(configs, request.data, out, watched, request.recipe, request.device)
@@ -120,12 +120,12 @@ def state_of(done: "TrainingProgress") -> str:
 
 
 @contextmanager
-def shown_training(what: str, updates: int, quiet: bool) -> "Iterator[TrainingCallbacks]":
+def shown_training(what: str, config: "TrainConfig", quiet: bool) -> "Iterator[TrainingCallbacks]":
     """Yield callbacks that show the progress of training."""
     from cotext.runtime.progress import console, meter
     from cotext.training.trainer import TrainingCallbacks
 
-    with meter(what, updates, shown=not quiet) as progress:
+    with meter(what, config.max_updates, shown=not quiet) as progress:
 
         def on_update(figures: dict[str, float]) -> None:
             note = f"loss {figures['loss']:.3f}" if "loss" in figures else "loss not finite"
@@ -133,8 +133,10 @@ def shown_training(what: str, updates: int, quiet: bool) -> "Iterator[TrainingCa
                 note += f"  current {figures['nll_current']:.3f}"
             note += f"  rate {figures['learning_rate']:.2g}  {figures['tokens_per_second']:,.0f} tokens/s"
             if "code_perplexity" in figures:
-                used = f"{figures['codes_used']:.0f} codes, perplexity {figures['code_perplexity']:.1f}"
-                note = f"{note}  {used}"
+                note += f"  {figures['codes_used']:.0f} codes, perplexity {figures['code_perplexity']:.1f}"
+            if used := figures.get("cpu_minutes"):
+                expected = round(figures["update"] * config.max_cpu_minutes / used)
+                progress.restart(min(config.max_updates, expected))
             progress.advance_to(int(figures["update"]), note)
 
         def on_validation(figures: dict[str, float]) -> None:
@@ -182,7 +184,7 @@ def adapt(request: AdaptRequest) -> None:
             f"{work.updates * estimate.seconds_an_update / 60:.1f} minutes "
             f"({estimate.seconds_an_update:.2f} s each), {epochs:.1f} times through the corpus"
         )
-    with shown_training(request.out.name, work.config.train.max_updates, quiet=False) as callbacks:
+    with shown_training(request.out.name, work.config.train, quiet=False) as callbacks:
         # If no checkpoint is better on the development documents, the result is the original model.
         done = train_run(work.config, work.data, request.out, callbacks, work.recipe, request.device)
     typer.echo(f"{request.out}: {state_of(done)}")

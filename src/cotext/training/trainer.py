@@ -439,6 +439,8 @@ class Trainer:
             "skipped_instances": skipped,
             "shed_instances": shed,
         }
+        if self.config.train.max_cpu_minutes:
+            figures["cpu_minutes"] = self.progress.cpu_seconds / 60
         self.interval = IntervalSums(now, self.accelerator.device)
         if self.accelerator.is_main_process:
             self.journal.write("train", figures)
