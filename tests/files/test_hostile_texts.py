@@ -21,7 +21,7 @@ from cotext.files.tags import project, shown_text
 from cotext.files.translate_blocks import without_added_stop
 from cotext.language_models.config import read_numbered
 from cotext.serving.translation import TagHandling, fragment
-from cotext.translation.faults import Checks, Fault, missing_numbers, tag_faults
+from cotext.data.faults import Checks, Fault, missing_numbers, tag_faults
 from tests.loops import loop_over
 
 SIZE = 50_000

@@ -34,7 +34,7 @@ from cotext.runtime import CotextError
 from cotext.serving.record import RequestError, without_paths
 from cotext.serving.state import attachment, clean_name, result_name
 from cotext.serving.translation import TagHandling, detect, fragment
-from cotext.translation.faults import Checks, Fault
+from cotext.data.faults import Checks, Fault
 from cotext.translation.terms.terms import Glossary, TermGuide
 from tests.files import test_docx, test_epub, test_po, test_pptx
 from tests.files.structures import xliff_of

@@ -172,7 +172,7 @@ def _figures(out: Path, report: "FileReport") -> dict[str, Any]:
 
 def _tell(out: Path, report: "FileReport") -> None:
     """Print the number of translated sentences, and the sentences that should be checked."""
-    from cotext.translation.faults import faults_in_words, shown_places
+    from cotext.data.faults import faults_in_words, shown_places
 
     resumed = (
         f" ({counted(report.resumed_documents, 'document')} from an interrupted job)"

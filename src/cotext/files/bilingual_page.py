@@ -9,7 +9,7 @@ from html import escape
 
 from cotext.files.translate_blocks import PairedSentence
 from cotext.runtime.rendering import facts, whole_page
-from cotext.translation.faults import add_faults, faults_in_words
+from cotext.data.faults import add_faults, faults_in_words
 
 # The share of sentences that are marked. The confidence of good translations differs between runs (label
 # smoothing, domain): a fixed limit would mark all of one file and none of another.

@@ -41,7 +41,7 @@ from cotext.files.blocks import (
 from cotext.files.tags import project
 from cotext.runtime import CotextError
 from cotext.translation.alignment import align
-from cotext.translation.faults import Checks, Fault
+from cotext.data.faults import Checks, Fault
 from cotext.translation.open import OpenedRun, Terminology
 from cotext.translation.prose import Prose
 from cotext.translation.terms.terms import TermGuide, TermReport, term_report

@@ -29,7 +29,7 @@ from cotext.runtime.files import replacing
 from cotext.runtime.jobs.engine import Job, forget, journal_of, run
 from cotext.runtime.jobs.journal import Header, Journal, Results
 from cotext.translation.corpus_files import FileReport
-from cotext.translation.faults import Fault, add_faults
+from cotext.data.faults import Fault, add_faults
 from cotext.translation.open import OpenedRun, read_terminology
 from cotext.translation.ray_cluster import placed
 from cotext.translation.translate_file import (

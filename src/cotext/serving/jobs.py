@@ -45,7 +45,7 @@ from cotext.serving.state import (
 )
 from cotext.serving.systems import System, Systems
 from cotext.translation.corpus_files import FileReport
-from cotext.translation.faults import faults_in_words, shown_places
+from cotext.data.faults import faults_in_words, shown_places
 
 # --- Translation of the file of one job, resumed from its journal.
 

@@ -16,7 +16,7 @@ from cotext.runtime import CotextError, naming, shown
 from cotext.runtime.files import checksum
 from cotext.runtime.jobs.engine import Job, Joined
 from cotext.runtime.jobs.journal import Journal, Shard
-from cotext.translation.faults import checked
+from cotext.data.faults import checked
 from cotext.translation.open import OpenedRun, scoring_signature, systems_of
 from cotext.translation.scorer import SentenceScore
 from cotext.translation.terms.terms import TermReport

@@ -23,7 +23,7 @@ from cotext.evaluation.studies.tables import Table
 from cotext.files.parallel import read_sentences
 from cotext.runtime import CotextError, __version__
 from cotext.runtime.rendering import facts, whole_page
-from cotext.translation.faults import Checks, Fault, missing_numbers
+from cotext.data.faults import Checks, Fault, missing_numbers
 from cotext.translation.terms.terms import Glossary, TermGuide
 
 # --- Changed numbers, names and terms, and inconsistencies within a document.
