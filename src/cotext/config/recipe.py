@@ -15,20 +15,11 @@ from typing import Annotated, Any, Final, Literal
 import yaml
 from pydantic import BaseModel, Field, NonNegativeFloat, ValidationError
 
-from cotext.config.model import (
-    BelowOne,
-    Closed,
-    Count,
-    Fraction,
-    ModelConfig,
-    PositiveInt,
-    Seed,
-    Sentences,
-    Symbols,
-)
+from cotext.config.model import ModelConfig
 from cotext.config.parts import pinned
 from cotext.config.sizes import size_settings
 from cotext.runtime import CotextError, leaves, nearest, nearest_known, parse_yaml, read_text, shown
+from cotext.runtime.sections import BelowOne, Closed, Count, Fraction, PositiveInt, Seed, Sentences, Symbols
 
 # --- How documents are cut into instances: the section `view`.
 

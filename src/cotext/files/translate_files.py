@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from cotext.data.documents import name_warning
+from cotext.data.faults import Fault, add_faults
 from cotext.data.formats.xml_formats import encode_memory
 from cotext.data.nbest_lists import lists_beside
 from cotext.data.splitting import Splitter
@@ -29,7 +30,6 @@ from cotext.runtime.files import replacing
 from cotext.runtime.jobs.engine import Job, forget, journal_of, run
 from cotext.runtime.jobs.journal import Header, Journal, Results
 from cotext.translation.corpus_files import FileReport
-from cotext.data.faults import Fault, add_faults
 from cotext.translation.open import OpenedRun, read_terminology
 from cotext.translation.ray_cluster import placed
 from cotext.translation.translate_file import (

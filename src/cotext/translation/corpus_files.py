@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from cotext.data.documents import Document, ParallelDocument, check_sides
+from cotext.data.faults import checked
 from cotext.data.formats import read_parallel
 from cotext.data.formats.line_formats import find_side_file
 from cotext.data.formats.streams import atomic_sinks, check_readable
@@ -16,7 +17,6 @@ from cotext.runtime import CotextError, naming, shown
 from cotext.runtime.files import checksum
 from cotext.runtime.jobs.engine import Job, Joined
 from cotext.runtime.jobs.journal import Journal, Shard
-from cotext.data.faults import checked
 from cotext.translation.open import OpenedRun, scoring_signature, systems_of
 from cotext.translation.scorer import SentenceScore
 from cotext.translation.terms.terms import TermReport
