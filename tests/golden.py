@@ -24,8 +24,8 @@ from cotext.data.build import build_view, special_symbols
 from cotext.data.documents import Document
 from cotext.data.sampling import instances_of
 from cotext.data.store import TokenDocument
-from cotext.losses.build import build_loss
 from cotext.models.build import build_model
+from cotext.training.losses import build_loss
 from cotext.translation.translator import DocumentTranslator
 from tests.tiny import TINY_DECODE, TINY_MODEL, PlainWordTokenizer
 

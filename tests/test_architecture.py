@@ -24,7 +24,6 @@ FLOORS = {
     "config": 2,
     "data": 3,
     "models": 4,
-    "losses": 5,
     "search": 6,
     "translation": 7,
     "training": 8,
@@ -219,7 +218,7 @@ def test_one_place_asks_what_kind_a_model_is() -> None:
                 assert not asked & kinds, f"{name}: {ast.unparse(node)}"
 
 
-def test_only_the_builders_know_parts_and_losses_by_name() -> None:
+def test_only_the_builder_knows_parts_by_name() -> None:
     skeletons = {"cotext.models.transformer", "cotext.models.nat"}
     names = ("interface", "language_model", "describe", "checks", "precision", "slots", "reach", "parts")
     shared = {f"cotext.models.{name}" for name in names}
@@ -239,10 +238,6 @@ def test_only_the_builders_know_parts_and_losses_by_name() -> None:
             assert not imported & skeletons, f"{name} knows a skeleton"
             allowed = {"layers", "models"}
             assert all(room(i) in allowed or i == "cotext.data.batch" for i in imported), name
-    losses = {"cotext.losses.glancing", "cotext.losses.ctc"}
-    for name, path in ROOMS.items():
-        if room(name) not in ("losses", "search", "translation"):
-            assert not set(imports(path)) & losses, f"{name} knows a loss by name"
 
 
 def test_rows_are_padded_and_packed_in_one_place() -> None:
@@ -251,7 +246,7 @@ def test_rows_are_padded_and_packed_in_one_place() -> None:
         nodes = list(ast.walk(tree(path)))
         called = {ast.unparse(node.func) for node in nodes if isinstance(node, ast.Call)}
         if (
-            room(name) in ("data", "search", "translation", "losses", "evaluation")
+            room(name) in ("data", "search", "translation", "training", "evaluation")
             and name != "cotext.data.batch"
         ):
             assert "pad_sequence" not in called, name

@@ -28,13 +28,13 @@ from cotext.data.build import build_view, special_symbols
 from cotext.data.documents import Document, ParallelDocument
 from cotext.data.tokenizer import SentencePieceTokenizer, TokenizerSettings
 from cotext.data.views import Window
-from cotext.losses.cross_entropy import CrossEntropy
 from cotext.models import checkpoint
 from cotext.models.build import BATCH_CONTEXTS, CONTEXT_ENCODERS, build_model
 from cotext.models.checks import document_layer
 from cotext.models.interface import TranslationModel
 from cotext.search.beam_search import Hypothesis, SearchOptions, search
 from cotext.search.constraints import SearchRequest, SearchSymbols
+from cotext.training.losses import CrossEntropy
 from cotext.translation.scorer import RowsToRead, score_instances
 from cotext.translation.translator import DocumentTranslator
 from tests.cover import COVER, FACTORS, cover, each_filling, goes_together, uncovered

@@ -20,11 +20,11 @@ from cotext.data.documents import Document
 from cotext.data.shortlist import FREQUENT, Shortlist
 from cotext.data.tokenizer import Side
 from cotext.layers.spans import GatedOthersSpan
-from cotext.losses.build import build_loss
 from cotext.models.build import build_model
 from cotext.models.checkpoint import LoadedModel, in_precision
 from cotext.models.interface import Model
 from cotext.runtime.devices import pinned
+from cotext.training.losses import build_loss
 from cotext.translation.translator import DocumentTranslator
 
 SENTENCE = "focused-concatenation/base"

@@ -14,9 +14,9 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy, linear
 
 from cotext.data.batch import Batch, bracketed_targets
+from cotext.layers.ctc import beginnings, ctc_scores, fits, units
 from cotext.layers.kernels.common import precise
-from cotext.losses.cross_entropy import output_loss
-from cotext.losses.ctc import beginnings, ctc_scores, fits, units
+from cotext.layers.kernels.output_loss import output_loss
 from cotext.models.checkpoint import output_logits, output_of
 from cotext.models.interface import Draft, Model, NonAutoregressiveModel, TranslationModel
 from cotext.models.language_model import WithLanguageModel
@@ -113,7 +113,7 @@ def non_autoregressive_nll(model: NonAutoregressiveModel, batch: Batch) -> Tenso
         nll = torch.zeros(len(sentences), dtype=torch.float64, device=row_N.device)
         nll = nll.index_add_(0, row_N, nll_N.double()) + model.length_nll(draft).double()
     else:
-        batch_units = units(model.path, draft.sentence, tokens, sentence)
+        batch_units = units(model.path == "sentences", draft.sentence, tokens, sentence)
         nll = ctc_scores(hidden_ND, partial(output_logits, model), batch_units, model.blank).double()
         nll = nll.masked_fill(~fits(batch_units, model.blank), math.inf)
     return nll if model.path == "sentences" else (nll / sentences).repeat_interleave(sentences)
@@ -127,7 +127,7 @@ def path_token_nll(model: NonAutoregressiveModel, batch: Batch) -> Tensor:
     """
     draft, tokens, sentence = forced_draft(model, batch)
     hidden_ND = model.decode(draft)[draft.sentence >= 0]
-    batch_units = units(model.path, draft.sentence, tokens, sentence)
+    batch_units = units(model.path == "sentences", draft.sentence, tokens, sentence)
     begins, whole = beginnings(hidden_ND, partial(output_logits, model), batch_units, model.blank)
     place = torch.arange(batch_units.target.size(1), device=tokens.device)
     end = place == batch_units.target_length[:, None] - 1

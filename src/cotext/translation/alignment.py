@@ -33,10 +33,10 @@ from cotext.data.batch import Batch, Instance, Source, SpecialSymbols
 from cotext.data.documents import ParallelDocument
 from cotext.data.tokenizer import Tokenizer
 from cotext.data.words import token_spans, word_units
+from cotext.layers.ctc import Lattices, best_alignment, units
 from cotext.layers.kernels.sdpa import TokenIndices, watch_weights
 from cotext.layers.multi_head import CrossAttention
 from cotext.layers.positions import is_current
-from cotext.losses.ctc import Lattices, best_alignment, units
 from cotext.models.interface import NonAutoregressiveModel
 from cotext.runtime import CotextError
 from cotext.search.likelihood import autoregressive_pass, forced_draft
@@ -360,7 +360,7 @@ def _read_parallel(model: NonAutoregressiveModel, batch: Batch, sentences: Seque
         # Numbers that are not the blank: every position is a separate token.
         path[real] = model.blank + 1 + torch.arange(len(hidden_ND), device=path.device)
     else:
-        batch_units = units(model.path, draft.sentence, tokens, sentence)
+        batch_units = units(model.path == "sentences", draft.sentence, tokens, sentence)
         lattices = Lattices.of(batch_units, model.blank, hidden_ND.size(1))
         path[real] = best_alignment(hidden_ND, model.output_weight, lattices)
     for one in sentences:
