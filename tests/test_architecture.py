@@ -220,7 +220,7 @@ def test_one_place_asks_what_kind_a_model_is() -> None:
 
 def test_only_the_builder_knows_parts_by_name() -> None:
     skeletons = {"cotext.models.transformer", "cotext.models.nat"}
-    names = ("interface", "language_model", "describe", "checks", "precision", "slots", "reach", "parts")
+    names = ("interface", "language_model", "describe", "checks", "precision", "slots", "reach", "likelihood", "output_layer")
     shared = {f"cotext.models.{name}" for name in names}
     parts = {
         name

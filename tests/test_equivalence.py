@@ -32,8 +32,9 @@ from cotext.models import checkpoint
 from cotext.models.build import BATCH_CONTEXTS, CONTEXT_ENCODERS, build_model
 from cotext.models.checks import document_layer
 from cotext.models.interface import TranslationModel
-from cotext.search.beam_search import Hypothesis, SearchOptions, search
+from cotext.search.beam_search import search
 from cotext.search.constraints import SearchRequest, SearchSymbols
+from cotext.search.hypotheses import Hypothesis, SearchOptions
 from cotext.training.losses import CrossEntropy
 from cotext.translation.scorer import RowsToRead, score_instances
 from cotext.translation.translator import DocumentTranslator

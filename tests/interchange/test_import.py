@@ -25,8 +25,9 @@ from cotext.models.checkpoint import LoadedModel, load_run
 from cotext.models.run_folder import IMPORT
 from cotext.runtime import CotextError
 from cotext.runtime.files import unsealed
-from cotext.search.beam_search import Hypothesis, SearchOptions, search
+from cotext.search.beam_search import search
 from cotext.search.constraints import SearchRequest, SearchSymbols
+from cotext.search.hypotheses import Hypothesis, SearchOptions
 from tests.command_line import succeed
 from tests.loops import loop_over
 from tests.pretrained_folders import ENGLISH, GERMAN, sentences

@@ -11,6 +11,7 @@ from cotext.data.batch import Instance, bracketed_targets
 from cotext.data.views import Window
 from cotext.layers.ctc import units
 from cotext.models.nat import NonAutoregressiveTransformer
+from cotext.training import losses
 from cotext.training.losses import Glancing, build_loss
 from tests.layers.test_ctc import ctc_nll
 from tests.models.test_casa import (

@@ -230,6 +230,7 @@ class TrainConfig(Closed):
 # --- How documents are translated: the section `decode`.
 
 
+Align = Literal["constrained", "free"]
 LengthPenaltyForm = Literal["power", "gnmt"]
 Precision = Literal["float32", "bfloat16", "float16", "int8"]
 EngineChoice = Literal["auto", "ctranslate2", "torch"]
@@ -271,7 +272,7 @@ class DecodeConfig(Closed):
     sampling: SamplingConfig | None = None
     """Draw translations at random instead of searching for the most probable ones: `{temperature: 1.0, top_k:
     0, top_p: 1.0, seed: 1}`; each key may be left out. Needs `beam: 1`. Default: search."""
-    align: Literal["constrained", "free"] = "constrained"
+    align: Align = "constrained"
     """`constrained`: search is forced to generate the number of sentences of the source, none of them empty.
     `free`: search has no such constraint; sentences are recovered from separators, and missing sentences
     are empty."""

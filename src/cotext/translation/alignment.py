@@ -38,8 +38,8 @@ from cotext.layers.kernels.sdpa import TokenIndices, watch_weights
 from cotext.layers.multi_head import CrossAttention
 from cotext.layers.positions import is_current
 from cotext.models.interface import NonAutoregressiveModel
+from cotext.models.likelihood import autoregressive_pass, forced_draft
 from cotext.runtime import CotextError
-from cotext.search.likelihood import autoregressive_pass, forced_draft
 from cotext.translation.plan import kind_of
 from cotext.translation.scorer import DocumentRow, DocumentScorer, RowsToRead, score_labels
 from cotext.translation.terms.word_alignment import SentenceAlignment, proportional

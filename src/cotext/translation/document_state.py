@@ -16,8 +16,8 @@ from cotext.data.documents import Document
 from cotext.data.nbest_lists import Candidates
 from cotext.data.tokenizer import Tokenizer
 from cotext.data.views import Encoded, View, cut_document, group_of, join
-from cotext.search.beam_search import Hypothesis
 from cotext.search.constraints import SearchRequest, SearchSymbols, recover
+from cotext.search.hypotheses import Hypothesis
 from cotext.translation.plan import DecodingPlan
 from cotext.translation.scorer import DocumentScorer
 from cotext.translation.terms.terms import TermGuide

@@ -31,8 +31,8 @@ from cotext.data.documents import Document, ParallelDocument
 from cotext.data.tokenizer import Side, Tokenizer, clean
 from cotext.data.views import Encoded, Window, cut_document, group_of
 from cotext.models.interface import Engine, Model, TranslationModel
+from cotext.models.likelihood import negative_log_likelihood, sentence_of_label
 from cotext.runtime import CotextError
-from cotext.search.likelihood import negative_log_likelihood, sentence_of_label
 from cotext.translation.plan import DecodingPlan, kind_of
 
 # Upper bound of the mean number of characters per token. Longer texts are rejected before tokenisation,

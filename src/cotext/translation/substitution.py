@@ -31,9 +31,9 @@ import torch
 
 from cotext.data.batch import Batch, Instance
 from cotext.data.words import Span, covered, is_letter, occurrences, overlaps, token_spans, words_of
-from cotext.models.checkpoint import output_logits
+from cotext.models.likelihood import CHUNK, autoregressive_pass
+from cotext.models.output_layer import output_logits
 from cotext.search.constraints import SearchRequest, SearchSymbols
-from cotext.search.likelihood import CHUNK, autoregressive_pass
 from cotext.translation.alignment import attention_of
 from cotext.translation.document_state import (
     Row,

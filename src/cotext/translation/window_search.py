@@ -19,10 +19,9 @@ from cotext.data.nbest_lists import Candidate, Candidates
 from cotext.data.shortlist import Shortlist
 from cotext.data.tokenizer import Tokenizer
 from cotext.models.interface import Engine
-from cotext.search.beam_search import Hypothesis
 from cotext.search.constraints import SearchRequest, SearchSymbols, listening, part_of_search
 from cotext.search.engine import has_room, search_engine
-from cotext.search.nbest_beam import Alternative
+from cotext.search.hypotheses import Alternative, Hypothesis
 from cotext.translation.document_state import (
     OpenDocument,
     Row,

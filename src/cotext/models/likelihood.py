@@ -1,25 +1,24 @@
-"""Likelihoods of the current sentences of a batch, for all kinds of models, and the output layer in search.
+"""Likelihoods of the current sentences of a batch, for all kinds of models.
 
 Shapes: B rows, T tokens (frames of a non-autoregressive decoder), N labels or frames without padding, row
 after row, D model, V vocabulary.
 """
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
 import torch
 from torch import Tensor
-from torch.nn.functional import cross_entropy, linear
+from torch.nn.functional import cross_entropy
 
 from cotext.data.batch import Batch, bracketed_targets
 from cotext.layers.ctc import beginnings, ctc_scores, fits, units
-from cotext.layers.kernels.common import precise
 from cotext.layers.kernels.output_loss import output_loss
-from cotext.models.checkpoint import output_logits, output_of
 from cotext.models.interface import Draft, Model, NonAutoregressiveModel, TranslationModel
 from cotext.models.language_model import WithLanguageModel
+from cotext.models.output_layer import output_logits
 
 CHUNK = 512  # labels whose logits are in memory at a time
 
@@ -135,113 +134,3 @@ def path_token_nll(model: NonAutoregressiveModel, batch: Batch) -> Tensor:
     nll = (log_p[:, :-1] - log_p[:, 1:]).masked_fill(~fits(batch_units, model.blank)[:, None], math.inf)
     # The first label, the bracket that opens a sentence, is not predicted.
     return nll[batch_units.is_label[:, 1:]]
-
-
-# --- Output layer in search, over the full vocabulary or over the shortlists of its rows.
-#
-# The rows of a batch share the columns of all their shortlists, so one product computes them. A token that is
-# not in a row's own list gets probability 0 there. The translation of a document therefore depends only on
-# its own lists, whatever the batch contains. Log-probabilities are normalised over the tokens of the list.
-#
-# With a language model (`models/language_model.py`), the value of a token is a signed sum over three rows.
-#
-# Shapes: B entries, W beam, R rows (R = B * W), N states, D model, V vocabulary, U columns: V, or the tokens
-# of all lists.
-
-
-class OutputLayer:
-    """The output layer of a model for the rows of a search.
-
-    `shortlists`: the allowed tokens of each entry, ascending; None for all entries: any token. `always`:
-    tokens in every list.
-    """
-
-    def __init__(self, model: Model, shortlists: Sequence[Tensor | None], always: Iterable[int]) -> None:
-        self._model = model
-        self.vocabulary = len(model.output_weight)
-        self._product: Callable[[Tensor], Tensor] = self._whole
-        self._terms: list[tuple[OutputLayer, int]] = []
-        if isinstance(model, WithLanguageModel):
-            self._terms = [(OutputLayer(term, (), ()), sign) for term, sign in model.terms()]
-            self._product = self._sum
-        self._tokens: Tensor | None = None
-        self._column: Tensor | None = None
-        self._outside: Tensor | None = None
-        given = [tokens for tokens in shortlists if tokens is not None]
-        if given:
-            assert len(given) == len(shortlists), "either all rows have a shortlist, or none has"
-            self._restrict(given, torch.tensor(sorted(set(always))))
-
-    def _restrict(self, shortlists: Sequence[Tensor], always: Tensor) -> None:
-        device = self._model.output_weight.device
-        inside = torch.zeros(len(shortlists), self.vocabulary, dtype=torch.bool)
-        inside[:, always] = True
-        for row, tokens in zip(inside, shortlists, strict=True):
-            row[tokens] = True
-        # The columns are the union of all lists; each row masks those that are not in its own.
-        tokens = inside.any(dim=0).nonzero().flatten()
-        outside = ~inside[:, tokens]
-        column = torch.full((self.vocabulary,), -1)
-        column[tokens] = torch.arange(len(tokens))
-        self._tokens, self._column = tokens.to(device), column.to(device)
-        self._outside = outside.to(device) if bool(outside.any()) else None
-        self._product = output_of(self._model, self._tokens)
-
-    @property
-    def may_rise(self) -> bool:
-        """Whether values of tokens may be above 0, so a hypothesis may become better as it grows."""
-        return bool(self._terms)
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether every token has a column, with the number of its id."""
-        return self._tokens is None
-
-    def columns(self, tokens: Tensor) -> Tensor:
-        """Return the columns of tokens; tokens without a column are skipped."""
-        if self._column is None:
-            return tokens
-        columns = self._column[tokens]
-        return columns[columns >= 0]
-
-    def tokens(self, columns: Tensor) -> Tensor:
-        return columns if self._tokens is None else self._tokens[columns]
-
-    def select(self, entries: Tensor) -> None:
-        if self._outside is not None:
-            self._outside = self._outside.index_select(0, entries)
-
-    def log_probabilities(self, hidden_ND: Tensor) -> Tensor:
-        """Return log-probabilities of the next token, [N, U]. Beams of an entry are consecutive rows."""
-        logits_NU = self.logits(hidden_ND)
-        if self._terms:
-            return logits_NU
-        # In place: new memory of this size would be mapped page by page in every step.
-        return torch.log_softmax(logits_NU, dim=1, out=logits_NU)
-
-    def logits(self, hidden_ND: Tensor) -> Tensor:
-        """Return log-probabilities up to a constant per row, which does not change the best column."""
-        logits_NU = self._product(hidden_ND)
-        if self._outside is not None:
-            beams_BWU = logits_NU.view(len(self._outside), -1, logits_NU.size(1))
-            beams_BWU.masked_fill_(self._outside[:, None], -torch.inf)
-        return precise(logits_NU)
-
-    def _sum(self, hidden_ND: Tensor) -> Tensor:
-        """Return the signed sum of the log-probabilities of all rows, which is not a log-probability."""
-        assert isinstance(self._model, WithLanguageModel)
-        rows = zip(self._terms, self._model.split(hidden_ND), strict=True)
-        return torch.stack([sign * layer.log_probabilities(row) for (layer, sign), row in rows]).sum(dim=0)
-
-    def _whole(self, hidden_ND: Tensor) -> Tensor:
-        model, device = self._model, hidden_ND.device.type
-        if model.int8_output is not None or device != "cpu" or not 4 <= hidden_ND.size(0) < 16:
-            return output_logits(model, hidden_ND)
-        # For so few rows, torch re-packs the full matrix in memory. In parts that fit into the cache (half a
-        # megabyte), the product is 1.2 to 2.4 times as fast.
-        part_size = max(1, 2**17 // hidden_ND.size(1))
-        parts = [linear(hidden_ND, part) for part in torch.split(model.output_weight, part_size)]
-        logits_NV = torch.cat(parts, dim=1)
-        if model.output_bias is not None:
-            logits_NV += model.output_bias
-        return logits_NV
