@@ -218,8 +218,8 @@ def _translate_standard_input(request: TranslationRequest) -> None:
     from cotext.data.formats.streams import numbered_lines
     from cotext.data.splitting import Splitter
     from cotext.files.translate_blocks import StreamTranslation
-    from cotext.interchange.engine_cache import open_to_translate
     from cotext.runtime.progress import say
+    from cotext.translation.engine_cache import open_to_translate
     from cotext.translation.open import read_terminology
 
     def write(text: str) -> None:

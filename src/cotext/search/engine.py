@@ -194,7 +194,7 @@ def search_engine(
 
 
 def engine_label_nll(model: Engine, batch: Batch) -> Tensor:
-    """Return negative log-likelihoods of the labels of current sentences, like `models.likelihood.label_nll`."""
+    """Return negative log-likelihoods of the labels of current sentences, like `label_nll`."""
     sources = _rows(batch.source.tokens, batch.source.sentence)
     # Language symbols follow `bos`, then all labels except the last.
     inputs = _rows(batch.target_input, batch.input_sentence)

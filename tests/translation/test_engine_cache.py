@@ -15,13 +15,14 @@ import cotext as face
 from cotext.data.documents import Document
 from cotext.data.formats import write_documents
 from cotext.data.tokenizer import Tokenizer
-from cotext.interchange import engine_cache, export
-from cotext.interchange.engine_cache import KEPT, LOCK, open_to_translate
+from cotext.interchange import export
 from cotext.interchange.export import installed
 from cotext.models.checkpoint import load_run, load_weights, save_model
 from cotext.models.run_folder import ENGINE_FORMAT
 from cotext.runtime import CotextError, __version__
 from cotext.runtime.files import working_in
+from cotext.translation import engine_cache
+from cotext.translation.engine_cache import KEPT, LOCK, open_to_translate
 from cotext.translation.open import OpenedRun, open_run, scoring_signature, signature_entries
 from tests.command_line import cotext, must_refuse, succeed
 from tests.interchange.test_engines import ENDING, VIEWS, config_of, documents, tokenizer, write
