@@ -220,25 +220,9 @@ def test_one_place_asks_what_kind_a_model_is() -> None:
 
 def test_only_the_builder_knows_parts_by_name() -> None:
     skeletons = {"cotext.models.transformer", "cotext.models.nat"}
-    names = (
-        "interface",
-        "language_model",
-        "describe",
-        "checks",
-        "precision",
-        "slots",
-        "reach",
-        "likelihood",
-        "output_layer",
-    )
-    shared = {f"cotext.models.{name}" for name in names}
-    parts = {
-        name
-        for name in ROOMS
-        if name.startswith("cotext.models.")
-        and name not in {"cotext.models.build", "cotext.models.checkpoint", "cotext.models.run_folder"}
-        and name not in skeletons | shared
-    }
+    names = "build build_views checkpoint checks describe interface language_model likelihood output_layer"
+    shared = {f"cotext.models.{name}" for name in (*names.split(), "reach", "run_folder", "slots")}
+    parts = {name for name in ROOMS if name.startswith("cotext.models.") and name not in skeletons | shared}
     assert {"cotext.models.han", "cotext.models.mcn", "cotext.models.docflat"} <= parts
     for name, path in ROOMS.items():
         imported = set(imports(path))

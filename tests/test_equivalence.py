@@ -24,12 +24,12 @@ from cotext.config.model import AttentionConfig, ModelConfig
 from cotext.config.parts import DOCUMENT_LAYERS
 from cotext.config.recipe import Config
 from cotext.data.batch import Instance, SpecialSymbols, make_batch, source_batch
-from cotext.data.build import build_view, special_symbols
 from cotext.data.documents import Document, ParallelDocument
 from cotext.data.tokenizer import SentencePieceTokenizer, TokenizerSettings
 from cotext.data.views import Window
 from cotext.models import checkpoint
 from cotext.models.build import BATCH_CONTEXTS, CONTEXT_ENCODERS, build_model
+from cotext.models.build_views import build_view, special_symbols
 from cotext.models.checks import document_layer
 from cotext.models.interface import TranslationModel
 from cotext.search.beam_search import search

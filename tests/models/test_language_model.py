@@ -10,9 +10,9 @@ from torch import Tensor
 
 from cotext.config.recipe import load_config
 from cotext.data.batch import Instance, Source, SpecialSymbols, make_batch
-from cotext.data.build import special_symbols
 from cotext.data.views import Window
 from cotext.models.build import build_model
+from cotext.models.build_views import special_symbols
 from cotext.models.checks import check
 from cotext.models.interface import TranslationModel
 from cotext.models.language_model import WithLanguageModel

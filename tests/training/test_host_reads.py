@@ -15,8 +15,8 @@ import torch
 from benchmarks.speed.operators import HostReads
 from cotext.config.recipe import Config, load_config, recipe_names
 from cotext.data.batch import Batch, Instance, hide_words, make_batch
-from cotext.data.build import build_view, special_symbols
 from cotext.models.build import build_model
+from cotext.models.build_views import build_view, special_symbols
 from cotext.runtime.devices import moved
 from cotext.training.losses import build_loss
 from cotext.training.run import set_up

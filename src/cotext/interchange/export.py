@@ -19,11 +19,11 @@ import yaml
 from torch import Tensor, nn
 
 from cotext.config.recipe import Config
-from cotext.data.build import special_symbols
 from cotext.data.documents import Languages
 from cotext.data.shortlist import SHORTLIST
 from cotext.interchange.importing import layer_parts, mbart_parts
 from cotext.interchange.model_names import CARD
+from cotext.models.build_views import special_symbols
 from cotext.models.checkpoint import LoadedModel, int8_weights, load_run, save_model
 from cotext.models.describe import describe_cut, describe_length_penalty, describe_model
 from cotext.models.run_folder import (

@@ -28,12 +28,12 @@ import torch
 from torch import Tensor
 
 from cotext.config.recipe import Config, ViewConfig, differences
-from cotext.data.build import build_view, further_symbols, has_separators, special_symbols
 from cotext.data.sampling import ordered_batches
 from cotext.data.store import TokenDocument, TokenStore
 from cotext.data.tokenizer import Tokenizer
 from cotext.data.views import View, WindowView
 from cotext.layers.start import NewSymbols
+from cotext.models.build_views import build_view, further_symbols, has_separators, special_symbols
 from cotext.models.checkpoint import LoadedModel, load_run, load_weights, set_blend
 from cotext.models.interface import Model, System, TranslationModel
 from cotext.models.run_folder import describe_file, model_file

@@ -12,10 +12,10 @@ from torch import Tensor
 
 from cotext.config.recipe import Config, DecodeConfig
 from cotext.data.batch import Batch, Source, SpecialSymbols
-from cotext.data.build import build_view, check_align, special_symbols
 from cotext.data.tokenizer import Tokenizer, chosen_languages
 from cotext.data.views import SentenceBySentence, View
-from cotext.models.checks import keeps_current
+from cotext.models.build_views import build_view, special_symbols
+from cotext.models.checks import check_align, keeps_current
 from cotext.models.describe import describe_cut, describe_length_penalty, describe_model
 from cotext.models.interface import Engine, Model, NonAutoregressiveModel, PathKind
 from cotext.models.language_model import WithLanguageModel
