@@ -220,8 +220,11 @@ def test_one_place_asks_what_kind_a_model_is() -> None:
 
 def test_only_the_builder_knows_parts_by_name() -> None:
     skeletons = {"cotext.models.transformer", "cotext.models.nat"}
-    names = "build build_views checkpoint checks describe interface language_model likelihood output_layer"
-    shared = {f"cotext.models.{name}" for name in (*names.split(), "reach", "run_folder", "slots")}
+    names = (
+        "attention_weights build build_views checkpoint checks describe interface language_model likelihood "
+        "output_layer reach run_folder sentence_maps slots"
+    )
+    shared = {f"cotext.models.{name}" for name in names.split()}
     parts = {name for name in ROOMS if name.startswith("cotext.models.") and name not in skeletons | shared}
     assert {"cotext.models.han", "cotext.models.mcn", "cotext.models.docflat"} <= parts
     for name, path in ROOMS.items():

@@ -32,11 +32,12 @@ from cotext.models.build import BATCH_CONTEXTS, CONTEXT_ENCODERS, build_model
 from cotext.models.build_views import build_view, special_symbols
 from cotext.models.checks import document_layer
 from cotext.models.interface import TranslationModel
+from cotext.models.likelihood import RowsToRead
 from cotext.search.beam_search import search
 from cotext.search.constraints import SearchRequest, SearchSymbols
 from cotext.search.hypotheses import Hypothesis, SearchOptions
 from cotext.training.losses import CrossEntropy
-from cotext.translation.scorer import RowsToRead, score_instances
+from cotext.translation.scorer import score_instances
 from cotext.translation.translator import DocumentTranslator
 from tests.cover import COVER, FACTORS, cover, each_filling, goes_together, uncovered
 from tests.tiny import PlainWordTokenizer, full, logits, random_model, shake, split, tiny_config, window

@@ -46,7 +46,7 @@ def of_any_size(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     And the processor may be any.
     """
     monkeypatch.setattr(engine_cache, "LEAST_PARAMETERS", 0)
-    monkeypatch.setattr(engine_cache, "is_exact", lambda kind: True)
+    monkeypatch.setattr(engine_cache, "has_exact_int8", lambda: True)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
 
@@ -103,7 +103,7 @@ def test_the_engine_has_the_precision_of_the_settings(
     opened = open_to_translate(run, "cpu", int8)
     assert signature_entries(opened.signature)["quantization"] == "int8"
     assert [len(text) for text in texts(opened, documents)] == [len(d) for d in documents]
-    monkeypatch.setattr(engine_cache, "is_exact", lambda kind: False)
+    monkeypatch.setattr(engine_cache, "has_exact_int8", lambda: False)
     assert open_to_translate(run, "cpu", int8).translator.engine is None
     with pytest.raises(CotextError, match="int8 on this processor, whose int8 products are not exact"):
         open_to_translate(run, "cpu", {**int8, "engine": "ctranslate2"})

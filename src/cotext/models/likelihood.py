@@ -5,7 +5,7 @@ after row, D model, V vocabulary.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -13,14 +13,40 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from cotext.data.batch import Batch, bracketed_targets
+from cotext.data.batch import Batch, Instance, SpecialSymbols, bracketed_targets, make_batch, pack
 from cotext.layers.ctc import beginnings, ctc_scores, fits, units
 from cotext.layers.kernels.output_loss import output_loss
-from cotext.models.interface import Draft, Model, NonAutoregressiveModel, TranslationModel
+from cotext.models.interface import Draft, Engine, Model, NonAutoregressiveModel, TranslationModel
 from cotext.models.language_model import WithLanguageModel
 from cotext.models.output_layer import output_logits
 
 CHUNK = 512  # labels whose logits are in memory at a time
+
+
+@dataclass(frozen=True, slots=True)
+class RowsToRead:
+    """Rows to read in batches with a model, which must be in eval mode.
+
+    `groups`: the rows, by index, that must share a batch; None: no restriction.
+    """
+
+    model: Model | Engine
+    instances: Sequence[Instance]
+    symbols: SpecialSymbols
+    max_tokens: int
+    device: torch.device
+    groups: Sequence[Sequence[int]] | None = None
+
+    def batches(self) -> Iterator[tuple[list[int], Batch]]:
+        """Yield batches, each with the indices of its rows."""
+        lengths = [(i.row_tokens(self.symbols), i.source_tokens(self.symbols)) for i in self.instances]
+        groups = [[i] for i in range(len(lengths))] if self.groups is None else self.groups
+        # Rows of similar length share a batch, which limits padding.
+        together = sorted(groups, key=lambda group: max(lengths[i] for i in group))
+        rows = [[lengths[i][0] for i in group] for group in together]
+        for packed in pack(rows, self.max_tokens):
+            members = [i for g in packed for i in together[g]]
+            yield members, make_batch([self.instances[i] for i in members], self.symbols).to(self.device)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +79,13 @@ def parallel_pass(model: NonAutoregressiveModel, batch: Batch) -> ForcedPass:
     """Return a forced pass of all positions in parallel."""
     draft, *_ = forced_draft(model, batch)
     return ForcedPass(draft.sentence, partial(model.decode, draft))
+
+
+def forced_pass(model: Model, batch: Batch) -> ForcedPass:
+    """Return the forced pass of a model of any type."""
+    if isinstance(model, NonAutoregressiveModel):
+        return parallel_pass(model, batch)
+    return autoregressive_pass(model, batch)
 
 
 def sentence_of_label(batch: Batch) -> Tensor:

@@ -15,9 +15,15 @@ from pathlib import Path
 from typing import Any, Final
 
 from cotext.config.parts import trusting
-from cotext.interchange.export import further_parts, installed, obstacles, positions_for, write_engine
+from cotext.interchange.export import (
+    further_parts,
+    has_exact_int8,
+    installed,
+    obstacles,
+    positions_for,
+    write_engine,
+)
 from cotext.interchange.model_names import CHECKSUMS, resolve_run
-from cotext.layers.kernels.int8 import is_exact, onednn
 from cotext.models.checkpoint import load_run
 from cotext.models.interface import Engine
 from cotext.models.run_folder import CTRANSLATE2, FORMAT, INSTALL, is_engine, model_file, read_shapes
@@ -106,7 +112,7 @@ def _objections(opened: OpenedRun) -> Iterator[str]:
         yield f"the device {device}, only with cpu"
     if decode.precision not in QUANTIZATIONS:
         yield f"decode.precision = {decode.precision}"
-    if decode.precision == "int8" and not is_exact(onednn):  # without VNNI, CTranslate2 saturates sums
+    if decode.precision == "int8" and not has_exact_int8():
         yield "decode.precision = int8 on this processor, whose int8 products are not exact"
     yield from (
         f"decode.{key} = {getattr(decode, key)}" for key in PLAIN if getattr(decode, key) != PLAIN[key]

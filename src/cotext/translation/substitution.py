@@ -31,10 +31,10 @@ import torch
 
 from cotext.data.batch import Batch, Instance
 from cotext.data.words import Span, covered, is_letter, occurrences, overlaps, token_spans, words_of
-from cotext.models.likelihood import CHUNK, autoregressive_pass
+from cotext.models.attention_weights import attention_of
+from cotext.models.likelihood import CHUNK, RowsToRead, autoregressive_pass
 from cotext.models.output_layer import output_logits
 from cotext.search.constraints import SearchRequest, SearchSymbols
-from cotext.translation.alignment import attention_of
 from cotext.translation.document_state import (
     Row,
     SentenceHypothesis,
@@ -42,7 +42,7 @@ from cotext.translation.document_state import (
     group_instances,
     search_rows,
 )
-from cotext.translation.scorer import DocumentScorer, RowsToRead, read_labels, score_labels
+from cotext.translation.scorer import DocumentScorer, read_labels, score_labels
 from cotext.translation.terms.terms import Defects, Phrases, SentenceConstraints
 from cotext.translation.terms.word_alignment import SentenceAlignment, proportional, renderings
 
