@@ -259,7 +259,7 @@ def join(
     with joining(out, overwrite) as parts:
         command = parts.header.command
         if command == "score":
-            from cotext.translation.corpus_files import joined_scores
+            from cotext.translation.score_file import joined_scores
 
             write_scores(out, *joined_scores(parts), json)
         elif command == "translate":
@@ -305,8 +305,8 @@ def write_scores(out: Path | None, scored: "Iterable[ScoredDocument]", signature
 
 def score(request: ScoreRequest, json: Json = False) -> None:
     """Compute the log-probability of every sentence of a given translation in its context (TSV)."""
-    from cotext.translation.corpus_files import ScoreJob, score_file
     from cotext.translation.open import open_scorer
+    from cotext.translation.score_file import ScoreJob, score_file
 
     source, target, out, part = request.source, request.target, request.out, request.part()
     with output(out, [source, target], part):

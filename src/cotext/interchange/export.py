@@ -371,7 +371,7 @@ def installed() -> bool:
 
 
 def has_exact_int8() -> bool:
-    """Return whether int8 products of CTranslate2 are exact on this processor; without VNNI, sums saturate."""
+    """Return whether int8 products of CTranslate2 are exact here: without VNNI, sums saturate."""
     return is_exact(onednn)
 
 
