@@ -14,7 +14,6 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic import AfterValidator
 
 import cotext
-from cotext.config.model import LARGEST
 from cotext.config.parts import Part
 from cotext.config.recipe import Config, first_parent, keys, load_config, recipe_names
 from cotext.config.sizes import PROPORTIONS, SIZES
@@ -22,6 +21,7 @@ from cotext.models.build import parameters_asked
 from cotext.models.describe import PARAMETERS
 from cotext.runtime import MAX_YAML_CHARACTERS
 from cotext.runtime.rendering import listed
+from cotext.runtime.sections import LARGEST
 
 WRAPPER = TextWrapper(width=118, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
 PAGE = Path(__file__).with_name("recipes.md")

@@ -10,8 +10,8 @@ PACKAGE = Path(__file__).resolve().parents[1] / "src" / "cotext"
 SECTION = "API reference"
 # From the lowest layer to the highest, as in docs/reading-guide.md.
 ROOMS = (
-    "runtime", "layers", "config", "data", "models", "losses", "search", "translation", "training",
-    "interchange", "files", "language_models", "evaluation", "serving", "cli",
+    "runtime", "layers", "config", "data", "models", "search", "interchange",
+    "translation", "training", "files", "language_models", "evaluation", "serving", "cli",
 )  # fmt: skip
 
 

@@ -20,12 +20,12 @@ from torch import Tensor, nn
 
 from cotext.config.recipe import Config, load_config, recipe_names
 from cotext.data.batch import make_batch
-from cotext.data.build import build_view, special_symbols
 from cotext.data.documents import Document
 from cotext.data.sampling import instances_of
 from cotext.data.store import TokenDocument
-from cotext.losses.build import build_loss
 from cotext.models.build import build_model
+from cotext.models.build_views import build_view, special_symbols
+from cotext.training.losses import build_loss
 from cotext.translation.translator import DocumentTranslator
 from tests.tiny import TINY_DECODE, TINY_MODEL, PlainWordTokenizer
 

@@ -27,7 +27,7 @@ _JOBS = "runtime/test_job_engine.py translation/test_translate_file.py cli/test_
 # Test files and folders by module, the most likely to fail first.
 TESTS_OF = {
     "search/beam_search.py": f"{_SEARCH} test_equivalence.py translation/test_substitution.py",
-    "search/nbest_beam.py": f"{_SEARCH} translation/test_sentence_lists.py",
+    "search/hypotheses.py": f"{_SEARCH} translation/test_sentence_lists.py",
     "search/constraints.py": f"{_SEARCH} test_equivalence.py",
     "data/alignment.py": "data/test_document_alignment.py evaluation/test_audit.py",
     "evaluation/statistics/significance.py": "evaluation/test_significance.py evaluation/test_evidence.py "

@@ -24,16 +24,15 @@ FLOORS = {
     "config": 2,
     "data": 3,
     "models": 4,
-    "losses": 5,
-    "search": 6,
-    "translation": 7,
-    "training": 8,
-    "interchange": 8,
-    "files": 9,
-    "language_models": 10,
-    "evaluation": 11,
-    "serving": 12,
-    "cli": 13,
+    "search": 5,
+    "interchange": 5,
+    "translation": 6,
+    "training": 7,
+    "files": 7,
+    "language_models": 7,
+    "evaluation": 8,
+    "serving": 9,
+    "cli": 10,
 }
 # Folders that the core does not import. They import the core, and of each other only those named here.
 ANNEXES: dict[str, set[str]] = {
@@ -219,17 +218,14 @@ def test_one_place_asks_what_kind_a_model_is() -> None:
                 assert not asked & kinds, f"{name}: {ast.unparse(node)}"
 
 
-def test_only_the_builders_know_parts_and_losses_by_name() -> None:
+def test_only_the_builder_knows_parts_by_name() -> None:
     skeletons = {"cotext.models.transformer", "cotext.models.nat"}
-    names = ("interface", "language_model", "describe", "checks", "precision", "slots", "reach", "parts")
-    shared = {f"cotext.models.{name}" for name in names}
-    parts = {
-        name
-        for name in ROOMS
-        if name.startswith("cotext.models.")
-        and name not in {"cotext.models.build", "cotext.models.checkpoint", "cotext.models.run_folder"}
-        and name not in skeletons | shared
-    }
+    names = (
+        "attention_weights build build_views checkpoint checks describe interface language_model likelihood "
+        "output_layer reach run_folder sentence_maps slots"
+    )
+    shared = {f"cotext.models.{name}" for name in names.split()}
+    parts = {name for name in ROOMS if name.startswith("cotext.models.") and name not in skeletons | shared}
     assert {"cotext.models.han", "cotext.models.mcn", "cotext.models.docflat"} <= parts
     for name, path in ROOMS.items():
         imported = set(imports(path))
@@ -239,10 +235,6 @@ def test_only_the_builders_know_parts_and_losses_by_name() -> None:
             assert not imported & skeletons, f"{name} knows a skeleton"
             allowed = {"layers", "models"}
             assert all(room(i) in allowed or i == "cotext.data.batch" for i in imported), name
-    losses = {"cotext.losses.glancing", "cotext.losses.ctc"}
-    for name, path in ROOMS.items():
-        if room(name) not in ("losses", "search", "translation"):
-            assert not set(imports(path)) & losses, f"{name} knows a loss by name"
 
 
 def test_rows_are_padded_and_packed_in_one_place() -> None:
@@ -251,7 +243,7 @@ def test_rows_are_padded_and_packed_in_one_place() -> None:
         nodes = list(ast.walk(tree(path)))
         called = {ast.unparse(node.func) for node in nodes if isinstance(node, ast.Call)}
         if (
-            room(name) in ("data", "search", "translation", "losses", "evaluation")
+            room(name) in ("data", "search", "translation", "training", "evaluation")
             and name != "cotext.data.batch"
         ):
             assert "pad_sequence" not in called, name

@@ -24,18 +24,20 @@ from cotext.config.model import AttentionConfig, ModelConfig
 from cotext.config.parts import DOCUMENT_LAYERS
 from cotext.config.recipe import Config
 from cotext.data.batch import Instance, SpecialSymbols, make_batch, source_batch
-from cotext.data.build import build_view, special_symbols
 from cotext.data.documents import Document, ParallelDocument
 from cotext.data.tokenizer import SentencePieceTokenizer, TokenizerSettings
 from cotext.data.views import Window
-from cotext.losses.cross_entropy import CrossEntropy
 from cotext.models import checkpoint
 from cotext.models.build import BATCH_CONTEXTS, CONTEXT_ENCODERS, build_model
+from cotext.models.build_views import build_view, special_symbols
 from cotext.models.checks import document_layer
 from cotext.models.interface import TranslationModel
-from cotext.search.beam_search import Hypothesis, SearchOptions, search
+from cotext.models.likelihood import RowsToRead
+from cotext.search.beam_search import search
 from cotext.search.constraints import SearchRequest, SearchSymbols
-from cotext.translation.scorer import RowsToRead, score_instances
+from cotext.search.hypotheses import Hypothesis, SearchOptions
+from cotext.training.losses import CrossEntropy
+from cotext.translation.scorer import score_instances
 from cotext.translation.translator import DocumentTranslator
 from tests.cover import COVER, FACTORS, cover, each_filling, goes_together, uncovered
 from tests.tiny import PlainWordTokenizer, full, logits, random_model, shake, split, tiny_config, window

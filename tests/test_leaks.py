@@ -24,15 +24,15 @@ from cotext.config.parts import DOCUMENT_LAYERS
 from cotext.config.recipe import Config, load_config, recipe_names
 from cotext.data import sampling
 from cotext.data.batch import Instance, SpecialSymbols, make_batch
-from cotext.data.build import build_mixture, build_view, special_symbols
 from cotext.data.documents import Document
 from cotext.data.sampling import Arrangement, Cursor, Sampler, ordered_batches
 from cotext.data.store import TokenStore, store_writer
-from cotext.losses.glancing import Glancing
 from cotext.models.build import BATCH_CONTEXTS as BATCH_CONTEXTS_BUILT
 from cotext.models.build import CONTEXT_ENCODERS, OTHERS, SCORES, SPANS, build_model
+from cotext.models.build_views import build_mixture, build_view, special_symbols
 from cotext.models.interface import Draft, Model, NonAutoregressiveModel, TranslationModel
 from cotext.runtime import CotextError
+from cotext.training.losses import Glancing
 from cotext.translation.document_state import OpenDocument, SentenceHypothesis, source_of
 from cotext.translation.scorer import CandidateSet, score_candidates
 from cotext.translation.translator import DocumentTranslator

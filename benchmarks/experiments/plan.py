@@ -19,10 +19,10 @@ from pydantic import Field, ValidationError, model_validator
 
 from benchmarks.experiments.plan_data import Data, Name, Settings, require_one
 from benchmarks.experiments.plan_output import Curves, Table
-from cotext.config.model import Closed, PositiveInt, Seed
 from cotext.config.recipe import Config, load_config
 from cotext.models.checks import refuse_unused
 from cotext.runtime import CotextError, nearest, parse_yaml, read_text, shown
+from cotext.runtime.sections import Closed, PositiveInt, Seed
 
 OTHER_RUN = re.compile(r"\{runs\[([^\]]*)\]\}")
 OTHER_DATA = re.compile(r"\{data\[([^\]]*)\]\}")

@@ -5,8 +5,8 @@ from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
-from cotext.config.model import Closed, PositiveInt, Seed
 from cotext.data.controlled import WordOrder
+from cotext.runtime.sections import Closed, PositiveInt, Seed
 
 Value = bool | int | float | str | list[float] | list[str] | None
 Settings = dict[str, Value]

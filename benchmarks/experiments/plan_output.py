@@ -4,7 +4,7 @@ from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
-from cotext.config.model import Closed
+from cotext.runtime.sections import Closed
 
 
 class Table(Closed):

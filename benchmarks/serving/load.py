@@ -34,8 +34,8 @@ from benchmarks.speed.harness import load, table
 from cotext.data.splitting import Splitter
 from cotext.files.blocks import Block, Contents
 from cotext.files.translate_blocks import BlockDocuments
-from cotext.interchange.engine_cache import open_to_translate
 from cotext.models.run_folder import is_engine
+from cotext.translation.engine_cache import open_to_translate
 
 PATIENCE_SECONDS = 120.0
 WHOLE, SINGLE = "Python API, one call", "Python API, one by one"

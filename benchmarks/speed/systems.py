@@ -15,16 +15,16 @@ import torch
 from cotext.config.recipe import Config, load_config
 from cotext.config.sizes import SIZES
 from cotext.data.batch import Batch, Instance, SpecialSymbols, make_batch, pack
-from cotext.data.build import build_view, special_symbols
 from cotext.data.documents import Document
 from cotext.data.shortlist import FREQUENT, Shortlist
 from cotext.data.tokenizer import Side
 from cotext.layers.spans import GatedOthersSpan
-from cotext.losses.build import build_loss
 from cotext.models.build import build_model
+from cotext.models.build_views import build_view, special_symbols
 from cotext.models.checkpoint import LoadedModel, in_precision
 from cotext.models.interface import Model
 from cotext.runtime.devices import pinned
+from cotext.training.losses import build_loss
 from cotext.translation.translator import DocumentTranslator
 
 SENTENCE = "focused-concatenation/base"

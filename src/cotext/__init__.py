@@ -97,10 +97,9 @@ def load(
         CotextError: no such run or model, a damaged or foreign model file, an unknown setting; as
             `cotext.interchange.model_names.resolve_run`.
     """
-    from cotext.interchange import engine_cache
-    from cotext.interchange.model_names import resolve_run
+    from cotext.translation import engine_cache
 
-    return engine_cache.load(resolve_run(run), device, trust_code=trust_code, **decode)
+    return engine_cache.load(run, device, trust_code=trust_code, **decode)
 
 
 def __getattr__(name: str) -> Any:

@@ -7,8 +7,8 @@ from pathlib import Path
 from cotext.config.model import TopConfig
 from cotext.config.recipe import Config, TrainConfig, differences, dump_config, load_config
 from cotext.config.sizes import SIZES
-from cotext.data.build import build_view, further_symbols, special_symbols
 from cotext.models.build import build_model
+from cotext.models.build_views import build_view, further_symbols, special_symbols
 from cotext.models.describe import describe_cut, describe_model
 from tests.loops import loop_over
 from tests.refusals import must_raise

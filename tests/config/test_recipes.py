@@ -10,8 +10,8 @@ from torch import nn
 
 from cotext.config.recipe import Config, leaves, load_config, recipe_names
 from cotext.config.sizes import SIZES
-from cotext.data.build import build_view
 from cotext.models.build import parameters_asked
+from cotext.models.build_views import build_view
 from cotext.models.checkpoint import load_run
 from cotext.models.checks import check
 from cotext.training.inputs import REQUIRED, open_data, settle

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cotext.config.recipe import ViewConfig
-from cotext.data.build import build_mixture, build_view
 from cotext.data.views import CumulativeView, DocumentView, Limit, Mixture, View, Window, WindowView, join
+from cotext.models.build_views import build_mixture, build_view
 from tests.refusals import must_raise
 
 lengths = st.lists(st.tuples(st.integers(0, 12), st.integers(0, 12)), max_size=12)

@@ -18,8 +18,8 @@ from cotext.layers.kernels.sdpa import attend, watch_weights
 from cotext.layers.layout import Layout
 from cotext.layers.spans import GatedOthersSpan
 from cotext.models.build import build_model
+from cotext.models.sentence_maps import GateOpenness, average_by_kind, sentence_maps
 from cotext.models.transformer import Transformer
-from cotext.translation.sentence_maps import GateOpenness, average_by_kind, sentence_maps
 from cotext.translation.translator import DocumentTranslator
 from tests.loops import loop_over
 from tests.refusals import must_raise

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from cotext.data.documents import ParallelDocument
+from cotext.data.faults import Checks, Fault, add_faults, checked, faults_in_words, tag_faults
 from cotext.files.blocks import Close, Copied, Open, Piece, empty_links
 from cotext.files.table import file_formats
-from cotext.translation.faults import Checks, Fault, add_faults, checked, faults_in_words, tag_faults
 from tests.command_line import World, succeed
 from tests.files.test_docx import document as word
 from tests.files.test_docx import run

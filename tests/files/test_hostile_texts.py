@@ -8,6 +8,7 @@ import pytest
 from markdown_it.token import Token
 
 from cotext.config.parts import OWN
+from cotext.data.faults import Checks, Fault, missing_numbers, tag_faults
 from cotext.data.splitting import Splitter
 from cotext.data.words import consists_of, placeholder_spans
 from cotext.files.block_sentences import cut
@@ -21,7 +22,6 @@ from cotext.files.tags import project, shown_text
 from cotext.files.translate_blocks import without_added_stop
 from cotext.language_models.config import read_numbered
 from cotext.serving.translation import TagHandling, fragment
-from cotext.translation.faults import Checks, Fault, missing_numbers, tag_faults
 from tests.loops import loop_over
 
 SIZE = 50_000

@@ -14,6 +14,7 @@ from html import escape
 from typing import Any
 
 from cotext.data.convert import Detokeniser
+from cotext.data.faults import Checks, Fault
 from cotext.data.formats.streams import markup_root, subtitle_kind
 from cotext.data.splitting import Splitter, join_sentences
 from cotext.data.tokenizer import SentencePieceTokenizer, TokenizerSettings
@@ -34,7 +35,6 @@ from cotext.runtime import CotextError
 from cotext.serving.record import RequestError, without_paths
 from cotext.serving.state import attachment, clean_name, result_name
 from cotext.serving.translation import TagHandling, detect, fragment
-from cotext.translation.faults import Checks, Fault
 from cotext.translation.terms.terms import Glossary, TermGuide
 from tests.files import test_docx, test_epub, test_po, test_pptx
 from tests.files.structures import xliff_of

@@ -29,9 +29,8 @@ from cotext.models.build import build_model
 from cotext.runtime import CotextError
 from cotext.runtime.files import sealed, unsealed
 from cotext.search import engine as engine_module
-from cotext.search.beam_search import Hypothesis
 from cotext.search.engine import CTranslate2Engine, search_engine
-from cotext.search.nbest_beam import Alternative
+from cotext.search.hypotheses import Alternative, Hypothesis
 from cotext.translation import plan as plan_module
 from cotext.translation.open import OpenedRun, open_run
 from tests.command_line import Outcome, must_refuse, succeed

@@ -14,19 +14,20 @@ from torch import Tensor
 
 import cotext
 from cotext.data.batch import Instance, source_batch
-from cotext.data.build import special_symbols
 from cotext.data.documents import Languages
 from cotext.data.tokenizer import ImportedTokenizer
 from cotext.data.views import Window
 from cotext.interchange import importing
 from cotext.interchange.foreign import ABSENT, ForeignModel
 from cotext.interchange.importing import Imported, import_model, open_foreign
+from cotext.models.build_views import special_symbols
 from cotext.models.checkpoint import LoadedModel, load_run
 from cotext.models.run_folder import IMPORT
 from cotext.runtime import CotextError
 from cotext.runtime.files import unsealed
-from cotext.search.beam_search import Hypothesis, SearchOptions, search
+from cotext.search.beam_search import search
 from cotext.search.constraints import SearchRequest, SearchSymbols
+from cotext.search.hypotheses import Hypothesis, SearchOptions
 from tests.command_line import succeed
 from tests.loops import loop_over
 from tests.pretrained_folders import ENGLISH, GERMAN, sentences

@@ -8,7 +8,6 @@ import torch
 from torch import Tensor
 
 from cotext.data.batch import Instance, make_batch
-from cotext.data.build import special_symbols
 from cotext.data.views import Window
 from cotext.layers.kernels import gated_others
 from cotext.layers.kernels.gated_others import FAR, Apart, attend_apart, bias_column
@@ -24,6 +23,7 @@ from cotext.layers.multi_head import (
 )
 from cotext.layers.spans import BiasedOthersSpan, GatedOthersSpan, ProjectedOthersSpan
 from cotext.models.build import SCORES
+from cotext.models.build_views import special_symbols
 from tests.layers.layouts import attended, doubles, layout, source_side
 from tests.tiny import PlainWordTokenizer, random_model, tiny_config, window
 

@@ -10,11 +10,11 @@ from torch import Tensor
 
 from cotext.config.recipe import Config
 from cotext.data.batch import Batch, extra_rows, source_batch
-from cotext.data.build import special_symbols
 from cotext.layers.kernels.sdpa import TokenIndices, watch_weights
 from cotext.layers.multi_head import AttentionSize
 from cotext.layers.state import SourceSide
 from cotext.models.abd import DatapointAttention
+from cotext.models.build_views import special_symbols
 from cotext.models.mbe import BatchMean
 from cotext.models.transformer import Transformer
 from tests.layers.layouts import layout

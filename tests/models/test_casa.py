@@ -12,11 +12,11 @@ from torch import Tensor
 
 from cotext.config.recipe import Config
 from cotext.data.batch import Batch, Instance, Source, make_batch, source_batch
-from cotext.data.build import special_symbols
 from cotext.data.views import Window
 from cotext.layers.embedding import glanced, soft_copy, stretched
 from cotext.layers.kernels.sdpa import TokenIndices, watch_weights
 from cotext.models.build import build_model
+from cotext.models.build_views import special_symbols
 from cotext.models.interface import Draft, NonAutoregressiveModel
 from cotext.models.nat import DECAY, Codebook, CodeGate, NonAutoregressiveTransformer
 from tests.refusals import must_raise

@@ -12,10 +12,10 @@ from torch import Tensor, nn
 
 from cotext.config.recipe import Config
 from cotext.data.batch import Batch, Instance, make_batch
-from cotext.data.build import special_symbols
 from cotext.data.views import Window
 from cotext.layers.blocks import TransformerBlock
 from cotext.layers.kernels.sdpa import watch_weights
+from cotext.models.build_views import special_symbols
 from cotext.models.doct import GatedSublayer, SeparateContext
 from cotext.models.transformer import Transformer
 from cotext.models.voita_2018 import BesideSelfAttention, SharedContext

@@ -11,12 +11,12 @@ from torch import Tensor, nn
 
 from cotext.config.recipe import Config
 from cotext.data.batch import Batch, ExtraRows, Instance, make_batch
-from cotext.data.build import build_view, special_symbols
 from cotext.layers.flat_batch import ExtraKeys, FlatContext, FlatLayout, NeuralContextGate, RowOrder
 from cotext.layers.kernels.sdpa import TokenIndices, watch_weights
 from cotext.layers.multi_head import AttentionSize
 from cotext.layers.positions import is_current, ranks
 from cotext.layers.state import STEPS_BETWEEN_COLLECTIONS, SourceSide
+from cotext.models.build_views import build_view, special_symbols
 from cotext.models.docflat import FlatBatch
 from cotext.models.transformer import Transformer
 from tests.layers.layouts import attended, layout

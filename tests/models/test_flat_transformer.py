@@ -3,7 +3,7 @@
 import torch
 
 from cotext.data.batch import Instance, make_batch
-from cotext.data.build import build_view, special_symbols
+from cotext.models.build_views import build_view, special_symbols
 from tests.layers.layouts import layout
 from tests.tiny import PlainWordTokenizer, random_model, tiny_config, window
 

@@ -10,15 +10,16 @@ from torch import Tensor
 
 from cotext.config.recipe import load_config
 from cotext.data.batch import Instance, Source, SpecialSymbols, make_batch
-from cotext.data.build import special_symbols
 from cotext.data.views import Window
 from cotext.models.build import build_model
+from cotext.models.build_views import special_symbols
 from cotext.models.checks import check
 from cotext.models.interface import TranslationModel
 from cotext.models.language_model import WithLanguageModel
-from cotext.search.beam_search import SearchOptions, search
+from cotext.models.likelihood import label_nll, sentence_sums
+from cotext.search.beam_search import search
 from cotext.search.constraints import SearchRequest, SearchSymbols
-from cotext.search.likelihood import label_nll, sentence_sums
+from cotext.search.hypotheses import SearchOptions
 from tests.refusals import must_raise
 from tests.test_leaks import TOKENIZER
 from tests.tiny import TINY_MODEL, random_model, shake, tiny_config, window

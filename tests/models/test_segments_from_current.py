@@ -9,9 +9,9 @@ from torch import Tensor
 
 from cotext.config.recipe import Config
 from cotext.data.batch import Batch, Instance, SpecialSymbols, make_batch
-from cotext.data.build import build_view
 from cotext.layers.positions import sinusoidal
 from cotext.models.build import build_model
+from cotext.models.build_views import build_view
 from cotext.models.slots import RowEmbedder
 from cotext.models.transformer import Transformer
 from tests.refusals import must_raise

@@ -11,13 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from cotext.config.recipe import LengthPenaltyForm
+from cotext.config.recipe import Align, LengthPenaltyForm
 from cotext.data.batch import Source, SpecialSymbols
 from cotext.layers.layout import Layouts
 from cotext.models.interface import TranslationModel
+from cotext.models.output_layer import best_column, best_columns
 from cotext.runtime import CotextError
-from cotext.search.beam_search import Hypothesis, SearchOptions, best_column, best_columns, search
-from cotext.search.constraints import Align, SearchRequest, SearchSymbols
+from cotext.search.beam_search import search
+from cotext.search.constraints import SearchRequest, SearchSymbols
+from cotext.search.hypotheses import Hypothesis, SearchOptions
 from tests.loops import loop_over
 from tests.refusals import must_raise
 from tests.tables import Table, TableState, table_source

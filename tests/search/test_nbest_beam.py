@@ -7,12 +7,12 @@ from itertools import pairwise
 import pytest
 import torch
 
-from cotext.config.recipe import LengthPenaltyForm
+from cotext.config.recipe import Align, LengthPenaltyForm
 from cotext.models.interface import Engine, EngineHypothesis, EngineRules
-from cotext.search.beam_search import Hypothesis, SearchOptions, search
-from cotext.search.constraints import Align, SearchRequest, SearchSymbols
+from cotext.search.beam_search import search
+from cotext.search.constraints import SearchRequest, SearchSymbols
 from cotext.search.engine import search_engine
-from cotext.search.nbest_beam import Candidates, NBestBeam
+from cotext.search.hypotheses import Candidates, Hypothesis, NBestBeam, SearchOptions
 from tests.refusals import must_raise
 from tests.search.test_beam_search import (
     EOS,

@@ -18,11 +18,12 @@ from cotext.data.documents import Document, ParallelDocument
 from cotext.data.tokenizer import load_tokenizer
 from cotext.evaluation.studies.attention.report import document_attention
 from cotext.models.build import build_model
+from cotext.models.likelihood import RowsToRead
 from cotext.models.nat import NonAutoregressiveTransformer
-from cotext.search.beam_search import Hypothesis, SearchOptions
 from cotext.search.constraints import SearchRequest, SearchSymbols
+from cotext.search.hypotheses import Hypothesis, SearchOptions
 from cotext.search.non_autoregressive import _FrameSearch, collapse, search_frames
-from cotext.translation.scorer import RowsToRead, score_instances
+from cotext.translation.scorer import score_instances
 from cotext.translation.translator import DocumentTranslator
 from tests.command_line import TINY as SMALLEST
 from tests.command_line import WITH_BLEU, cotext, prepare_arguments, succeed, write_corpus

@@ -9,8 +9,9 @@ import torch
 
 from cotext.config.recipe import SamplingConfig
 from cotext.data.documents import Document, ParallelDocument
-from cotext.search.beam_search import SearchOptions, distribution, search
+from cotext.search.beam_search import distribution, search
 from cotext.search.constraints import SearchRequest, SearchSymbols
+from cotext.search.hypotheses import SearchOptions
 from cotext.translation.translator import DocumentTranslator
 from tests.refusals import must_raise
 from tests.search.test_beam_search import BLANK, KINDS, SEP2, UNK, Plain

@@ -15,10 +15,10 @@ import torch
 from benchmarks.speed.operators import HostReads
 from cotext.config.recipe import Config, load_config, recipe_names
 from cotext.data.batch import Batch, Instance, hide_words, make_batch
-from cotext.data.build import build_view, special_symbols
-from cotext.losses.build import build_loss
 from cotext.models.build import build_model
+from cotext.models.build_views import build_view, special_symbols
 from cotext.runtime.devices import moved
+from cotext.training.losses import build_loss
 from cotext.training.run import set_up
 from tests.test_leaks import SMALL, SYSTEMS, TOKENIZER, config_of
 from tests.tiny import random_model

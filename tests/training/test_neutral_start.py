@@ -11,20 +11,20 @@ from safetensors.torch import load_file
 
 from cotext.config.recipe import Config, load_config
 from cotext.data.batch import Batch, Instance, make_batch
-from cotext.data.build import build_view, special_symbols
 from cotext.data.documents import Document
 from cotext.data.sampling import ordered_batches
 from cotext.data.store import TokenDocument
 from cotext.data.tokenizer import Tokenizer
 from cotext.data.views import View, Window, WindowView
-from cotext.losses.cross_entropy import CrossEntropy
 from cotext.models import checkpoint as ckpt
 from cotext.models.build import build_model
+from cotext.models.build_views import build_view, special_symbols
 from cotext.models.interface import NonAutoregressiveModel, TranslationModel
 from cotext.models.run_folder import IMPORT, checkpoint_folder
 from cotext.runtime import CotextError
 from cotext.runtime.files import unsealed
 from cotext.training.inputs import open_data, resolve, settle
+from cotext.training.losses import CrossEntropy
 from cotext.training.trainer import Trainer
 from cotext.training.warm_start import start_from
 from cotext.translation.translator import DocumentTranslator

@@ -19,12 +19,12 @@ from safetensors.torch import load_file, save_file
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from cotext.data.batch import Batch
-from cotext.losses.cross_entropy import LossParts
 from cotext.models import checkpoint as ckpt
 from cotext.runtime import CotextError
 from cotext.runtime.files import Process, sealed, unsealed
 from cotext.training import resume as training_state
 from cotext.training import run as training_run
+from cotext.training.losses import LossParts
 from cotext.training.trainer import MetricsLog, Objective, Trainer, TrainingCallbacks
 from tests.command_line import World, listing, process_environment, succeed, train_arguments
 from tests.killing import Moment, run_killed

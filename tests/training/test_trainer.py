@@ -24,8 +24,6 @@ from cotext.data.sampling import Cursor, instances_of, one_in_context_of, ordere
 from cotext.data.store import store_writer
 from cotext.data.tokenizer import load_tokenizer
 from cotext.data.views import Limit
-from cotext.losses.build import build_loss
-from cotext.losses.cross_entropy import LossParts
 from cotext.models import checkpoint as ckpt
 from cotext.models.build import build_model
 from cotext.runtime import CotextError, devices
@@ -33,6 +31,7 @@ from cotext.training import resume as training_state
 from cotext.training import run as training_run
 from cotext.training import validation
 from cotext.training.inputs import corpus_of, open_data, resolve
+from cotext.training.losses import LossParts, build_loss
 from cotext.training.run import make_accelerator, set_up
 from cotext.training.trainer import Trainer, learning_rate, make_optimizer
 from cotext.training.validation import IntervalSums

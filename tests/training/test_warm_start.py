@@ -13,11 +13,11 @@ from torch import Tensor, nn
 
 from cotext.config.recipe import Config, ViewConfig, load_config
 from cotext.data.batch import Instance, SpecialSymbols, make_batch
-from cotext.data.build import special_symbols
 from cotext.data.sampling import instances_of
 from cotext.data.views import Window, WindowView
 from cotext.models import checkpoint as ckpt
 from cotext.models.build import build_model
+from cotext.models.build_views import special_symbols
 from cotext.models.interface import System
 from cotext.models.run_folder import checkpoint_folder
 from cotext.runtime.files import unsealed

@@ -11,8 +11,9 @@ from cotext.data.batch import Instance, make_batch
 from cotext.data.documents import ParallelDocument
 from cotext.data.views import Window
 from cotext.layers.kernels.sdpa import watch_weights
+from cotext.models.attention_weights import attention_of
 from cotext.models.build import build_model
-from cotext.translation.alignment import align, attention_of, differences
+from cotext.translation.alignment import align, differences
 from cotext.translation.terms.word_alignment import proportional
 from cotext.translation.translator import DocumentTranslator
 from tests.tiny import PlainWordTokenizer, random_translator, shake, tiny_config, window

@@ -18,8 +18,9 @@ from cotext.models.build import build_model
 from cotext.models.checkpoint import save_model
 from cotext.runtime import CotextError
 from cotext.runtime.jobs.journal import Journal
-from cotext.translation.corpus_files import FileReport, score_file
+from cotext.translation.corpus_files import FileReport
 from cotext.translation.open import open_run, open_scorer
+from cotext.translation.score_file import score_file
 from cotext.translation.translate_file import translate_file
 from tests.noting import calls_of
 from tests.refusals import must_raise

@@ -6,14 +6,14 @@ import pytest
 import torch
 
 from cotext.data.batch import Instance, SpecialSymbols, extra_rows, hide_words, make_batch, source_batch
-from cotext.data.build import special_symbols
 from cotext.data.documents import Document, ParallelDocument
 from cotext.data.views import Window
 from cotext.layers.kernels import gated_others
-from cotext.losses.cross_entropy import CrossEntropy
 from cotext.models.build import build_model
+from cotext.models.build_views import special_symbols
 from cotext.models.interface import TranslationModel
 from cotext.runtime import CotextError
+from cotext.training.losses import CrossEntropy
 from cotext.translation.scorer import CandidateSet, score_candidates
 from cotext.translation.translator import DocumentTranslator
 from tests.cover import GATED, each_filling

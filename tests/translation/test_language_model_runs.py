@@ -13,10 +13,10 @@ from cotext.data.formats import read_documents, write_documents
 from cotext.data.nbest_lists import Candidate, ListedDocument, read_lists
 from cotext.data.nbest_lists import write_documents as write_lists
 from cotext.data.tokenizer import load_tokenizer
-from cotext.interchange.engine_cache import open_to_translate
 from cotext.models.interface import OWN, Reach
 from cotext.models.reach import source_reach, target_reach
 from cotext.runtime import CotextError
+from cotext.translation.engine_cache import open_to_translate
 from cotext.translation.open import open_run, scoring_signature
 from cotext.translation.translate_file import best_candidates
 from tests.command_line import TINY, World, cotext, documents_file, must_refuse, succeed

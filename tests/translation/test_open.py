@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from cotext.translation import open as opening
-from cotext.translation.corpus_files import score_file
 from cotext.translation.open import open_run
+from cotext.translation.score_file import score_file
 from cotext.translation.translate_file import translate_file
 from tests.command_line import World, documents_file
 from tests.refusals import must_raise

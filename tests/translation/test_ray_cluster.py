@@ -10,10 +10,10 @@ import pytest
 
 from cotext.data.documents import Document
 from cotext.data.shortlist import SHORTLIST, Shortlist
-from cotext.interchange.engine_cache import open_to_translate
 from cotext.models.checkpoint import load_weights, save_model
 from cotext.training.inputs import open_data
 from cotext.translation import ray_cluster
+from cotext.translation.engine_cache import open_to_translate
 from cotext.translation.open import open_run
 from cotext.translation.ray_cluster import (
     LOT_DOCUMENTS,

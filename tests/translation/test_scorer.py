@@ -4,11 +4,12 @@ import pytest
 import torch
 
 from cotext.data.batch import Instance, make_batch
-from cotext.data.build import special_symbols
 from cotext.data.documents import ParallelDocument
 from cotext.data.views import Window
+from cotext.models.build_views import special_symbols
+from cotext.models.likelihood import RowsToRead
 from cotext.translation import scorer as scoring_module
-from cotext.translation.scorer import RowsToRead, SentenceScore, require_finite, score_instances
+from cotext.translation.scorer import SentenceScore, require_finite, score_instances
 from cotext.translation.translator import DocumentTranslator
 from tests.noting import calls_of
 from tests.refusals import must_raise

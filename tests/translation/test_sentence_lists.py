@@ -15,7 +15,7 @@ from cotext.data.formats import read_documents
 from cotext.data.nbest_lists import Candidate, read_lists
 from cotext.files.translate_files import check_outputs_of
 from cotext.runtime import CotextError
-from cotext.search.nbest_beam import Alternative
+from cotext.search.hypotheses import Alternative
 from cotext.translation.translator import DocumentTranslator, Translation
 from cotext.translation.window_search import further
 from tests.command_line import World, cotext, documents_file, must_refuse, succeed

@@ -17,8 +17,9 @@ from cotext.data.documents import Document, ParallelDocument
 from cotext.data.shortlist import Shortlist
 from cotext.data.tokenizer import MosesBPETokenizer, SentencePieceTokenizer, Tokenizer, TokenizerSettings
 from cotext.data.words import occurrences
-from cotext.search.beam_search import SearchOptions, search
+from cotext.search.beam_search import search
 from cotext.search.constraints import SearchRequest, SearchSymbols
+from cotext.search.hypotheses import SearchOptions
 from cotext.translation import substitution
 from cotext.translation.document_state import SentenceHypothesis
 from cotext.translation.terms.terms import Glossary, SentenceConstraints, TermGuide, _places

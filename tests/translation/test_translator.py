@@ -17,8 +17,9 @@ from cotext.data.batch import Instance, RowCache, source_batch
 from cotext.data.documents import Document, ParallelDocument
 from cotext.data.tokenizer import SentencePieceTokenizer, Tokenizer, TokenizerSettings
 from cotext.models.transformer import Transformer
-from cotext.search.beam_search import Hypothesis, search
+from cotext.search.beam_search import search
 from cotext.search.constraints import SearchRequest
+from cotext.search.hypotheses import Hypothesis
 from cotext.translation import plan as plan_module
 from cotext.translation.document_state import OpenDocument
 from cotext.translation.translator import DocumentTranslator, Translation

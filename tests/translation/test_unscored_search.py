@@ -9,9 +9,9 @@ import torch
 
 from cotext.config.recipe import load_config
 from cotext.models.build import build_model
+from cotext.models.output_layer import OutputLayer
 from cotext.runtime import CotextError
-from cotext.search.beam_search import SearchOptions
-from cotext.search.likelihood import OutputLayer
+from cotext.search.hypotheses import SearchOptions
 from cotext.translation.translator import DocumentTranslator
 from tests.command_line import World, cotext, documents_file, succeed
 from tests.golden import SETTINGS

@@ -12,8 +12,9 @@ from cotext.config.recipe import Config, parse_config
 from cotext.data.batch import Batch, Instance, Source, make_batch
 from cotext.data.documents import Document, ParallelDocument
 from cotext.data.views import group_of
-from cotext.search.beam_search import Hypothesis, search
+from cotext.search.beam_search import search
 from cotext.search.constraints import SearchRequest
+from cotext.search.hypotheses import Hypothesis
 from cotext.translation import plan as plan_module
 from cotext.translation.open import scoring_entries
 from cotext.translation.translator import DocumentPool, DocumentTranslator, Translation

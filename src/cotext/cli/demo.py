@@ -300,7 +300,7 @@ def translate_sample(out: Path) -> bool:
     model = known_models().get(MODEL)
     if model is None:
         return False
-    from cotext.interchange.engine_cache import load
+    from cotext.translation.engine_cache import load
 
     source = resources.files("cotext.cli").joinpath("sample.en").read_text(encoding="utf-8").splitlines()
     typer.echo(f"A page of software help, translated by {MODEL}:\n")

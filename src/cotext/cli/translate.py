@@ -172,7 +172,7 @@ def _figures(out: Path, report: "FileReport") -> dict[str, Any]:
 
 def _tell(out: Path, report: "FileReport") -> None:
     """Print the number of translated sentences, and the sentences that should be checked."""
-    from cotext.translation.faults import faults_in_words, shown_places
+    from cotext.data.faults import faults_in_words, shown_places
 
     resumed = (
         f" ({counted(report.resumed_documents, 'document')} from an interrupted job)"
@@ -218,8 +218,8 @@ def _translate_standard_input(request: TranslationRequest) -> None:
     from cotext.data.formats.streams import numbered_lines
     from cotext.data.splitting import Splitter
     from cotext.files.translate_blocks import StreamTranslation
-    from cotext.interchange.engine_cache import open_to_translate
     from cotext.runtime.progress import say
+    from cotext.translation.engine_cache import open_to_translate
     from cotext.translation.open import read_terminology
 
     def write(text: str) -> None:
@@ -259,7 +259,7 @@ def join(
     with joining(out, overwrite) as parts:
         command = parts.header.command
         if command == "score":
-            from cotext.translation.corpus_files import joined_scores
+            from cotext.translation.score_file import joined_scores
 
             write_scores(out, *joined_scores(parts), json)
         elif command == "translate":
@@ -305,8 +305,8 @@ def write_scores(out: Path | None, scored: "Iterable[ScoredDocument]", signature
 
 def score(request: ScoreRequest, json: Json = False) -> None:
     """Compute the log-probability of every sentence of a given translation in its context (TSV)."""
-    from cotext.translation.corpus_files import ScoreJob, score_file
     from cotext.translation.open import open_scorer
+    from cotext.translation.score_file import ScoreJob, score_file
 
     source, target, out, part = request.source, request.target, request.out, request.part()
     with output(out, [source, target], part):

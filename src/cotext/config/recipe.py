@@ -15,20 +15,11 @@ from typing import Annotated, Any, Final, Literal
 import yaml
 from pydantic import BaseModel, Field, NonNegativeFloat, ValidationError
 
-from cotext.config.model import (
-    BelowOne,
-    Closed,
-    Count,
-    Fraction,
-    ModelConfig,
-    PositiveInt,
-    Seed,
-    Sentences,
-    Symbols,
-)
+from cotext.config.model import ModelConfig
 from cotext.config.parts import pinned
 from cotext.config.sizes import size_settings
 from cotext.runtime import CotextError, leaves, nearest, nearest_known, parse_yaml, read_text, shown
+from cotext.runtime.sections import BelowOne, Closed, Count, Fraction, PositiveInt, Seed, Sentences, Symbols
 
 # --- How documents are cut into instances: the section `view`.
 
@@ -239,6 +230,7 @@ class TrainConfig(Closed):
 # --- How documents are translated: the section `decode`.
 
 
+Align = Literal["constrained", "free"]
 LengthPenaltyForm = Literal["power", "gnmt"]
 Precision = Literal["float32", "bfloat16", "float16", "int8"]
 EngineChoice = Literal["auto", "ctranslate2", "torch"]
@@ -280,7 +272,7 @@ class DecodeConfig(Closed):
     sampling: SamplingConfig | None = None
     """Draw translations at random instead of searching for the most probable ones: `{temperature: 1.0, top_k:
     0, top_p: 1.0, seed: 1}`; each key may be left out. Needs `beam: 1`. Default: search."""
-    align: Literal["constrained", "free"] = "constrained"
+    align: Align = "constrained"
     """`constrained`: search is forced to generate the number of sentences of the source, none of them empty.
     `free`: search has no such constraint; sentences are recovered from separators, and missing sentences
     are empty."""

@@ -7,9 +7,9 @@ pointer, and when its number has the focus (tab key). Colour is never the only s
 from collections.abc import Iterable, Sequence
 from html import escape
 
+from cotext.data.faults import add_faults, faults_in_words
 from cotext.files.translate_blocks import PairedSentence
 from cotext.runtime.rendering import facts, whole_page
-from cotext.translation.faults import add_faults, faults_in_words
 
 # The share of sentences that are marked. The confidence of good translations differs between runs (label
 # smoothing, domain): a fixed limit would mark all of one file and none of another.

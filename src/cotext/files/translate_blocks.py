@@ -16,6 +16,7 @@ from types import MappingProxyType
 from typing import Final
 
 from cotext.data.documents import Document, ParallelDocument
+from cotext.data.faults import Checks, Fault
 from cotext.data.formats.streams import OUTER_SPACE
 from cotext.data.splitting import Splitter, words_of
 from cotext.data.words import consists_of, occurrences
@@ -41,7 +42,6 @@ from cotext.files.blocks import (
 from cotext.files.tags import project
 from cotext.runtime import CotextError
 from cotext.translation.alignment import align
-from cotext.translation.faults import Checks, Fault
 from cotext.translation.open import OpenedRun, Terminology
 from cotext.translation.prose import Prose
 from cotext.translation.terms.terms import TermGuide, TermReport, term_report

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from cotext.data.documents import name_warning
+from cotext.data.faults import Fault, add_faults
 from cotext.data.formats.xml_formats import encode_memory
 from cotext.data.nbest_lists import lists_beside
 from cotext.data.splitting import Splitter
@@ -23,13 +24,12 @@ from cotext.files.blocks import Job as BilingualJob
 from cotext.files.requests import PAGE_SUFFIX, TranslationRequest
 from cotext.files.table import format_of, read_file, require_fitting_name
 from cotext.files.translate_blocks import BlockDocuments, PairedSentence
-from cotext.interchange.engine_cache import open_to_translate
 from cotext.runtime import CotextError, naming
 from cotext.runtime.files import replacing
 from cotext.runtime.jobs.engine import Job, forget, journal_of, run
 from cotext.runtime.jobs.journal import Header, Journal, Results
 from cotext.translation.corpus_files import FileReport
-from cotext.translation.faults import Fault, add_faults
+from cotext.translation.engine_cache import open_to_translate
 from cotext.translation.open import OpenedRun, read_terminology
 from cotext.translation.ray_cluster import placed
 from cotext.translation.translate_file import (

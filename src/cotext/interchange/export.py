@@ -19,11 +19,12 @@ import yaml
 from torch import Tensor, nn
 
 from cotext.config.recipe import Config
-from cotext.data.build import special_symbols
 from cotext.data.documents import Languages
 from cotext.data.shortlist import SHORTLIST
 from cotext.interchange.importing import layer_parts, mbart_parts
 from cotext.interchange.model_names import CARD
+from cotext.layers.kernels.int8 import is_exact, onednn
+from cotext.models.build_views import special_symbols
 from cotext.models.checkpoint import LoadedModel, int8_weights, load_run, save_model
 from cotext.models.describe import describe_cut, describe_length_penalty, describe_model
 from cotext.models.run_folder import (
@@ -367,6 +368,11 @@ MOST_EXTRA: Final = 64  # maximum number of sentences for which `decode.max_extr
 def installed() -> bool:
     """Return whether CTranslate2 is installed."""
     return find_spec("ctranslate2") is not None
+
+
+def has_exact_int8() -> bool:
+    """Return whether int8 products of CTranslate2 are exact here: without VNNI, sums saturate."""
+    return is_exact(onednn)
 
 
 def obstacles(config: Config) -> Iterator[str]:

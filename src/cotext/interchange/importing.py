@@ -41,9 +41,10 @@ from cotext.interchange.foreign import (
 )
 from cotext.layers.positions import sinusoidal
 from cotext.models.build import count_parameters
-from cotext.models.checkpoint import LoadedModel, output_logits, save_model
+from cotext.models.checkpoint import LoadedModel, save_model
 from cotext.models.describe import describe_model
 from cotext.models.interface import Model, TranslationModel
+from cotext.models.output_layer import output_logits
 from cotext.models.run_folder import IMPORT, write_config
 from cotext.runtime import CotextError, __version__, shown
 from cotext.runtime.files import checksum, new_folder, require_new, sealed

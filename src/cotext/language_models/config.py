@@ -18,9 +18,9 @@ from urllib.parse import SplitResult, urlsplit
 
 from pydantic import Field, JsonValue, ValidationError
 
-from cotext.config.model import Closed, PositiveInt, Sentences
 from cotext.data.documents import NAMES, Languages, name_of
 from cotext.runtime import CotextError, nearest_known, parse_yaml, read_text, shown
+from cotext.runtime.sections import Closed, PositiveInt, Sentences
 
 PLACES: Final = ("source_language", "target_language", "count", "context", "sentences", "sentence")
 _PLACE: Final = re.compile(rf"\{{({'|'.join(PLACES)})\}}")

@@ -21,6 +21,7 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from cotext.data.documents import Document, ParallelDocument, primary_language
+from cotext.data.faults import checked, faults_in_words, shown_places
 from cotext.data.formats import find_format, read_documents, write_translations
 from cotext.data.formats.streams import atomic_sinks
 from cotext.data.formats.wmt import in_order, read_wmt_lines
@@ -39,7 +40,6 @@ from cotext.language_models.config import (
 from cotext.runtime import CotextError, __version__, shown
 from cotext.runtime.files import checksum, writing
 from cotext.runtime.progress import Meter
-from cotext.translation.faults import checked, faults_in_words, shown_places
 
 # A translation is too long above LONGEST_TIMES times the characters of its source, plus LONGEST_MORE.
 LONGEST_TIMES: Final = 8
@@ -374,7 +374,7 @@ REPORT: Final = "cotext-endpoint-report"
 class EndpointReport:
     """The usage of a translated file, and its repairs, each with the id of its document.
 
-    `faults`: places by kind of fault (`cotext.translation.faults`).
+    `faults`: places by kind of fault (`cotext.data.faults`).
     """
 
     format: str

@@ -14,7 +14,6 @@ from torch import nn
 from cotext.config.model import AttentionConfig, BatchConfig, ModelConfig, StackName
 from cotext.config.parts import is_own
 from cotext.config.recipe import Config
-from cotext.data.build import build_mixture, further_symbols
 from cotext.data.tokenizer import SPECIAL_SYMBOLS
 from cotext.layers.blocks import Size, Stack, Stacks, TransformerBlock
 from cotext.layers.embedding import EmbeddingKind, InputKind, SentenceEmbedding
@@ -25,6 +24,7 @@ from cotext.layers.spans import BiasedOthersSpan, GatedOthersSpan, NodeSpan, Pro
 from cotext.layers.start import NewSymbols
 from cotext.layers.transformer_xl import MemorySpan, TransformerXLScore
 from cotext.models.abd import Datapoints
+from cotext.models.build_views import build_mixture, further_symbols
 from cotext.models.checks import check, document_layer, own_part
 from cotext.models.docflat import FlatBatch
 from cotext.models.doct import SeparateContext

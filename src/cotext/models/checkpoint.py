@@ -9,9 +9,8 @@ import json
 import os
 import shutil
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -19,7 +18,6 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
-from torch.nn.functional import linear
 
 from cotext.config.recipe import Config, Precision, TrainConfig, dump_config
 from cotext.data.documents import Languages
@@ -367,22 +365,6 @@ def halved(model: Model, precision: Half, least: int) -> Model:
 def _sharing_copy(model: Model) -> Model:
     """Return a copy of a model with the same tensors."""
     return copy.deepcopy(model, {id(tensor): tensor for tensor in (*model.parameters(), *model.buffers())})
-
-
-def output_logits(model: Model, hidden_ND: Tensor) -> Tensor:
-    """Return the logits of all symbols, in int8 without gradients: [N, D] -> [N, V]."""
-    if model.int8_output is None:
-        return linear(hidden_ND, model.output_weight, model.output_bias)
-    logits_NV: Tensor = model.int8_output(hidden_ND)
-    return logits_NV
-
-
-def output_of(model: Model, symbols_U: Tensor) -> Callable[[Tensor], Tensor]:
-    """Return the output layer of only some symbols, without gradients: [N, D] -> [N, U]."""
-    if model.int8_output is not None:
-        return model.int8_output.of(symbols_U)
-    bias_U = None if model.output_bias is None else model.output_bias.detach()[symbols_U]
-    return partial(linear, weight=model.output_weight.detach()[symbols_U], bias=bias_U)
 
 
 def in_precision(loaded: LoadedModel, precision: Precision, device: torch.device) -> LoadedModel:

@@ -10,7 +10,6 @@ from typing import Any, Final, Literal, TypeVar
 from cotext.config.model import ModelConfig
 from cotext.config.parts import DOCUMENT_LAYERS, OWN, is_own, module
 from cotext.config.recipe import Config, differences, is_file
-from cotext.data.build import check_align
 from cotext.layers.multi_head import Score
 from cotext.models.interface import DocumentLayer
 from cotext.runtime import CotextError, leaves, parse_yaml, read_text, shown
@@ -53,6 +52,18 @@ def check(config: Config) -> None:
         )
     if model.writes == "non_autoregressive":
         _check_non_autoregressive(config)
+
+
+def check_align(align: str, bracket: bool) -> None:
+    """Raise CotextError for free search with brackets.
+
+    There, `eos` ends every sentence, so free search cannot recognise the end of the row.
+    """
+    if align == "free" and bracket:
+        raise CotextError(
+            "decode.align = free does not support view.separators = bracket or numbered, where `eos` ends "
+            "every sentence and does not show the end of the document; choose decode.align = constrained"
+        )
 
 
 def _check_training(config: Config) -> None:

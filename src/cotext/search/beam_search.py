@@ -6,22 +6,20 @@ Shapes: B entries (one per unfinished request), W beam, R rows (R = B * W), C ca
 of the output layer, D model, M largest number of new tokens.
 """
 
-import math
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from cotext.config.recipe import LengthPenaltyForm, SamplingConfig
+from cotext.config.recipe import SamplingConfig
 from cotext.data.batch import Source, padded
-from cotext.layers.kernels.common import precise_dtype
 from cotext.models.interface import TranslationModel
+from cotext.models.output_layer import OutputLayer, best_column, best_columns
 from cotext.runtime import CotextError
 from cotext.search.constraints import (
-    Align,
     Rules,
     SearchRequest,
     SearchSymbols,
@@ -32,25 +30,7 @@ from cotext.search.constraints import (
     check_requests,
     truncated,
 )
-from cotext.search.likelihood import OutputLayer
-from cotext.search.nbest_beam import Alternative, Candidates, NBestBeam
-
-# --- The length penalty, which makes hypotheses of different lengths comparable.
-
-
-def length_divisor(length: int, exponent: float, form: LengthPenaltyForm) -> float:
-    """Return the number by which the log-probability of a hypothesis of `length` tokens is divided.
-
-    `power` is `length ** exponent`, as in fairseq, Marian, CTranslate2 and transformers. `gnmt` is `((5 +
-    length) / 6) ** exponent` (Wu et al. 2016, equation 14), as in Vaswani et al. 2017. Zheng et al. 2020 also
-    use it: src/decoding/beam_search.py of Blickwinkel1107/making-the-most-of-context-nmt (82f684f).
-
-    With an exponent of at least 0, both grow with the length; beam search relies on this to prune.
-    """
-    base = length if form == "power" else (5 + length) / 6
-    divisor: float = base**exponent
-    return divisor
-
+from cotext.search.hypotheses import Candidates, Hypothesis, NBestBeam, SearchOptions
 
 # --- Sampling: every token is drawn from the distribution of the model, with random numbers of its row.
 #
@@ -90,128 +70,6 @@ def only_drawn(log_probability_RU: Tensor, uniform_R: Tensor, settings: Sampling
     drawn_R1 = drawn_R1.clamp(max=p_RU.size(1) - 1)  # too large if all are NaN: `search` reports this
     is_other = torch.ones_like(p_RU, dtype=torch.bool).scatter_(1, drawn_R1, False)
     return log_probability_RU.masked_fill(is_other, -torch.inf)
-
-
-# --- The best columns of the output layer for every row: `max` and `topk`, but faster on a CPU.
-#
-# Shapes: R rows, U columns, N blocks of columns, S columns of a block, C best blocks.
-
-
-BLOCK_TOKENS = 64  # columns of a block
-FEW_VALUES = 2**16  # below this number of values, blocks are not faster
-
-
-def best_column(values_RU: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the largest value of every row, the first of equal values, and its column: [R, 1] each.
-
-    `max` tracks a column for every value that it reads. Here, this happens only for the maxima of blocks and
-    for the values of one block.
-    """
-    size = BLOCK_TOKENS
-    blocks = values_RU.size(1) // size
-    if values_RU.device.type != "cpu" or values_RU.numel() < FEW_VALUES or blocks == 0:
-        return values_RU.max(dim=1, keepdim=True)
-    blocks_RNS = values_RU[:, : blocks * size].view(-1, blocks, size)
-    # The largest value is in the block with the largest maximum, or in the incomplete last block.
-    block = blocks_RNS.amax(dim=2).argmax(dim=1, keepdim=True)
-    in_best = blocks_RNS.gather(1, block[:, :, None].expand(-1, -1, size)).flatten(1)
-    best, at = torch.cat([in_best, values_RU[:, blocks * size :]], dim=1).max(dim=1, keepdim=True)
-    return best, at + size * torch.where(at < size, block, blocks - 1)
-
-
-def best_columns(values_RU: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """Return the largest values of every row, in descending order, and their columns: [R, count] each.
-
-    `topk` is among the slowest steps of a beam on a CPU. The largest values are in the blocks with the
-    largest maxima, so that most blocks are read only once. The order of equal values may
-    differ from that of `topk`.
-    """
-    size = BLOCK_TOKENS
-    blocks = values_RU.size(1) // size
-    if values_RU.device.type != "cpu" or blocks < 4 * count:
-        return values_RU.topk(count, dim=1)
-    blocks_RNS = values_RU[:, : blocks * size].view(-1, blocks, size)
-    best_RC = blocks_RNS.amax(dim=2).topk(count, dim=1, sorted=False).indices
-    in_best = blocks_RNS.gather(1, best_RC[:, :, None].expand(-1, -1, size)).flatten(1)
-    rest = values_RU[:, blocks * size :]
-    best, at = torch.cat([in_best, rest], dim=1).topk(count, dim=1)
-    block = best_RC.gather(1, (at // size).clamp(max=count - 1))
-    return best, torch.where(at < count * size, block * size + at % size, at - count * size + blocks * size)
-
-
-@dataclass(frozen=True, slots=True)
-class SearchOptions:
-    """Beam size, length penalty and constraints of a search.
-
-    The score of a hypothesis is its log-probability / `divisor(length)`, where length counts the new tokens
-    including `eos`. With a language model, values of tokens may be above 0, so their sum is not a
-    log-probability. A beam of 1 is greedy search.
-
-    `align`: `constrained` returns exactly the requested sentences. In `free` search, any separator or `eos`
-    may follow at any time.
-
-    `nbest` above 1: also return lists of this length, for requests of one sentence. The best hypothesis does
-    not change.
-
-    `scored`: whether hypotheses have log-probabilities; without them, a beam of 1 finds the same tokens,
-    faster.
-
-    `sampling`: draw every token at random; None: search.
-    """
-
-    beam: int = 4
-    length_penalty: float = 0.6
-    align: Align = "constrained"
-    nbest: int = 1
-    scored: bool = True
-    length_penalty_form: LengthPenaltyForm = "power"
-    sampling: SamplingConfig | None = None
-
-    def __post_init__(self) -> None:
-        if self.nbest > self.beam:
-            kind = "greedy search has only one hypothesis" if self.beam == 1 else "a beam has no more of them"
-            raise CotextError(
-                f"decode.nbest = {self.nbest}: {kind} (decode.beam = {self.beam}); choose decode.beam = "
-                f"{self.nbest} or more"
-            )
-        if self.beam > 1 and not self.scored:
-            raise CotextError(
-                f"decode.scores = false: a beam of {self.beam} ranks hypotheses by their log-probabilities; "
-                "choose decode.beam = 1, or remove decode.scores"
-            )
-        if self.beam > 1 and self.sampling is not None:
-            raise CotextError(
-                f"decode.sampling draws one translation, but decode.beam = {self.beam}; choose decode.beam = "
-                "1, or remove decode.sampling"
-            )
-
-    def divisor(self, length: int) -> float:
-        return length_divisor(length, self.length_penalty, self.length_penalty_form)
-
-
-@dataclass(frozen=True, slots=True)
-class Hypothesis:
-    """The best hypothesis for a request.
-
-    `tokens`: the new labels including separators, without the final `eos`. `token_log_probabilities`: of
-    these tokens and the final `eos`; `log_probability`: their sum; NaN if the search was not `scored`.
-    If an engine returns only the sum, the `eos` has this value, and the tokens have 0. `truncated` are the
-    positions of closing symbols, the final `eos` included, that were forced at a length limit. `others` has
-    the alternatives of every requested sentence, best first, if requested and known; they are not known for
-    several sentences of one request.
-    """
-
-    tokens: list[int]
-    token_log_probabilities: list[float]
-    log_probability: float
-    score: float
-    truncated: tuple[int, ...]
-    others: tuple[tuple[Alternative, ...], ...] = ()
-
-    def unscored(self) -> "Hypothesis":
-        """Return a copy with NaN for log-probabilities and score, which are sums of logits here."""
-        without = [math.nan] * len(self.token_log_probabilities)
-        return replace(self, token_log_probabilities=without, log_probability=math.nan, score=math.nan)
 
 
 @dataclass(slots=True)
@@ -333,7 +191,7 @@ def _start(
 ) -> _Frontier:
     """Return the first frontier: one empty hypothesis per entry; the rest of its beam is impossible."""
     entries, beam, device = len(requests), options.beam, like.device
-    dtype = precise_dtype(like)
+    dtype = torch.promote_types(like.dtype, torch.float32)  # of the output layer
     most_tokens = [sum(request.max_tokens) for request in requests]
     largest_divisors = [options.divisor(length) for length in most_tokens]
     tokens = torch.zeros(entries, beam, max(most_tokens), dtype=torch.long, device=device)

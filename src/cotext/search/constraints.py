@@ -17,17 +17,16 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
 from itertools import accumulate, islice, pairwise
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from cotext.config.recipe import Align
 from cotext.data.batch import Ids, SpecialSymbols, headed
+from cotext.models.output_layer import OutputLayer
 from cotext.runtime import CotextError
-from cotext.search.likelihood import OutputLayer
-
-Align = Literal["constrained", "free"]
 
 
 @dataclass(frozen=True, slots=True)

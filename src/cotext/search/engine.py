@@ -21,9 +21,8 @@ from cotext.models.interface import Engine, EngineHypothesis, EngineRules
 from cotext.models.run_folder import CTRANSLATE2, INSTALL, EngineDescription, read_engine
 from cotext.runtime import CotextError
 from cotext.runtime.devices import choose_threads
-from cotext.search.beam_search import Hypothesis, SearchOptions, length_divisor
 from cotext.search.constraints import SearchRequest, SearchSymbols, Steps, check_requests, truncated
-from cotext.search.nbest_beam import Alternative
+from cotext.search.hypotheses import Alternative, Hypothesis, SearchOptions, length_divisor
 
 MODEL: Final = "model.bin"  # the engine's file with the weights
 STEP_SECONDS: Final = 0.5  # time between signs of progress, because an engine does not report its steps
@@ -195,7 +194,7 @@ def search_engine(
 
 
 def engine_label_nll(model: Engine, batch: Batch) -> Tensor:
-    """Return negative log-likelihoods of the labels of current sentences, like `likelihood.label_nll`."""
+    """Return negative log-likelihoods of the labels of current sentences, like `label_nll`."""
     sources = _rows(batch.source.tokens, batch.source.sentence)
     # Language symbols follow `bos`, then all labels except the last.
     inputs = _rows(batch.target_input, batch.input_sentence)

@@ -20,10 +20,10 @@ from torch import Tensor
 
 from cotext.data.batch import Source
 from cotext.models.interface import NonAutoregressiveModel
+from cotext.models.output_layer import OutputLayer, best_column
 from cotext.runtime import CotextError
-from cotext.search.beam_search import Hypothesis, SearchOptions, best_column
 from cotext.search.constraints import SearchRequest, SearchSymbols, Steps, check_requests, recover
-from cotext.search.likelihood import OutputLayer
+from cotext.search.hypotheses import Hypothesis, SearchOptions
 
 CHUNK = 128  # frames whose logits are computed at once, so that they stay in the cache of a CPU
 PASS_TOKENS = 1024  # source tokens per pass on a CPU; larger passes are not faster per token

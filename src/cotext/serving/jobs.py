@@ -16,6 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import BinaryIO, Final
 
+from cotext.data.faults import faults_in_words, shown_places
 from cotext.data.formats.streams import COMPRESSIONS, GZ_BEGINNING, XZ_BEGINNING
 from cotext.files.table import GENERIC, file_formats, format_of
 from cotext.files.translate_files import BlockOptions, open_job
@@ -45,7 +46,6 @@ from cotext.serving.state import (
 )
 from cotext.serving.systems import System, Systems
 from cotext.translation.corpus_files import FileReport
-from cotext.translation.faults import faults_in_words, shown_places
 
 # --- Translation of the file of one job, resumed from its journal.
 

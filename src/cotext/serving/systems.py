@@ -5,11 +5,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cotext.data.documents import Languages
-from cotext.interchange.engine_cache import open_to_translate
-from cotext.interchange.model_names import resolve_run
 from cotext.runtime import CotextError, shown
 from cotext.serving.record import RequestError
 from cotext.serving.settings import check_name
+from cotext.translation.engine_cache import open_to_translate
 from cotext.translation.open import OpenedRun
 
 
@@ -76,12 +75,12 @@ def open_systems(
 ) -> Systems:
     """Load runs; their names are from `NAME=FOLDER`, the name of a model, or the last part of a path.
 
-    `languages`: for runs without recorded languages. Raises the errors of `resolve_run`, `open_to_translate`
-    and `Systems`.
+    `languages`: for runs without recorded languages. Raises the errors of `open_to_translate` and `Systems`.
     """
     systems = []
-    for name, folder in map(_named, runs):
-        opened = open_to_translate(folder, device, {"nbest": 1}, threads=threads)
+    for given, run in map(_named, runs):
+        opened = open_to_translate(run, device, {"nbest": 1}, threads=threads)
+        name = given or (opened.folder.resolve().name if opened.folder == Path(run) else str(run))
         if languages is not None and not str(opened.languages):
             config = opened.loaded.config.model_copy(update={"languages": str(languages)})
             opened = replace(opened, loaded=replace(opened.loaded, config=config))
@@ -89,10 +88,10 @@ def open_systems(
     return Systems(systems)
 
 
-def _named(run: str | Path) -> tuple[str, Path]:
+def _named(run: str | Path) -> tuple[str, str | Path]:
+    """Return the name of `NAME=FOLDER`, or an empty name, and the folder."""
     name, equals, folder = str(run).partition("=")
     if not equals or Path(run).exists():
-        resolved = resolve_run(run)
-        return resolved.resolve().name if resolved == Path(run) else str(run), resolved
+        return "", run
     check_name(name, "system")
-    return name, resolve_run(folder)
+    return name, folder

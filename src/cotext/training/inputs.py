@@ -9,7 +9,13 @@ import numpy as np
 
 from cotext.config.recipe import Blended, Config, TrainConfig, parse_config
 from cotext.data.batch import SpecialSymbols
-from cotext.data.build import (
+from cotext.data.documents import Languages, check_pair
+from cotext.data.prepared import REPORT, TRAIN, checked_digests, read_report
+from cotext.data.sampling import Arrangement, Sampler
+from cotext.data.store import TokenStore
+from cotext.data.tokenizer import Tokenizer, chosen_languages, load_tokenizer
+from cotext.data.views import Mixture, View
+from cotext.models.build_views import (
     build_mixture,
     build_view,
     further_symbols,
@@ -18,12 +24,6 @@ from cotext.data.build import (
     has_separators,
     special_symbols,
 )
-from cotext.data.documents import Languages, check_pair
-from cotext.data.prepared import REPORT, TRAIN, checked_digests, read_report
-from cotext.data.sampling import Arrangement, Sampler
-from cotext.data.store import TokenStore
-from cotext.data.tokenizer import Tokenizer, chosen_languages, load_tokenizer
-from cotext.data.views import Mixture, View
 from cotext.models.checks import keeps_current
 from cotext.models.run_folder import IMPORT, Description, describe_file, model_file, noted_data
 from cotext.runtime import CotextError, parse_yaml, read_text

@@ -23,8 +23,6 @@ from torch.utils.tensorboard import SummaryWriter
 from cotext.config.recipe import BEST_BY, Config, TrainConfig
 from cotext.data.batch import Batch, copy_hidden, hide_current_source, hide_words
 from cotext.data.sampling import Cursor, read_ahead
-from cotext.losses.build import Loss, build_loss
-from cotext.losses.cross_entropy import LossParts
 from cotext.models import checkpoint as ckpt
 from cotext.models.interface import Model, System
 from cotext.models.run_folder import checkpoint_folder, describe_file
@@ -33,6 +31,7 @@ from cotext.runtime.devices import pinned
 from cotext.runtime.files import Lock, sealed, sealed_lines, unsealed, write_text
 from cotext.runtime.signals import stop_on_signals
 from cotext.training.inputs import Corpus
+from cotext.training.losses import Loss, LossParts, build_loss
 from cotext.training.resume import ProcessState, RunCheckpoints, TrainingProgress, shard, whole
 from cotext.training.validation import INFINITE, IntervalSums, Validator, add_over_processes, means
 

@@ -14,11 +14,10 @@ from torch.nn.utils import parametrize
 from cotext.config.recipe import Config
 from cotext.data.batch import Batch
 from cotext.data.sampling import ordered_batches
-from cotext.losses.build import Loss
-from cotext.losses.cross_entropy import LossParts
 from cotext.models.interface import Model
 from cotext.runtime import CotextError
 from cotext.training.inputs import Corpus
+from cotext.training.losses import Loss, LossParts
 from cotext.training.resume import whole
 
 Sums = dict[str, tuple[float, float]]  # name -> sum and count

@@ -28,13 +28,12 @@ import torch
 from torch import Tensor
 
 from cotext.config.recipe import Config, ViewConfig, differences
-from cotext.data.build import build_view, further_symbols, has_separators, special_symbols
 from cotext.data.sampling import ordered_batches
 from cotext.data.store import TokenDocument, TokenStore
 from cotext.data.tokenizer import Tokenizer
 from cotext.data.views import View, WindowView
 from cotext.layers.start import NewSymbols
-from cotext.losses.cross_entropy import CrossEntropy
+from cotext.models.build_views import build_view, further_symbols, has_separators, special_symbols
 from cotext.models.checkpoint import LoadedModel, load_run, load_weights, set_blend
 from cotext.models.interface import Model, System, TranslationModel
 from cotext.models.run_folder import describe_file, model_file
@@ -42,6 +41,7 @@ from cotext.runtime import CotextError, read_text
 from cotext.runtime.files import sealed, unsealed, write_text
 from cotext.runtime.jobs.engine import in_ranges
 from cotext.training.inputs import ARCHITECTURE, architecture, replacements
+from cotext.training.losses import CrossEntropy
 
 # Settings that change the meaning of weights, but not their shape: scores, and vectors added to embeddings.
 MEANING = (

@@ -11,15 +11,13 @@ from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import Protocol
 
-from cotext.data.batch import Instance, RowCache, Source, SpecialSymbols, extra_rows, pack, source_batch
+from cotext.data.batch import Instance, RowCache, Source, SpecialSymbols, extra_rows, source_batch
 from cotext.data.documents import Document
 from cotext.data.nbest_lists import Candidates
 from cotext.data.tokenizer import Tokenizer
 from cotext.data.views import Encoded, View, cut_document, group_of, join
-from cotext.search.beam_search import Hypothesis
 from cotext.search.constraints import SearchRequest, SearchSymbols, recover
-from cotext.translation.plan import DecodingPlan
-from cotext.translation.scorer import DocumentScorer
+from cotext.search.hypotheses import Hypothesis
 from cotext.translation.terms.terms import TermGuide
 
 
@@ -318,40 +316,6 @@ def source_of(
                 others.append(replace(opened.instance(n, target=n < number), document=ordinal))
     source = source_batch(rows, symbols)
     return replace(source, extra_rows=extra_rows(others, symbols)) if others else source
-
-
-def rows_source(rows: Sequence[Row], plan: DecodingPlan) -> Source:
-    """Return the source of rows to search, with their groups if rows attend to each other."""
-    if not plan.sees_other_rows:
-        return source_batch([row.instance for row in rows], plan.symbols)
-    return source_of([(row.document, row.number) for row in rows], plan.group_windows, plan.symbols)
-
-
-def search_batch(scorer: DocumentScorer, rows: Sequence[Row], symbols: SearchSymbols) -> list[Hypothesis]:
-    """Search rows in one batch; chunks that are searched sentence by sentence use their caches."""
-    plan = scorer.plan
-    source = rows_source(rows, plan).to(scorer.device)
-    if plan.searched_view is not plan.view:
-        source.caches = [row.document.cache(row.number) for row in rows]
-    requests = [row.request for row in rows]
-    return plan.kind.search(scorer.model, source, requests, symbols, plan.options)
-
-
-def search_rows(scorer: DocumentScorer, rows: Sequence[Row], symbols: SearchSymbols) -> list[Hypothesis]:
-    """Search rows of windows that were searched before, in batches of `decode.max_tokens`."""
-    plan = scorer.plan
-    costs = [plan.options.beam * row.tokens for row in rows]
-    order = sorted(range(len(rows)), key=costs.__getitem__)
-    # If rows attend to each other, rows of one window must not share a batch.
-    batches = [[n] for n in range(len(rows))]
-    if not plan.sees_other_rows:
-        batches = pack([[costs[n]] for n in order], plan.decode.max_tokens)
-    found: dict[int, Hypothesis] = {}
-    for batch in reversed(batches):
-        members = [order[n] for n in batch]
-        hypotheses = search_batch(scorer, [rows[n] for n in members], symbols)
-        found |= zip(members, hypotheses, strict=True)
-    return [found[n] for n in range(len(rows))]
 
 
 def group_instances(

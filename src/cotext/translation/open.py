@@ -14,10 +14,10 @@ from typing import Any
 import torch
 
 from cotext.config.recipe import Config, DecodeConfig, parse_config
-from cotext.data.build import special_symbols
 from cotext.data.documents import Languages, primary_language, same_language
 from cotext.data.shortlist import SHORTLIST, Shortlist, identity_of, named
 from cotext.data.tokenizer import Tokenizer
+from cotext.models.build_views import special_symbols
 from cotext.models.checkpoint import LoadedModel, in_precision, load_run
 from cotext.models.interface import Engine, Model
 from cotext.models.language_model import WithLanguageModel

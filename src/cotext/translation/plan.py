@@ -12,18 +12,14 @@ from torch import Tensor
 
 from cotext.config.recipe import Config, DecodeConfig
 from cotext.data.batch import Batch, Source, SpecialSymbols
-from cotext.data.build import build_view, check_align, special_symbols
 from cotext.data.tokenizer import Tokenizer, chosen_languages
 from cotext.data.views import SentenceBySentence, View
-from cotext.models.checks import keeps_current
+from cotext.models.build_views import build_view, special_symbols
+from cotext.models.checks import check_align, keeps_current
 from cotext.models.describe import describe_cut, describe_length_penalty, describe_model
 from cotext.models.interface import Engine, Model, NonAutoregressiveModel, PathKind
 from cotext.models.language_model import WithLanguageModel
-from cotext.runtime import CotextError
-from cotext.search.beam_search import Hypothesis, SearchOptions, search
-from cotext.search.constraints import SearchRequest, SearchSymbols
-from cotext.search.engine import engine_label_nll, search_engine
-from cotext.search.likelihood import (
+from cotext.models.likelihood import (
     ForcedPass,
     autoregressive_pass,
     label_nll,
@@ -32,6 +28,11 @@ from cotext.search.likelihood import (
     path_token_nll,
     sentence_sums,
 )
+from cotext.runtime import CotextError
+from cotext.search.beam_search import search
+from cotext.search.constraints import SearchRequest, SearchSymbols
+from cotext.search.engine import engine_label_nll, search_engine
+from cotext.search.hypotheses import Hypothesis, SearchOptions
 from cotext.search.non_autoregressive import search_frames
 
 Search = Callable[[Any, Source, Sequence[SearchRequest], SearchSymbols, SearchOptions], list[Hypothesis]]

@@ -21,8 +21,6 @@ from cotext.data.batch import (
     Instance,
     SpecialSymbols,
     TargetRow,
-    make_batch,
-    pack,
     padded,
     source_batch,
     target_row,
@@ -31,8 +29,8 @@ from cotext.data.documents import Document, ParallelDocument
 from cotext.data.tokenizer import Side, Tokenizer, clean
 from cotext.data.views import Encoded, Window, cut_document, group_of
 from cotext.models.interface import Engine, Model, TranslationModel
+from cotext.models.likelihood import RowsToRead, negative_log_likelihood, sentence_of_label
 from cotext.runtime import CotextError
-from cotext.search.likelihood import negative_log_likelihood, sentence_of_label
 from cotext.translation.plan import DecodingPlan, kind_of
 
 # Upper bound of the mean number of characters per token. Longer texts are rejected before tokenisation,
@@ -76,32 +74,6 @@ def document_rows(
 def _row(kept: Sequence[int], window: Window, source: Encoded, target: Encoded) -> DocumentRow:
     sides = [source[kept[j]] for j in window.source], [target[kept[j]] for j in window.target]
     return DocumentRow(Instance(0, window, *sides), [kept[j] for j in window.current])
-
-
-@dataclass(frozen=True, slots=True)
-class RowsToRead:
-    """Rows to read in batches with a model, which must be in eval mode.
-
-    `groups`: the rows, by index, that must share a batch; None: no restriction.
-    """
-
-    model: Model | Engine
-    instances: Sequence[Instance]
-    symbols: SpecialSymbols
-    max_tokens: int
-    device: torch.device
-    groups: Sequence[Sequence[int]] | None = None
-
-    def batches(self) -> Iterator[tuple[list[int], Batch]]:
-        """Yield batches, each with the indices of its rows."""
-        lengths = [(i.row_tokens(self.symbols), i.source_tokens(self.symbols)) for i in self.instances]
-        groups = [[i] for i in range(len(lengths))] if self.groups is None else self.groups
-        # Rows of similar length share a batch, which limits padding.
-        together = sorted(groups, key=lambda group: max(lengths[i] for i in group))
-        rows = [[lengths[i][0] for i in group] for group in together]
-        for packed in pack(rows, self.max_tokens):
-            members = [i for g in packed for i in together[g]]
-            yield members, make_batch([self.instances[i] for i in members], self.symbols).to(self.device)
 
 
 @torch.inference_mode()

@@ -31,18 +31,18 @@ import torch
 
 from cotext.data.batch import Batch, Instance
 from cotext.data.words import Span, covered, is_letter, occurrences, overlaps, token_spans, words_of
-from cotext.models.checkpoint import output_logits
+from cotext.models.attention_weights import attention_of
+from cotext.models.likelihood import CHUNK, RowsToRead, autoregressive_pass
+from cotext.models.output_layer import output_logits
 from cotext.search.constraints import SearchRequest, SearchSymbols
-from cotext.search.likelihood import CHUNK, autoregressive_pass
-from cotext.translation.alignment import attention_of
+from cotext.search.hypotheses import Hypothesis
 from cotext.translation.document_state import (
     Row,
     SentenceHypothesis,
     found_sentences,
     group_instances,
-    search_rows,
 )
-from cotext.translation.scorer import DocumentScorer, RowsToRead, read_labels, score_labels
+from cotext.translation.scorer import DocumentScorer, read_labels, score_labels
 from cotext.translation.terms.terms import Defects, Phrases, SentenceConstraints
 from cotext.translation.terms.word_alignment import SentenceAlignment, proportional, renderings
 
@@ -135,12 +135,19 @@ class _Proposal(NamedTuple):
 class Substitution:
     """Correction of drafts.
 
-    `symbols`: their `blank` contains all tokens that decode to an empty string on their own.
+    `symbols`: their `blank` contains all tokens that decode to an empty string on their own. `search_rows`
+    searches with them.
     """
 
-    def __init__(self, scorer: DocumentScorer, symbols: SearchSymbols) -> None:
+    def __init__(
+        self,
+        scorer: DocumentScorer,
+        symbols: SearchSymbols,
+        search_rows: Callable[[Sequence[Row]], Sequence[Hypothesis]],
+    ) -> None:
         self._scorer = scorer
         self._symbols = symbols
+        self._search_rows = search_rows
 
     def mend(self, drafts: Sequence[Draft]) -> None:
         """Correct the sentences of drafts that do not meet their constraints, in place."""
@@ -398,7 +405,7 @@ class Substitution:
 
     def _search(self, rows: Sequence[tuple[Draft, SearchRequest]]) -> list[list[SentenceHypothesis]]:
         """Search requests of drafts; return the sentences of each."""
-        hypotheses = search_rows(self._scorer, [replace(d.row, request=r) for d, r in rows], self._symbols)
+        hypotheses = self._search_rows([replace(d.row, request=r) for d, r in rows])
         found = partial(found_sentences, symbols=self._symbols, tokenizer=self._scorer.tokenizer)
         return [
             found(hypothesis, request, count=request.sentences)[0]

@@ -13,25 +13,23 @@ from math import inf
 import torch
 from torch import Tensor
 
-from cotext.data.batch import pack
+from cotext.data.batch import Source, pack, source_batch
 from cotext.data.documents import Document
 from cotext.data.nbest_lists import Candidate, Candidates
 from cotext.data.shortlist import Shortlist
 from cotext.data.tokenizer import Tokenizer
 from cotext.models.interface import Engine
-from cotext.search.beam_search import Hypothesis
 from cotext.search.constraints import SearchRequest, SearchSymbols, listening, part_of_search
 from cotext.search.engine import has_room, search_engine
-from cotext.search.nbest_beam import Alternative
+from cotext.search.hypotheses import Alternative, Hypothesis
 from cotext.translation.document_state import (
     OpenDocument,
     Row,
     SentenceHypothesis,
     found_sentences,
-    rows_source,
-    search_batch,
-    search_rows,
+    source_of,
 )
+from cotext.translation.plan import DecodingPlan
 from cotext.translation.scorer import DocumentScorer
 from cotext.translation.substitution import Draft, Substitution
 from cotext.translation.terms.terms import TermGuide
@@ -90,6 +88,40 @@ class RowGroup:
         return len(self.rows) * self.longest
 
 
+def rows_source(rows: Sequence[Row], plan: DecodingPlan) -> Source:
+    """Return the source of rows to search, with their groups if rows attend to each other."""
+    if not plan.sees_other_rows:
+        return source_batch([row.instance for row in rows], plan.symbols)
+    return source_of([(row.document, row.number) for row in rows], plan.group_windows, plan.symbols)
+
+
+def search_batch(scorer: DocumentScorer, rows: Sequence[Row], symbols: SearchSymbols) -> list[Hypothesis]:
+    """Search rows in one batch; chunks that are searched sentence by sentence use their caches."""
+    plan = scorer.plan
+    source = rows_source(rows, plan).to(scorer.device)
+    if plan.searched_view is not plan.view:
+        source.caches = [row.document.cache(row.number) for row in rows]
+    requests = [row.request for row in rows]
+    return plan.kind.search(scorer.model, source, requests, symbols, plan.options)
+
+
+def search_rows(scorer: DocumentScorer, rows: Sequence[Row], symbols: SearchSymbols) -> list[Hypothesis]:
+    """Search rows of windows that were searched before, in batches of `decode.max_tokens`."""
+    plan = scorer.plan
+    costs = [plan.options.beam * row.tokens for row in rows]
+    order = sorted(range(len(rows)), key=costs.__getitem__)
+    # If rows attend to each other, rows of one window must not share a batch.
+    batches = [[n] for n in range(len(rows))]
+    if not plan.sees_other_rows:
+        batches = pack([[costs[n]] for n in order], plan.decode.max_tokens)
+    found: dict[int, Hypothesis] = {}
+    for batch in reversed(batches):
+        members = [order[n] for n in batch]
+        hypotheses = search_batch(scorer, [rows[n] for n in members], symbols)
+        found |= zip(members, hypotheses, strict=True)
+    return [found[n] for n in range(len(rows))]
+
+
 class WindowSearch:
     """The search of a system for the windows of its documents.
 
@@ -106,7 +138,8 @@ class WindowSearch:
 
     @cached_property
     def _substitution(self) -> Substitution:
-        return Substitution(self._scorer, self._showing_symbols)
+        search = partial(search_rows, self._scorer, symbols=self._showing_symbols)
+        return Substitution(self._scorer, self._showing_symbols, search)
 
     @cached_property
     def _showing_symbols(self) -> SearchSymbols:

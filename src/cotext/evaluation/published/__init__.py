@@ -14,7 +14,7 @@ from typing import Annotated, Literal
 import yaml
 from pydantic import BeforeValidator, Field
 
-from cotext.config.model import Closed
+from cotext.runtime.sections import Closed
 
 Text = Annotated[str, Field(min_length=1)]
 Number = Annotated[float, Field(allow_inf_nan=False)]

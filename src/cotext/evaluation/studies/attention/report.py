@@ -11,20 +11,25 @@ from typing import Any
 
 from torch import Tensor
 
+from cotext.data.batch import Instance, make_batch, pack
 from cotext.data.documents import ParallelDocument
+from cotext.data.views import Encoded
 from cotext.evaluation.requests import DocumentRequest
 from cotext.evaluation.studies.context.context_use import open_document, translated_by
-from cotext.runtime import CotextError
-from cotext.runtime.files import replacing, working_in, write_text
-from cotext.runtime.rendering import render_rows
-from cotext.translation.sentence_maps import (
+from cotext.models.interface import with_states
+from cotext.models.sentence_maps import (
     Averaged,
     GateOpenness,
     HeadGates,
+    ObservedModel,
     SentenceMap,
     average_by_kind,
-    document_maps,
+    sentence_maps,
 )
+from cotext.runtime import CotextError
+from cotext.runtime.files import replacing, working_in, write_text
+from cotext.runtime.rendering import render_rows
+from cotext.translation.scorer import document_rows
 from cotext.translation.translator import DocumentTranslator
 
 DIGITS = 6  # significant digits of a weight
@@ -132,6 +137,25 @@ def _numbers(values: Tensor) -> Any:
     if values.dim() > 1:
         return [_numbers(row) for row in values]
     return [None if v != v else float(f"{v:.{DIGITS}g}") for v in values.tolist()]
+
+
+def document_maps(
+    scorer: DocumentTranslator, source: Encoded, target: Encoded
+) -> tuple[list[int], ObservedModel]:
+    """Return the indices of sentences with tokens, and the model with the maps of the document's windows.
+
+    Windows are packed unless they attend to each other. Raises CotextError for an engine; also the errors of
+    `ObservedModel.read`.
+    """
+    model, plan = with_states(scorer.model, "cotext attention"), scorer.plan
+    kept, rows = document_rows(plan, source, target)
+    groups: list[list[Instance]] = [[row.instance for row in group] for group in rows]
+    if not plan.sees_other_rows:
+        lengths = [[row.row_tokens(plan.symbols) for row in group] for group in groups]
+        packed = pack(lengths, plan.decode.max_tokens)
+        groups = [[row for g in batch for row in groups[g]] for batch in packed]
+    batches = (make_batch(group, plan.symbols).to(scorer.device) for group in groups)
+    return kept, sentence_maps(model, batches, len(kept))
 
 
 def document_attention(

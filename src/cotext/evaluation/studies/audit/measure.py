@@ -13,6 +13,7 @@ from typing import Any, Final
 from unicodedata import normalize
 
 from cotext.data.documents import Document, identified, language_code, language_of_name
+from cotext.data.faults import Checks, Fault, missing_numbers
 from cotext.data.splitting import join_sentences
 from cotext.data.words import blanked, occurrences, words_of
 from cotext.evaluation.metrics.aligned_files import name_systems
@@ -23,7 +24,6 @@ from cotext.evaluation.studies.tables import Table
 from cotext.files.parallel import read_sentences
 from cotext.runtime import CotextError, __version__
 from cotext.runtime.rendering import facts, whole_page
-from cotext.translation.faults import Checks, Fault, missing_numbers
 from cotext.translation.terms.terms import Glossary, TermGuide
 
 # --- Changed numbers, names and terms, and inconsistencies within a document.

@@ -21,11 +21,17 @@ from cotext.evaluation.studies.compare.measured import (
 )
 from cotext.evaluation.studies.compare.recipe import missing_seeds, require_alike
 from cotext.evaluation.studies.compare.report import as_csv, render_comparison
-from cotext.models.run_folder import checkpoint_folder, checkpoints, config_of, seed_folder, seeds_in
+from cotext.models.run_folder import (
+    checkpoint_folder,
+    checkpoints,
+    config_of,
+    read_sealed,
+    seed_folder,
+    seeds_in,
+)
 from cotext.runtime import CotextError
 from cotext.runtime.files import write_text, writing
 from cotext.runtime.progress import Meter
-from cotext.training.resume import load_progress
 
 
 def compare_folders(
@@ -109,10 +115,10 @@ def run_folders(path: Path) -> dict[int, Path]:
 def _require_finished(run: Path) -> None:
     saved = checkpoints(run)
     if saved:
-        progress = load_progress(checkpoint_folder(run, saved[-1]))
-        if progress.finished:
+        state = read_sealed(checkpoint_folder(run, saved[-1]) / "trainer.json")
+        if state.get("progress", {}).get("finished"):
             return
-        where = f"it is at update {progress.update}"
+        where = f"it is at update {saved[-1]}"
     elif (run / "model.safetensors").is_file():
         return  # copied without its checkpoints
     else:

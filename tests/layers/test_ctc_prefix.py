@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch.nn.functional import linear
 
-from cotext.losses.ctc import beginnings, fits
-from tests.losses.test_ctc import (
+from cotext.layers.ctc import beginnings, fits
+from tests.layers.test_ctc import (
     BLANK,
     FORCED,
     PLAIN,

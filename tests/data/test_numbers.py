@@ -1,6 +1,6 @@
 """Numbers in other notations are there; others are missing."""
 
-from cotext.translation.faults import missing_numbers
+from cotext.data.faults import missing_numbers
 from tests.loops import loop_over
 
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn.functional import linear
 
-from cotext.losses import ctc
-from cotext.losses.ctc import Lattices, Units, best_alignment, ctc_loss, ctc_scores, fits
+from cotext.layers import ctc
+from cotext.layers.ctc import Lattices, Units, best_alignment, ctc_loss, ctc_scores, fits
 from tests.loops import loop_over
 
 BLANK, B, E = 0, 1, 2  # and a, b ... from 3 on

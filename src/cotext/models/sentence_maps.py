@@ -29,16 +29,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import one_hot
 
-from cotext.data.batch import Batch, Instance, make_batch, pack
-from cotext.data.views import Encoded
+from cotext.data.batch import Batch
 from cotext.layers.flat_batch import NeuralContextGate
 from cotext.layers.kernels.sdpa import TokenIndices, watch_weights
 from cotext.layers.multi_head import CrossAttention, RowSpan, SelfAttention
 from cotext.layers.spans import GatedOthersSpan, NodeSpan, SentenceSpan
-from cotext.models.interface import Model, with_states
-from cotext.translation.alignment import RowTokens, token_indices
-from cotext.translation.plan import kind_of
-from cotext.translation.scorer import DocumentScorer, document_rows
+from cotext.models.attention_weights import RowTokens, token_indices
+from cotext.models.interface import Model
+from cotext.models.likelihood import forced_pass
 
 
 @contextmanager
@@ -243,8 +241,6 @@ class ObservedModel:
 
     def read(self, batch: Batch) -> None:
         """Count a batch; raise CotextError if the tokens of an attention cannot be determined."""
-        forced_pass = kind_of(self.model).forced_pass
-        assert forced_pass is not None  # not an engine
         (in_source, in_target), source = self.model.extra_tokens, batch.source
         self.source, self.target = RowTokens.of(source, in_source, source.sentence), None
         forced = forced_pass(self.model, batch)
@@ -282,25 +278,6 @@ class ObservedModel:
         kind = "batch-source" if self.target is None else "batch-target"
         counts = self.gates.setdefault(name, GateOpenness(kind, self.sentences))
         counts.add(gate.flatten(0, -2), queries.document[queries.current])
-
-
-def document_maps(
-    scorer: DocumentScorer, source: Encoded, target: Encoded
-) -> tuple[list[int], ObservedModel]:
-    """Return the indices of sentences with tokens, and the model with the maps of the document's windows.
-
-    Windows are packed unless they attend to each other. Raises CotextError for an engine; also the errors of
-    `ObservedModel.read`.
-    """
-    model, plan = with_states(scorer.model, "cotext attention"), scorer.plan
-    kept, rows = document_rows(plan, source, target)
-    groups: list[list[Instance]] = [[row.instance for row in group] for group in rows]
-    if not plan.sees_other_rows:
-        lengths = [[row.row_tokens(plan.symbols) for row in group] for group in groups]
-        packed = pack(lengths, plan.decode.max_tokens)
-        groups = [[row for g in batch for row in groups[g]] for batch in packed]
-    batches = (make_batch(group, plan.symbols).to(scorer.device) for group in groups)
-    return kept, sentence_maps(model, batches, len(kept))
 
 
 def sentence_maps(model: Model, batches: Iterable[Batch], sentences: int) -> ObservedModel:

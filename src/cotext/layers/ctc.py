@@ -28,8 +28,7 @@ from torch.nn.functional import linear
 
 from cotext.layers.buckets import sentence_spans
 from cotext.layers.kernels.common import TensorFunction, precise_dtype
-from cotext.losses.cross_entropy import OutputProducts, in_autocast_dtype
-from cotext.models.interface import PathKind
+from cotext.layers.kernels.output_loss import OutputProducts, in_autocast_dtype
 
 Logits = Callable[[Tensor], Tensor]  # hidden states [N, D] -> logits [N, V]
 GROUP_CELLS = 2**24  # elements of the padded tensors of a group
@@ -313,12 +312,11 @@ def ctc_scores(hidden_ND: Tensor, logits: Logits, units: Units, blank: int, chun
     return nll_G
 
 
-def units(path: PathKind, frames_of: Tensor, tokens: Tensor, sentence: Tensor) -> Units:
-    """Return the CTC units: every sentence in order, or every sequence.
+def units(aligned: bool, frames_of: Tensor, tokens: Tensor, sentence: Tensor) -> Units:
+    """Return the CTC units: every sentence in order if sentences are `aligned`, else every sequence.
 
     `frames_of` [B, T]: sentence of each position, -1 on padding. `tokens`, `sentence`: `bracketed_targets`.
     """
-    aligned = path == "sentences"
     # Without alignment, all positions of a sequence belong to one sentence, 0.
     texts = (frames_of, sentence) if aligned else (frames_of.clamp(max=0), sentence.clamp(max=0))
     frames, target = map(sentence_spans, texts)

@@ -15,9 +15,15 @@ from pathlib import Path
 from typing import Any, Final
 
 from cotext.config.parts import trusting
-from cotext.interchange.export import further_parts, installed, obstacles, positions_for, write_engine
-from cotext.interchange.model_names import CHECKSUMS
-from cotext.layers.kernels.int8 import is_exact, onednn
+from cotext.interchange.export import (
+    further_parts,
+    has_exact_int8,
+    installed,
+    obstacles,
+    positions_for,
+    write_engine,
+)
+from cotext.interchange.model_names import CHECKSUMS, resolve_run
 from cotext.models.checkpoint import load_run
 from cotext.models.interface import Engine
 from cotext.models.run_folder import CTRANSLATE2, FORMAT, INSTALL, is_engine, model_file, read_shapes
@@ -49,7 +55,7 @@ LEAST_PARAMETERS: Final = 2_000_000
 
 
 def open_to_translate(
-    run: Path,
+    run: str | Path,
     device: str | None = None,
     decode: dict[str, Any] | None = None,
     update: int | None = None,
@@ -58,10 +64,11 @@ def open_to_translate(
 ) -> OpenedRun:
     """Open a run like `open_run`, with the engine of `decode.engine`, made now if there is none.
 
-    `without`: an option of the caller that needs PyTorch; empty: none.
+    `run`: also the name of a model. `without`: an option of the caller that needs PyTorch; empty: none.
 
-    Raises CotextError: `decode.engine = ctranslate2` is not possible; the errors of `open_run`.
+    Raises CotextError: `decode.engine = ctranslate2` is not possible; errors of `resolve_run` and `open_run`.
     """
+    run = resolve_run(run)
     if is_engine(run):
         return open_run(run, device, decode, update, threads)
     before = _state(model_file(run, update))
@@ -87,8 +94,10 @@ def open_to_translate(
     return opened.with_engine(engine)
 
 
-def load(run: Path, device: str | None = None, *, trust_code: bool = False, **decode: Any) -> Translator:
-    """Open a run folder or an engine. `cotext.load` also accepts names of models."""
+def load(
+    run: str | Path, device: str | None = None, *, trust_code: bool = False, **decode: Any
+) -> Translator:
+    """Open a run folder, an engine or a model by its name: see `cotext.load`."""
     with trusting(trust_code):
         opened = open_to_translate(run, device, decode)
     return Translator(opened.translator, opened.signature)
@@ -103,7 +112,7 @@ def _objections(opened: OpenedRun) -> Iterator[str]:
         yield f"the device {device}, only with cpu"
     if decode.precision not in QUANTIZATIONS:
         yield f"decode.precision = {decode.precision}"
-    if decode.precision == "int8" and not is_exact(onednn):  # without VNNI, CTranslate2 saturates sums
+    if decode.precision == "int8" and not has_exact_int8():
         yield "decode.precision = int8 on this processor, whose int8 products are not exact"
     yield from (
         f"decode.{key} = {getattr(decode, key)}" for key in PLAIN if getattr(decode, key) != PLAIN[key]

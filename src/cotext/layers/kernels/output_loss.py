@@ -1,15 +1,13 @@
-"""Label-smoothed cross-entropy with context discounting, in chunks that never contain all logits.
+"""Output layer and label-smoothed cross-entropy, in chunks that never contain all logits.
 
 Logits in half precision are normalised, and their gradients summed, in single precision. Float16 has no
 numbers below 6e-8, where most probabilities are, nor above 65,504. Therefore, before rounding, probabilities
 are multiplied by a large factor, and the other operand of their product is scaled down. All other gradients
 are scaled by the loss scale, which is not known yet when these gradients are computed.
 
-Shapes: B sequences, T labels, N labels in all or in a chunk, D model, V vocabulary.
+Shapes: N labels in all or in a chunk, D model, V vocabulary.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -17,16 +15,13 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
-from cotext.data.batch import Batch, Labels
 from cotext.layers.kernels.common import precise_dtype
-from cotext.models.interface import TranslationModel
 
 # Number of logits that are normalised at a time on a CPU, so that they stay in its cache.
 BLOCK_NUMBERS = 2**19
 SYMBOLS = 2**12  # rows of the weight gradient that are updated at once on a CPU
 RAISED = 2.0**10  # factor of probabilities in float16
 LARGEST = 2.0**15  # largest sum of products in float16
-MARGIN = 1.0  # nats by which a sentence is to be more probable in true than in foreign context
 
 
 class OutputProducts:
@@ -84,18 +79,6 @@ class OutputProducts:
             for start in range(0, len(total_VD), self.symbols):
                 rows = slice(start, start + self.symbols)
                 total_VD[rows] += raised_NV[:, rows].T @ other_ND
-
-
-@dataclass(frozen=True, slots=True)
-class LossParts:
-    """A summed loss, the number of labels it is summed over, and named sums to report.
-
-    Each entry of `parts` is a pair: a sum, and the count to divide it by.
-    """
-
-    loss: Tensor
-    count: Tensor
-    parts: Mapping[str, tuple[Tensor, Tensor]]
 
 
 class _OutputLoss(Function):
@@ -205,89 +188,3 @@ def output_loss(
             hidden_ND, weight_VD, bias_V, label_N, discount_N, smoothing, chunk
         )
     return outcome
-
-
-class CrossEntropy:
-    """loss = context_discount * (context labels) + (current labels), Lupo et al. 2022, equation 2.
-
-    The separator that closes a context sentence is a context label. The count is the number of all labels,
-    without discount, so a discount of 1 gives exactly the plain loss. The paper does not specify the count.
-
-    `foreign_weight` adds a hinge loss on true against foreign context (contrastive context regularisation,
-    Hwang et al. 2021), for sentences that a batch also has in the context of another document. The hinge is
-    per sentence: few words depend on context, and foreign context need not make the other words less likely.
-    """
-
-    def __init__(self, label_smoothing: float, context_discount: float, foreign_weight: float = 0.0) -> None:
-        self.label_smoothing = label_smoothing
-        self.context_discount = context_discount
-        self.foreign_weight = foreign_weight
-
-    def laid_out(self, model: TranslationModel, batch: Batch, training: bool) -> Batch:
-        """See `Loss`."""
-        layouts = model.layouts(batch.source, batch.input_sentence, training)
-        batch = replace(batch, source=replace(batch.source, layouts=layouts))
-        batch.labels = Labels.of(batch)
-        if batch.foreign is not None:
-            batch.foreign = self.laid_out(model, batch.foreign, training)
-        return batch
-
-    def __call__(self, model: TranslationModel, batch: Batch, done: float = 0.0) -> LossParts:
-        """Return the loss with the parts `nll_current` and `nll_context`, without smoothing or discount.
-
-        A third part, `undiscounted`, is the smoothed loss of all labels without discount.
-        """
-        labels, hidden_ND = batch.labels, _hidden(model, batch)
-        factor_N = torch.where(labels.is_current, 1.0, self.context_discount)
-        loss, nll_N, smoothed_N = output_loss(
-            hidden_ND,
-            model.output_weight,
-            labels.token,
-            factor_N,
-            self.label_smoothing,
-            bias_V=model.loss_bias,
-        )
-        parts = {
-            name: (nll_N[which].sum(), torch.full((), which.numel(), device=which.device))
-            for name, which in (("nll_current", labels.current), ("nll_context", labels.context))
-        }
-        count = torch.full((), labels.count, device=labels.index.device)
-        parts["undiscounted"] = smoothed_N.sum(), count
-        if batch.foreign is not None:
-            chosen = labels.examined
-            hinge, parts["true_minus_foreign"] = _foreign_loss(
-                model, batch.foreign, hidden_ND[chosen], labels.token[chosen], nll_N[chosen]
-            )
-            loss = loss + self.foreign_weight * hinge
-        return LossParts(loss=loss, count=count, parts=parts)
-
-
-def _hidden(model: TranslationModel, batch: Batch) -> Tensor:
-    """Return the last hidden states of all labels: [N, D]."""
-    state = model.encode(batch.source)
-    hidden_BTD = model.decode(batch.target_input, batch.input_sentence, state)
-    return hidden_BTD.flatten(0, 1).index_select(0, batch.labels.index)
-
-
-def _foreign_loss(
-    model: TranslationModel, foreign: Batch, true_CD: Tensor, label_C: Tensor, true_nll_C: Tensor
-) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-    """Return the summed hinge loss, and the summed gain of true over foreign context with the number of rows.
-
-    `true_CD`: hidden states, in true context, of the C labels of the sentences examined in `foreign`. Rows
-    without context do not count, nor does the symbol that ends a sentence if it differs between the rows.
-    """
-    weight, bias, labels = model.output_weight, model.loss_bias, foreign.labels
-    foreign_CD = _hidden(model, foreign)[labels.examined]
-    row_C = labels.index[labels.examined] // foreign.label_sentence.size(1)
-    has_context = foreign.source.sentence.amax(1) > 0
-    with torch.no_grad():
-        _, nll_C, _ = output_loss(foreign_CD, weight, label_C, torch.ones_like(true_nll_C), 0, bias_V=bias)
-    counts_C = (label_C == labels.token[labels.examined]) & has_context[row_C]
-    gain_B = true_nll_C.new_zeros(len(has_context)).index_add(0, row_C, counts_C * (nll_C - true_nll_C))
-    is_active = has_context & (gain_B < MARGIN)
-    # The hinge is linear where it is not 0, so signed weights of the labels give it and its gradient.
-    sign_C = (counts_C & is_active[row_C]).to(nll_C.dtype)
-    both = torch.cat((true_CD, foreign_CD)), weight, label_C.repeat(2), torch.cat((sign_C, -sign_C))
-    total, _, _ = output_loss(*both, 0, bias_V=bias)
-    return total + MARGIN * is_active.sum(), (gain_B.sum(), has_context.sum())

@@ -10,9 +10,10 @@ from torch.nn.functional import cross_entropy, linear
 
 from cotext.data.batch import Batch, Instance, SpecialSymbols, in_both_contexts, make_batch
 from cotext.data.views import Window
-from cotext.losses.cross_entropy import CrossEntropy, LossParts, output_loss
+from cotext.layers.kernels.output_loss import output_loss
 from cotext.models.build import build_model
 from cotext.models.transformer import Transformer
+from cotext.training.losses import CrossEntropy, LossParts
 from tests.loops import loop_over
 from tests.tiny import PlainWordTokenizer, random_model, tiny_config
 

@@ -1,6 +1,7 @@
-"""Glancing training of non-autoregressive models (Qian et al. 2021; Yu et al. 2024, section 3).
+"""Training losses: sums over labels, and values to report.
 
-A first decoding pass, without gradients, predicts a token or blank for every frame (position of the decoder).
+Glancing (Qian et al. 2021; Yu et al. 2024, section 3) trains non-autoregressive models. A first decoding
+pass, without gradients, predicts a token or blank for every frame (position of the decoder).
 Some tokens of the most probable path to the target, chosen at random, are revealed at the decoder's input.
 The more predictions differ from this path, the more are revealed. The loss is computed in a second pass:
 
@@ -10,24 +11,142 @@ The more predictions differ from this path, the more are revealed. The loss is c
 
 The ratio decreases linearly during training. Nothing is revealed in validation.
 
-Shapes: B sequences, T frames, N frames of all sequences without padding, one sequence after the other, G
-units, D model, V vocabulary.
+Shapes: B sequences, T labels or frames, N labels, or frames of all sequences without padding, one sequence
+after the other, G units, D model, V vocabulary.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 from torch.nn.functional import linear
 
-from cotext.data.batch import Batch, bracketed_targets
+from cotext.config.recipe import LossConfig
+from cotext.data.batch import Batch, Labels, bracketed_targets
+from cotext.layers.ctc import Lattices, best_alignment, ctc_loss, fits, units
 from cotext.layers.embedding import glanced
 from cotext.layers.kernels.common import Packing
-from cotext.losses.cross_entropy import LossParts, output_loss
-from cotext.losses.ctc import Lattices, best_alignment, ctc_loss, fits, units
-from cotext.models.interface import NonAutoregressiveModel
+from cotext.layers.kernels.output_loss import output_loss
+from cotext.models.interface import NonAutoregressiveModel, TranslationModel
 
-CHUNK = 1024
+CHUNK = 1024  # frames whose logits are in memory at a time
+MARGIN = 1.0  # nats by which a sentence is to be more probable in true than in foreign context
+
+
+@dataclass(frozen=True, slots=True)
+class LossParts:
+    """A summed loss, the number of labels it is summed over, and named sums to report.
+
+    Each entry of `parts` is a pair: a sum, and the count to divide it by.
+    """
+
+    loss: Tensor
+    count: Tensor
+    parts: Mapping[str, tuple[Tensor, Tensor]]
+
+
+class Loss(Protocol):
+    """A training loss: (model, batch, share of the training done) -> sum, count, named parts.
+
+    The combination of model and loss is checked when the model is built.
+    """
+
+    def laid_out(self, model: Any, batch: Batch, training: bool) -> Batch:
+        """Return the batch with all index tensors that model and loss need, such as layouts.
+
+        All tensors are made on the device of the batch, and `Batch.to` moves them with it.
+        """
+
+    def __call__(self, model: Any, batch: Batch, done: float = 0.0) -> LossParts:
+        """Return the summed loss of a batch; the trainer divides it by the total count."""
+
+
+class CrossEntropy:
+    """loss = context_discount * (context labels) + (current labels), Lupo et al. 2022, equation 2.
+
+    The separator that closes a context sentence is a context label. The count is the number of all labels,
+    without discount, so a discount of 1 gives exactly the plain loss. The paper does not specify the count.
+
+    `foreign_weight` adds a hinge loss on true against foreign context (contrastive context regularisation,
+    Hwang et al. 2021), for sentences that a batch also has in the context of another document. The hinge is
+    per sentence: few words depend on context, and foreign context need not make the other words less likely.
+    """
+
+    def __init__(self, label_smoothing: float, context_discount: float, foreign_weight: float = 0.0) -> None:
+        self.label_smoothing = label_smoothing
+        self.context_discount = context_discount
+        self.foreign_weight = foreign_weight
+
+    def laid_out(self, model: TranslationModel, batch: Batch, training: bool) -> Batch:
+        """See `Loss`."""
+        layouts = model.layouts(batch.source, batch.input_sentence, training)
+        batch = replace(batch, source=replace(batch.source, layouts=layouts))
+        batch.labels = Labels.of(batch)
+        if batch.foreign is not None:
+            batch.foreign = self.laid_out(model, batch.foreign, training)
+        return batch
+
+    def __call__(self, model: TranslationModel, batch: Batch, done: float = 0.0) -> LossParts:
+        """Return the loss with the parts `nll_current` and `nll_context`, without smoothing or discount.
+
+        A third part, `undiscounted`, is the smoothed loss of all labels without discount.
+        """
+        labels, hidden_ND = batch.labels, _hidden(model, batch)
+        factor_N = torch.where(labels.is_current, 1.0, self.context_discount)
+        loss, nll_N, smoothed_N = output_loss(
+            hidden_ND,
+            model.output_weight,
+            labels.token,
+            factor_N,
+            self.label_smoothing,
+            bias_V=model.loss_bias,
+        )
+        parts = {
+            name: (nll_N[which].sum(), torch.full((), which.numel(), device=which.device))
+            for name, which in (("nll_current", labels.current), ("nll_context", labels.context))
+        }
+        count = torch.full((), labels.count, device=labels.index.device)
+        parts["undiscounted"] = smoothed_N.sum(), count
+        if batch.foreign is not None:
+            chosen = labels.examined
+            hinge, parts["true_minus_foreign"] = _foreign_loss(
+                model, batch.foreign, hidden_ND[chosen], labels.token[chosen], nll_N[chosen]
+            )
+            loss = loss + self.foreign_weight * hinge
+        return LossParts(loss=loss, count=count, parts=parts)
+
+
+def _hidden(model: TranslationModel, batch: Batch) -> Tensor:
+    """Return the last hidden states of all labels: [N, D]."""
+    state = model.encode(batch.source)
+    hidden_BTD = model.decode(batch.target_input, batch.input_sentence, state)
+    return hidden_BTD.flatten(0, 1).index_select(0, batch.labels.index)
+
+
+def _foreign_loss(
+    model: TranslationModel, foreign: Batch, true_CD: Tensor, label_C: Tensor, true_nll_C: Tensor
+) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+    """Return the summed hinge loss, and the summed gain of true over foreign context with the number of rows.
+
+    `true_CD`: hidden states, in true context, of the C labels of the sentences examined in `foreign`. Rows
+    without context do not count, nor does the symbol that ends a sentence if it differs between the rows.
+    """
+    weight, bias, labels = model.output_weight, model.loss_bias, foreign.labels
+    foreign_CD = _hidden(model, foreign)[labels.examined]
+    row_C = labels.index[labels.examined] // foreign.label_sentence.size(1)
+    has_context = foreign.source.sentence.amax(1) > 0
+    with torch.no_grad():
+        _, nll_C, _ = output_loss(foreign_CD, weight, label_C, torch.ones_like(true_nll_C), 0, bias_V=bias)
+    counts_C = (label_C == labels.token[labels.examined]) & has_context[row_C]
+    gain_B = true_nll_C.new_zeros(len(has_context)).index_add(0, row_C, counts_C * (nll_C - true_nll_C))
+    is_active = has_context & (gain_B < MARGIN)
+    # The hinge is linear where it is not 0, so signed weights of the labels give it and its gradient.
+    sign_C = (counts_C & is_active[row_C]).to(nll_C.dtype)
+    both = torch.cat((true_CD, foreign_CD)), weight, label_C.repeat(2), torch.cat((sign_C, -sign_C))
+    total, _, _ = output_loss(*both, 0, bias_V=bias)
+    return total + MARGIN * is_active.sum(), (gain_B.sum(), has_context.sum())
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +199,7 @@ class Glancing:
         frames_of, written = rows.target.sentence, Packing(sentence >= 0).index_N
         paths = None
         if model.path != "length":
-            batch_units = units(model.path, frames_of, tokens, sentence)
+            batch_units = units(model.path == "sentences", frames_of, tokens, sentence)
             labels_G = batch_units.target_length - 1 if batch_units.forced else labels_B
             fit_G = fits(batch_units, model.blank)
             paths = Paths(
@@ -154,3 +273,10 @@ class Glancing:
             loss = loss + (auxiliary.loss * counted_B).sum()
             parts |= auxiliary.parts
         return LossParts(loss=loss, count=count, parts=parts)
+
+
+def build_loss(config: LossConfig) -> Loss:
+    """Return the loss that a configuration names."""
+    if config.name == "glancing":
+        return Glancing(config.glancing, config.label_smoothing)
+    return CrossEntropy(config.label_smoothing, config.context_discount, config.foreign_weight)

@@ -9,12 +9,11 @@ from torch import Tensor
 
 from cotext.data.batch import Instance, bracketed_targets
 from cotext.data.views import Window
-from cotext.losses import glancing
-from cotext.losses.build import build_loss
-from cotext.losses.ctc import units
-from cotext.losses.glancing import Glancing
+from cotext.layers.ctc import units
 from cotext.models.nat import NonAutoregressiveTransformer
-from tests.losses.test_ctc import ctc_nll
+from cotext.training import losses
+from cotext.training.losses import Glancing, build_loss
+from tests.layers.test_ctc import ctc_nll
 from tests.models.test_casa import (
     CONTEXT,
     LOCAL,
@@ -48,14 +47,14 @@ def test_a_unit_for_every_sentence() -> None:
     tokens, sentence = bracketed_targets(batch)
     with torch.no_grad():
         draft = model_of(CONTEXT).encode(batch.source)
-    found = units("sentences", draft.sentence, tokens, sentence)
+    found = units(True, draft.sentence, tokens, sentence)
     assert found.forced
     assert found.start.tolist() == [0, 10, 16, 24]
     assert found.length.tolist() == [10, 6, 8, 6]
     assert found.target_length.tolist() == [3, 2, 5, 4]
     told = [t[:n].tolist() for t, n in zip(found.target, found.target_length.tolist(), strict=True)]
     assert told == [[B, 9, E], [B, E], [B, 10, 11, 11, E], [B, 4, 5, E]]
-    found = units("row", draft.sentence, tokens, sentence)
+    found = units(False, draft.sentence, tokens, sentence)
     assert not found.forced
     assert (found.start.tolist(), found.length.tolist()) == ([0, 24], [24, 6])
     assert found.target[0].tolist() == [B, 9, E, B, E, B, 10, 11, 11, E]
@@ -119,7 +118,7 @@ def test_glancing_reveals_tokens_of_the_best_path(monkeypatch: pytest.MonkeyPatc
 
     What is shown is of its own sentence's target, or blank.
     """
-    noted = calls_of(monkeypatch, glancing, "glanced", lambda wrong, eligible, ratio: wrong)
+    noted = calls_of(monkeypatch, losses, "glanced", lambda wrong, eligible, ratio: wrong)
     model = model_of(CONTEXT)
     count, [revealed] = revealed_in(model, 1.0)
     assert count == int((revealed >= 0).sum()) == int(noted[0].sum()) > 0
@@ -162,7 +161,7 @@ def test_the_ratio_falls_with_training(done: float, expected: float, monkeypatch
         asked.append(ratio)
         return torch.zeros_like(wrong)
 
-    monkeypatch.setattr("cotext.losses.glancing.glanced", noted)
+    monkeypatch.setattr("cotext.training.losses.glanced", noted)
     build_loss(config_of(CONTEXT).loss)(model_of(CONTEXT).train(), batch_of(), done)
     assert asked == [pytest.approx(expected)]
 
@@ -174,7 +173,7 @@ def test_the_loss_is_that_of_the_second_writing() -> None:
     with torch.no_grad():
         assert float(zero(model.train(), batch_of()).loss) == float(zero(model.eval(), batch_of()).loss)
         draft = model.encode(batch_of().source)
-        asked = units("sentences", draft.sentence, *bracketed_targets(batch_of()))
+        asked = units(True, draft.sentence, *bracketed_targets(batch_of()))
         hidden_ND = model.decode(draft)[draft.sentence >= 0]
         nll = ctc_nll(hidden_ND, model.output_weight.detach(), asked, model.blank)
     assert zero(model, batch_of()).loss.item() == pytest.approx(float(nll.sum()))
@@ -207,7 +206,7 @@ def test_glat_averages_over_the_places_that_were_not_revealed(monkeypatch: pytes
     tokens, sentence = bracketed_targets(batch)
     shown = torch.zeros_like(sentence, dtype=torch.bool)
     shown[0, [0, 4, 7]] = shown[1, 2] = True
-    monkeypatch.setattr("cotext.losses.glancing.glanced", lambda wrong, eligible, ratio: shown)
+    monkeypatch.setattr("cotext.training.losses.glanced", lambda wrong, eligible, ratio: shown)
     with torch.no_grad():
         draft = model.encode(batch.source, (sentence >= 0).sum(dim=1))
         logits = model.decode(draft, tokens.masked_fill(~shown, -1)) @ model.output_weight.T

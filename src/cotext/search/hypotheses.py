@@ -1,4 +1,4 @@
-"""N-best lists: hypotheses of a beam in addition to the best one.
+"""Options of a search, its hypotheses, and n-best lists: hypotheses in addition to the best one.
 
 With a list, the search for the best hypothesis does not change. Without a list, a place in the beam becomes
 empty when its hypothesis can no longer win. With a list, the most probable of all other hypotheses fill these
@@ -9,13 +9,32 @@ Shapes: B entries that are not finished, W beam, R rows (R = B * W), C candidate
 row, M maximum number of new tokens.
 """
 
+import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from heapq import nlargest
 from operator import attrgetter
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
+
+from cotext.config.recipe import Align, LengthPenaltyForm, SamplingConfig
+from cotext.runtime import CotextError
+
+
+def length_divisor(length: int, exponent: float, form: LengthPenaltyForm) -> float:
+    """Return the number by which the log-probability of a hypothesis of `length` tokens is divided.
+
+    `power` is `length ** exponent`, as in fairseq, Marian, CTranslate2 and transformers. `gnmt` is `((5 +
+    length) / 6) ** exponent` (Wu et al. 2016, equation 14), as in Vaswani et al. 2017. Zheng et al. 2020 also
+    use it: src/decoding/beam_search.py of Blickwinkel1107/making-the-most-of-context-nmt (82f684f).
+
+    With an exponent of at least 0, both grow with the length; beam search relies on this to prune.
+    """
+    base = length if form == "power" else (5 + length) / 6
+    divisor: float = base**exponent
+    return divisor
 
 
 class Alternative(NamedTuple):
@@ -28,6 +47,81 @@ class Alternative(NamedTuple):
     tokens: tuple[int, ...]
     log_probability: float
     score: float
+
+
+@dataclass(frozen=True, slots=True)
+class SearchOptions:
+    """Beam size, length penalty and constraints of a search.
+
+    The score of a hypothesis is its log-probability / `divisor(length)`, where length counts the new tokens
+    including `eos`. With a language model, values of tokens may be above 0, so their sum is not a
+    log-probability. A beam of 1 is greedy search.
+
+    `align`: `constrained` returns exactly the requested sentences. In `free` search, any separator or `eos`
+    may follow at any time.
+
+    `nbest` above 1: also return lists of this length, for requests of one sentence. The best hypothesis does
+    not change.
+
+    `scored`: whether hypotheses have log-probabilities; without them, a beam of 1 finds the same tokens,
+    faster.
+
+    `sampling`: draw every token at random; None: search.
+    """
+
+    beam: int = 4
+    length_penalty: float = 0.6
+    align: Align = "constrained"
+    nbest: int = 1
+    scored: bool = True
+    length_penalty_form: LengthPenaltyForm = "power"
+    sampling: SamplingConfig | None = None
+
+    def __post_init__(self) -> None:
+        if self.nbest > self.beam:
+            kind = "greedy search has only one hypothesis" if self.beam == 1 else "a beam has no more of them"
+            raise CotextError(
+                f"decode.nbest = {self.nbest}: {kind} (decode.beam = {self.beam}); choose decode.beam = "
+                f"{self.nbest} or more"
+            )
+        if self.beam > 1 and not self.scored:
+            raise CotextError(
+                f"decode.scores = false: a beam of {self.beam} ranks hypotheses by their log-probabilities; "
+                "choose decode.beam = 1, or remove decode.scores"
+            )
+        if self.beam > 1 and self.sampling is not None:
+            raise CotextError(
+                f"decode.sampling draws one translation, but decode.beam = {self.beam}; choose decode.beam = "
+                "1, or remove decode.sampling"
+            )
+
+    def divisor(self, length: int) -> float:
+        return length_divisor(length, self.length_penalty, self.length_penalty_form)
+
+
+@dataclass(frozen=True, slots=True)
+class Hypothesis:
+    """The best hypothesis for a request.
+
+    `tokens`: the new labels including separators, without the final `eos`. `token_log_probabilities`: of
+    these tokens and the final `eos`; `log_probability`: their sum; NaN if the search was not `scored`.
+    If an engine returns only the sum, the `eos` has this value, and the tokens have 0. `truncated` are the
+    positions of closing symbols, the final `eos` included, that were forced at a length limit. `others` has
+    the alternatives of every requested sentence, best first, if requested and known; they are not known for
+    several sentences of one request.
+    """
+
+    tokens: list[int]
+    token_log_probabilities: list[float]
+    log_probability: float
+    score: float
+    truncated: tuple[int, ...]
+    others: tuple[tuple[Alternative, ...], ...] = ()
+
+    def unscored(self) -> "Hypothesis":
+        """Return a copy with NaN for log-probabilities and score, which are sums of logits here."""
+        without = [math.nan] * len(self.token_log_probabilities)
+        return replace(self, token_log_probabilities=without, log_probability=math.nan, score=math.nan)
 
 
 class Candidates(NamedTuple):

@@ -15,13 +15,14 @@ import cotext as face
 from cotext.data.documents import Document
 from cotext.data.formats import write_documents
 from cotext.data.tokenizer import Tokenizer
-from cotext.interchange import engine_cache, export
-from cotext.interchange.engine_cache import KEPT, LOCK, open_to_translate
+from cotext.interchange import export
 from cotext.interchange.export import installed
 from cotext.models.checkpoint import load_run, load_weights, save_model
 from cotext.models.run_folder import ENGINE_FORMAT
 from cotext.runtime import CotextError, __version__
 from cotext.runtime.files import working_in
+from cotext.translation import engine_cache
+from cotext.translation.engine_cache import KEPT, LOCK, open_to_translate
 from cotext.translation.open import OpenedRun, open_run, scoring_signature, signature_entries
 from tests.command_line import cotext, must_refuse, succeed
 from tests.interchange.test_engines import ENDING, VIEWS, config_of, documents, tokenizer, write
@@ -45,7 +46,7 @@ def of_any_size(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     And the processor may be any.
     """
     monkeypatch.setattr(engine_cache, "LEAST_PARAMETERS", 0)
-    monkeypatch.setattr(engine_cache, "is_exact", lambda kind: True)
+    monkeypatch.setattr(engine_cache, "has_exact_int8", lambda: True)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
 
@@ -102,7 +103,7 @@ def test_the_engine_has_the_precision_of_the_settings(
     opened = open_to_translate(run, "cpu", int8)
     assert signature_entries(opened.signature)["quantization"] == "int8"
     assert [len(text) for text in texts(opened, documents)] == [len(d) for d in documents]
-    monkeypatch.setattr(engine_cache, "is_exact", lambda kind: False)
+    monkeypatch.setattr(engine_cache, "has_exact_int8", lambda: False)
     assert open_to_translate(run, "cpu", int8).translator.engine is None
     with pytest.raises(CotextError, match="int8 on this processor, whose int8 products are not exact"):
         open_to_translate(run, "cpu", {**int8, "engine": "ctranslate2"})

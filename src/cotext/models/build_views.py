@@ -100,15 +100,3 @@ def _build_cut(cut: CutConfig, config: ViewConfig) -> View:
     if cut.kind == "document":
         return DocumentView(limit, cut.parts)
     return CumulativeView(limit, cut.parts)
-
-
-def check_align(align: str, bracket: bool) -> None:
-    """Raise CotextError for free search with brackets.
-
-    There, `eos` ends every sentence, so free search cannot recognise the end of the row.
-    """
-    if align == "free" and bracket:
-        raise CotextError(
-            "decode.align = free does not support view.separators = bracket or numbered, where `eos` ends "
-            "every sentence and does not show the end of the document; choose decode.align = constrained"
-        )
