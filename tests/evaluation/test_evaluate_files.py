@@ -214,8 +214,8 @@ def test_documents_and_contexts_that_do_not_fit(tmp_path: Path) -> None:
     assert readings.by_context["foreign"].nats == {ids[0]: -float("inf"), ids[1]: -1.0}
     assert readings.as_dict() == whole["contexts"]
     for entry, message in (
-        ({**content, "documents": {"x": 1}}, "'documents' are not those of the decided examples"),
-        ({**content, "documents": {key: [1] for key in ids}}, "'documents' are not those"),
+        ({**content, "documents": {"x": 1}}, "'documents' needs a number for each example"),
+        ({**content, "documents": {key: [1] for key in ids}}, "'documents' needs a number"),
         ({**content, "contexts": {"true": {}}}, "'contexts' are damaged"),
         ({**content, "contexts": {**contexts, "tokens": {}}}, "'contexts' are damaged"),
         ({**content, "contexts": []}, "'contexts' are damaged"),

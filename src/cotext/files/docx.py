@@ -207,8 +207,8 @@ def _slots(root: "etree._Element", label: str) -> Iterator[tuple[str, TreeSlot]]
     namespace = namespace_of(root)
     dialect = WordDialect(namespace)
     paragraph_tag = namespace + "p"
-    twins = _twins(root, paragraph_tag)
-    others = {other for paragraphs in twins.values() for other in paragraphs}
+    copies = _copies(root, paragraph_tag)
+    others = {other for paragraphs in copies.values() for other in paragraphs}
     others.update(*(control.iter(paragraph_tag) for control in root.xpath(_CHOSEN)))
     count = 0
     for element in root.iter(paragraph_tag, "{*}docPr"):
@@ -217,23 +217,23 @@ def _slots(root: "etree._Element", label: str) -> Iterator[tuple[str, TreeSlot]]
                 yield f"{label}, picture {element.get('name') or ''}", PlainSlot(element, attribute)
         elif element not in others:
             count += 1
-            first, *alternatives = (Paragraph(twin, dialect) for twin in (element, *twins.get(element, ())))
+            first, *alternatives = (Paragraph(copy, dialect) for copy in (element, *copies.get(element, ())))
             if all(other.pieces == first.pieces for other in alternatives):
-                first.twins, alternatives = alternatives, []
+                first.copies, alternatives = alternatives, []
             for slot in (first, *alternatives):
                 yield f"{label}, paragraph {count}", slot
 
 
-def _twins(root: "etree._Element", paragraph_tag: str) -> dict["etree._Element", list["etree._Element"]]:
+def _copies(root: "etree._Element", paragraph_tag: str) -> dict["etree._Element", list["etree._Element"]]:
     """Map paragraphs in the first of several alternative contents to their counterparts in the others."""
-    twins: dict[etree._Element, list[etree._Element]] = {}
+    copies: dict[etree._Element, list[etree._Element]] = {}
     for content in root.iter(_COMPATIBILITY + "AlternateContent"):
         alternatives = [list(alternative.iter(paragraph_tag)) for alternative in content]
         for other in alternatives[1:]:
             if len(other) == len(alternatives[0]):
-                for paragraph, twin in zip(alternatives[0], other, strict=True):
-                    twins.setdefault(paragraph, []).append(twin)
-    return twins
+                for paragraph, copy in zip(alternatives[0], other, strict=True):
+                    copies.setdefault(paragraph, []).append(copy)
+    return copies
 
 
 FORMAT: Final = FileFormat(

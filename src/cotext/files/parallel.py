@@ -41,7 +41,7 @@ from cotext.files.table import GENERIC, format_of, read_file
 from cotext.files.text import wrap_width
 from cotext.runtime import CotextError
 
-BILINGUAL: Final = {"xliff": xliff.translated_files, "po": po.translated_files}
+BILINGUAL: Final = {"xliff": xliff.translated_documents, "po": po.translated_documents}
 SECTION: Final = 20  # sentence pairs of a section, where a document must be cut into several
 
 

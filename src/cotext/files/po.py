@@ -379,7 +379,7 @@ def _escaped(text: str) -> str:
     return "".join(_WRITTEN.get(character, character) for character in text)
 
 
-def translated_files(
+def translated_documents(
     content: bytes, name: str, every: bool = False
 ) -> tuple[tuple[str, str], list[list[tuple[str, str]]]]:
     """Return two empty language codes, and one document with the pairs of translated, not fuzzy entries.

@@ -82,13 +82,13 @@ _PLAIN: Final = Atom("text")
 class Paragraph:
     """A paragraph that has been read; `pieces` is empty if it has no text.
 
-    `twins`: alternatives with the same pieces, which are written too; a program shows one of them.
+    `copies`: alternatives with the same pieces, which are written too; a program shows one of them.
     """
 
     def __init__(self, element: "etree._Element", dialect: Dialect) -> None:
         self._element = element
         self._dialect = dialect
-        self.twins: list[Paragraph] = []
+        self.copies: list[Paragraph] = []
         self._atoms = _with_spaces_joined(dialect.atoms(element))
         self._bases = _bases(self._atoms)
         self._sources: dict[Tag, tuple[int, int]] = {}  # ranges of atoms
@@ -135,8 +135,8 @@ class Paragraph:
                 levels.pop()
             add(start, stop)
         add(behind, len(self._atoms))
-        for twin in self.twins:
-            twin.write(pieces)
+        for copy in self.copies:
+            copy.write(pieces)
 
     def _items(self) -> Iterator[Item]:
         """Yield the atoms, and elements of no width around text whose look is not the most frequent one."""

@@ -409,7 +409,7 @@ def _kinds(unit: Element) -> Callable[[Element], Kind]:
     return kind_of
 
 
-def translated_files(
+def translated_documents(
     content: bytes, name: str, every: bool = False
 ) -> tuple[tuple[str, str], list[list[tuple[str, str]]]]:
     """Return the languages of the first `<file>`, and the translated segments (both sides) of every `<file>`.

@@ -376,7 +376,7 @@ def _nbest_beam(
     # No reserve (extra hypotheses in free places of the beam) in two cases. If other rows attend to the
     # first beam, its history must not depend on whether there is a list. If scores may rise, a hypothesis of
     # the reserve could become better than the best one.
-    has_reserve = not model.sees_other_rows and not output.may_rise
+    has_reserve = not model.sees_other_rows and not output.values_may_be_positive
     return NBestBeam(list_sizes, options.divisor, frontier.log_probability, has_reserve)
 
 
@@ -449,7 +449,7 @@ def _advance(
     goes_on: Tensor | None = None
     frontier.log_probability = going.total
     if beam > 1 or some_end:
-        goes_on = _may_win(frontier, going.total, output.may_rise)
+        goes_on = _may_win(frontier, going.total, output.values_may_be_positive)
         frontier.log_probability = going.total.masked_fill(~goes_on, -torch.inf)
     if nbest is not None:
         nbest.note(frontier.entry, candidates.where(ends), frontier.tokens, written)
@@ -472,9 +472,9 @@ def _advance(
     return row, following, None if some_B is None or bool(some_B.all()) else some_B
 
 
-def _may_win(frontier: _Frontier, total_BW: Tensor, may_rise: bool) -> Tensor:
+def _may_win(frontier: _Frontier, total_BW: Tensor, values_may_be_positive: bool) -> Tensor:
     """Return whether hypotheses with these log-probabilities may still win: [B, W]."""
-    if may_rise:  # any may win: search ends after `beam` finished hypotheses
+    if values_may_be_positive:  # any may win: search ends after `beam` finished hypotheses
         return (total_BW > -torch.inf) & (frontier.ended < total_BW.size(1))[:, None]
     # Log-probabilities can only decrease, and lengths are limited: this is the highest score they can reach.
     return total_BW / frontier.largest_divisor[:, None] > frontier.best_score[:, None]

@@ -414,7 +414,7 @@ class _EngineSearch:
         """Return the symbol that closes requested sentence `k`, or the next sentence."""
         request, special = row.request, self.symbols.special
         k = row.closed if k is None else k
-        if k + 1 == request.sentences and not request.goes_on:
+        if k + 1 == request.sentences and not request.row_continues:
             return special.eos
         return special.separator(request.first_sentence + request.closed_before(self.symbols) + k)
 

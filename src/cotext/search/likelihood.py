@@ -1,7 +1,7 @@
 """Likelihoods of the current sentences of a batch, for all kinds of models, and the output layer in search.
 
-Shapes: B rows, T tokens (frames of a non-autoregressive decoder), N labels or frames without padding, row
-after row, D model, V vocabulary.
+Shapes: B rows; T tokens, or frames of a non-autoregressive decoder; N labels or frames of all rows,
+concatenated without padding; D model dimension; V vocabulary size.
 """
 
 import math
@@ -26,10 +26,10 @@ CHUNK = 512  # labels whose logits are in memory at a time
 
 @dataclass(frozen=True, slots=True)
 class ForcedPass:
-    """A batch whose source is encoded, and its decoder pass.
+    """A batch with an encoded source and given targets, ready to decode (teacher forcing).
 
-    `sentence` [B, T]: sentence index of every token or position, -1 on padding. `decode` returns the hidden
-    states [B, T, D].
+    `sentence` [B, T]: sentence index of every token or position, -1 on padding. `decode` runs the decoder and
+    returns the hidden states [B, T, D].
     """
 
     sentence: Tensor
@@ -37,27 +37,27 @@ class ForcedPass:
 
 
 def autoregressive_pass(model: TranslationModel, batch: Batch) -> ForcedPass:
-    """Return a forced pass with teacher forcing: the decoder inputs are the target."""
+    """Return a forced pass whose decoder inputs are the target."""
     state = model.encode(batch.source)
     decode = partial(model.decode, batch.target_input, batch.input_sentence, state)
     return ForcedPass(batch.input_sentence, decode)
 
 
 def forced_draft(model: NonAutoregressiveModel, batch: Batch) -> tuple[Draft, Tensor, Tensor]:
-    """Encode a batch whose target is given; return also the `bracketed_targets`."""
+    """Encode a batch with its target; return the draft (its decoder positions) and `bracketed_targets`."""
     tokens, sentence = bracketed_targets(batch)
     lengths = (sentence >= 0).sum(dim=1) if model.path == "length" else None
     return model.encode(batch.source, lengths), tokens, sentence
 
 
 def parallel_pass(model: NonAutoregressiveModel, batch: Batch) -> ForcedPass:
-    """Return a forced pass of all positions in parallel."""
+    """Return a forced pass that decodes all positions in parallel."""
     draft, *_ = forced_draft(model, batch)
     return ForcedPass(draft.sentence, partial(model.decode, draft))
 
 
 def sentence_of_label(batch: Batch) -> Tensor:
-    """Return the sentence of every current label, counted over the current sentences of all rows: [N]."""
+    """Return, for every current label, the index of its sentence among all current sentences: [N]."""
     counts = batch.source.current[:, 1] - batch.source.current[:, 0]
     first = counts.cumsum(dim=0) - counts
     current = batch.is_current
@@ -82,7 +82,7 @@ def negative_log_likelihood(model: Model, hidden_ND: Tensor, label_N: Tensor) ->
 
 
 def label_nll(model: TranslationModel, batch: Batch) -> Tensor:
-    """Return negative log-likelihoods of the labels of current sentences, row after row: [N]."""
+    """Return negative log-likelihoods of the labels of current sentences, one row after the other: [N]."""
     hidden_BTD = model.decode(batch.target_input, batch.input_sentence, model.encode(batch.source))
     label_N = batch.target_label[batch.is_current]
     return negative_log_likelihood(model, hidden_BTD[batch.is_current], label_N)
@@ -96,11 +96,12 @@ def sentence_sums(batch: Batch, nll_N: Tensor) -> Tensor:
 
 
 def non_autoregressive_nll(model: NonAutoregressiveModel, batch: Batch) -> Tensor:
-    """Return negative log-likelihoods of all sentences, row after row; all must be current.
+    """Return negative log-likelihoods of all sentences of all rows, in order; all must be current.
 
     With one CTC path per sentence, the likelihood sums over all alignments of the text. The value is infinite
-    if the text has too many labels for its frames. If only the row has a likelihood, each of its sentences
-    gets an equal share. Versions of a row then compare as a whole, whichever sentences are selected.
+    if the text has too many labels for its frames. Other models (`NonAutoregressiveModel.path`) have only one
+    likelihood per row, which is divided equally among the row's sentences. So, whichever sentences are
+    selected, their sum ranks two versions of a row in the same order.
     """
     draft, tokens, sentence = forced_draft(model, batch)
     real = draft.sentence >= 0
@@ -139,21 +140,23 @@ def path_token_nll(model: NonAutoregressiveModel, batch: Batch) -> Tensor:
 
 # --- Output layer in search, over the full vocabulary or over the shortlists of its rows.
 #
-# The rows of a batch share the columns of all their shortlists, so one product computes them. A token that is
-# not in a row's own list gets probability 0 there. The translation of a document therefore depends only on
-# its own lists, whatever the batch contains. Log-probabilities are normalised over the tokens of the list.
+# All rows of a batch use the same output columns: the union of their shortlists. So one matrix product
+# computes all logits. A token that is not in a row's own list gets probability 0 in this row. The translation
+# of a document therefore depends only on its own lists, whatever the batch contains. Log-probabilities are
+# normalised over the tokens of the row's own list.
 #
-# With a language model (`models/language_model.py`), the value of a token is a signed sum over three rows.
+# With a language model (`models/language_model.py`), the value of a token is the signed sum of three
+# log-probabilities, which are computed in three rows.
 #
-# Shapes: B entries, W beam, R rows (R = B * W), N states, D model, V vocabulary, U columns: V, or the tokens
-# of all lists.
+# Shapes: B entries (searched rows), W beam size, R = B * W hypotheses, N states, D model dimension, V
+# vocabulary size, U columns: the full vocabulary, or the union of the shortlists.
 
 
 class OutputLayer:
     """The output layer of a model for the rows of a search.
 
-    `shortlists`: the allowed tokens of each entry, ascending; None for all entries: any token. `always`:
-    tokens in every list.
+    `shortlists`: for each entry, the allowed tokens in ascending order. Without shortlists, all items are
+    None, and every token is allowed. `always`: tokens that are added to every list.
     """
 
     def __init__(self, model: Model, shortlists: Sequence[Tensor | None], always: Iterable[int]) -> None:
@@ -188,13 +191,13 @@ class OutputLayer:
         self._product = output_of(self._model, self._tokens)
 
     @property
-    def may_rise(self) -> bool:
-        """Whether values of tokens may be above 0, so a hypothesis may become better as it grows."""
+    def values_may_be_positive(self) -> bool:
+        """Whether values of tokens may be above 0, so that a longer hypothesis may have a better score."""
         return bool(self._terms)
 
     @property
-    def is_whole(self) -> bool:
-        """Whether every token has a column, with the number of its id."""
+    def has_full_vocabulary(self) -> bool:
+        """Whether the columns are the full vocabulary, so that the column of a token is its id."""
         return self._tokens is None
 
     def columns(self, tokens: Tensor) -> Tensor:
@@ -220,7 +223,7 @@ class OutputLayer:
         return torch.log_softmax(logits_NU, dim=1, out=logits_NU)
 
     def logits(self, hidden_ND: Tensor) -> Tensor:
-        """Return log-probabilities up to a constant per row, which does not change the best column."""
+        """Return log-probabilities plus an unknown constant per row; the best column is the same."""
         logits_NU = self._product(hidden_ND)
         if self._outside is not None:
             beams_BWU = logits_NU.view(len(self._outside), -1, logits_NU.size(1))
@@ -228,7 +231,7 @@ class OutputLayer:
         return precise(logits_NU)
 
     def _sum(self, hidden_ND: Tensor) -> Tensor:
-        """Return the signed sum of the log-probabilities of all rows, which is not a log-probability."""
+        """Return the signed sum of the log-probabilities of the three rows; it is not a log-probability."""
         assert isinstance(self._model, WithLanguageModel)
         rows = zip(self._terms, self._model.split(hidden_ND), strict=True)
         return torch.stack([sign * layer.log_probabilities(row) for (layer, sign), row in rows]).sum(dim=0)

@@ -88,17 +88,20 @@ def search_frames(
 
 
 class _FrameSearch:
-    """A search over frames: no frame may be in `never`, and no sentence only in `without_content`."""
+    """A search over frames.
+
+    No frame may have a `forbidden` symbol. Every sentence needs a symbol that is not in `without_content`.
+    """
 
     def __init__(self, model: NonAutoregressiveModel, symbols: SearchSymbols, options: SearchOptions) -> None:
         special = symbols.special
         self.model, self.symbols, self.options = model, symbols, options
-        self.never = {symbols.unk, *special.numbers, *symbols.unused}
+        self.forbidden = {symbols.unk, *special.numbers, *symbols.unused}
         if model.path == "length":
-            self.never.add(model.blank)
+            self.forbidden.add(model.blank)
         # Symbols that are not tokens of a sentence.
         self.non_content = {model.blank, special.bos}
-        self.without_content = {*self.never, *self.non_content, special.eos, *symbols.blank}
+        self.without_content = {*self.forbidden, *self.non_content, special.eos, *symbols.blank}
 
     def rows(self, source: Source, requests: Sequence[SearchRequest]) -> Iterator[_Row]:
         """Decode in passes of limited size and yield row after row."""
@@ -122,7 +125,7 @@ class _FrameSearch:
         # Consecutive rows with the same output layer are computed together.
         results = [
             self._best(
-                output, torch.cat([hidden_TD for _, hidden_TD in rows]), self.never, self.options.scored
+                output, torch.cat([hidden_TD for _, hidden_TD in rows]), self.forbidden, self.options.scored
             )
             for output, rows in groupby(zip(outputs, hidden, strict=True), key=itemgetter(0))
         ]
@@ -207,7 +210,7 @@ class _FrameSearch:
         here = row.frames(k)
         if self.model.path == "sentences":
             here = here[1:-1]
-        before, _ = self._best(row.output, row.hidden[here], self.never)
+        before, _ = self._best(row.output, row.hidden[here], self.forbidden)
         log_p, word = self._best(row.output, row.hidden[here], self.without_content)
         # The frame at which a content token costs least compared with the best symbol.
         at = int((log_p - before).argmax())

@@ -33,7 +33,7 @@ from cotext.runtime.devices import pinned
 from cotext.runtime.files import Lock, sealed, sealed_lines, unsealed, write_text
 from cotext.runtime.signals import stop_on_signals
 from cotext.training.inputs import Corpus
-from cotext.training.resume import ProcessState, RunCheckpoints, TrainingProgress, shard, whole
+from cotext.training.resume import ProcessState, RunCheckpoints, TrainingProgress, full_tensor, shard
 from cotext.training.validation import INFINITE, IntervalSums, Validator, add_over_processes, means
 
 
@@ -363,7 +363,7 @@ class Trainer:
         # divided by the global number of labels.
         torch._foreach_mul_(gradients, self.accelerator.num_processes / count)
         limit = self.config.train.clip_norm or math.inf
-        norm = whole(self.accelerator.clip_grad_norm_(self.objective.parameters(), limit))
+        norm = full_tensor(self.accelerator.clip_grad_norm_(self.objective.parameters(), limit))
         guarded = self.accelerator.scaler is None  # a gradient scaler skips such updates itself
         self.interval.add_norm(norm, update, guarded)
         if guarded:

@@ -1,4 +1,4 @@
-"""Validation: the loss on the development set, and BLEU by a function that translates it."""
+"""Validation: the loss on the development set and, if a function that translates it is given, BLEU."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ from cotext.losses.cross_entropy import LossParts
 from cotext.models.interface import Model
 from cotext.runtime import CotextError
 from cotext.training.inputs import Corpus
-from cotext.training.resume import whole
+from cotext.training.resume import full_tensor
 
 Sums = dict[str, tuple[float, float]]  # name -> sum and count
 INFINITE: Final = "infinite_losses"  # number of batches that are excluded from all other sums
@@ -170,7 +170,7 @@ class Validator:
                 self.on_stage("validating, tokens", done, totals.target_tokens + totals.sentences)
         figures = means(add_over_processes(interval.read()))
         for name, heads in self.model.open_gates().items():
-            figures[f"gates.{name}"] = float(whole(heads).abs().mean())
+            figures[f"gates.{name}"] = float(full_tensor(heads).abs().mean())
         if self.score_development is not None:
             with parametrize.cached():  # parametrised weights are computed once, not at every step
                 bleu = self.score_development(self.model) if main else 0.0

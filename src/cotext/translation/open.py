@@ -66,7 +66,7 @@ class Terminology:
     def check(self, translator: DocumentTranslator) -> None:
         """Raise CotextError if there are terms and the system does not support terms."""
         if self.of_terms:
-            translator.require_guides()
+            translator.require_terms()
 
     def guide(
         self,
@@ -80,7 +80,7 @@ class Terminology:
         """
         # Copied texts, such as placeholders, are constraints even without a glossary.
         has_any = self.of_terms or any(texts for document in copied or () for texts in document)
-        if not has_any or not translator.takes_guides:
+        if not has_any or not translator.supports_terms:
             return None
         return TermGuide(documents, self.glossary, keep=self.keep, copied=copied)
 

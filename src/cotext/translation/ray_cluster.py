@@ -102,7 +102,7 @@ class _OnRay(DocumentTranslator):
         self._workers, self._make = workers, make
 
     @property
-    def takes_guides(self) -> bool:
+    def supports_terms(self) -> bool:
         return False
 
     def translate(

@@ -378,7 +378,7 @@ class Substitution:
             request,
             prefix=(*self._closed(draft, draft.at), *begun),
             max_tokens=(max(request.max_tokens[draft.at] - len(begun), 2),),
-            goes_on=draft.at + 1 < len(draft.found),
+            row_continues=draft.at + 1 < len(draft.found),
             barred=draft.barred,
         )
 

@@ -147,8 +147,8 @@ class WindowSearch:
         return opened
 
     @property
-    def most_ready(self) -> float:
-        """Largest number of tokens made ready per document; limited if chunks have caches (memory)."""
+    def max_ready_tokens(self) -> float:
+        """Maximum number of tokens to prepare per document; limited only if chunks keep caches in memory."""
         plan = self._scorer.plan
         return inf if plan.searched_view is plan.view else BATCHES_AHEAD * plan.decode.max_tokens
 
@@ -254,8 +254,10 @@ class WindowSearch:
         """Return the request for one sentence after the best translations of the sentences before it."""
         request, before = window.row.request, (sentence.tokens for sentence in window.sentences[:k])
         prefix = request.closed(before, self._scorer.plan.search_symbols)
-        goes_on = k + 1 < request.sentences or request.goes_on
-        return replace(request, prefix=prefix, max_tokens=(request.max_tokens[k],), goes_on=goes_on)
+        row_continues = k + 1 < request.sentences or request.row_continues
+        return replace(
+            request, prefix=prefix, max_tokens=(request.max_tokens[k],), row_continues=row_continues
+        )
 
     def _finish(self, drafts: Sequence[tuple[Draft, bool]]) -> None:
         """Correct windows whose documents have constraints, and finish them."""

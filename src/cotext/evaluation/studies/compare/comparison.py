@@ -503,7 +503,7 @@ def compare_runs(
         rows=tuple(rows),
         contrastive_tests=tuple(contrastive_tests(runs, groups)),
         evidence=evidence,
-        gains=tuple(gains_of_seeds([run.use for run in system.runs], drawing) for system in runs),
+        gains=tuple(gains_of_seeds([run.cxmi for run in system.runs], drawing) for system in runs),
         published=tuple(compare_with_papers(runs, plain, size, suites)),
         notes=tuple(notes),
     )
