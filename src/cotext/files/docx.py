@@ -1,9 +1,9 @@
-"""Word documents (.docx, .docm): text of paragraphs is replaced, everything else is unchanged.
+"""Word documents and templates: the text of paragraphs is replaced, everything else is unchanged.
 
 Reading order: the body, with tables cell by cell, and text boxes after the paragraph of their anchor; then
-footnotes and endnotes. Headers and footers are a separate document. Comments are another, and so are the
-properties (title, subject, keywords). Tracked changes are read as if accepted: insertions are elements and
-stay marked, and deletions are kept.
+footnotes and endnotes. Headers and footers are a separate document. Comments are another, and the properties
+(title, subject, keywords) a third. Tracked changes are read as if accepted: inserted text is translated and
+stays marked as inserted; deleted text is kept unchanged.
 """
 
 import re
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 # --- Paragraphs of WordprocessingML (ECMA-376 part 1, chapter 17) as pieces (`files.blocks.Piece`).
 #
-# Elements: links, content controls, insertions, ranges of bookmarks and comments. Points, which have no text:
-# breaks, tabs, pictures, notes and deletions. Results of fields are copied, except links and tables of
-# contents. Marks that refer to the old text (misspellings, optional hyphens, page breaks) are removed from a
-# changed paragraph.
+# Inline elements: links, content controls, insertions, ranges of bookmarks and comments. Points, which have
+# no text: breaks, tabs, pictures, notes and deletions. Results of fields are copied, except links, tables of
+# contents, indexes and texts of forms. Marks that refer to the old text (misspellings, optional hyphens, page
+# breaks) are removed from a changed paragraph.
 
 _SPACE: Final = "{http://www.w3.org/XML/1998/namespace}space"
 _HOLDERS: Final = frozenset({"hyperlink", "smartTag", "customXml", "ins", "moveTo", "dir", "bdo"})
@@ -60,7 +60,7 @@ class WordDialect(Dialect):
                     node.set(_SPACE, "preserve")
 
     def atoms(self, paragraph: "etree._Element") -> Iterator[Atom]:
-        """Yield the parts of a paragraph or a holder in order."""
+        """Yield the parts of a paragraph, or of a link or other container of runs in it, in order."""
         children = list(paragraph)
         ends = self._field_ends(children)
         closing: dict[int, str] = {}  # names of translated fields by their last run; fields may be nested
@@ -225,7 +225,7 @@ def _slots(root: "etree._Element", label: str) -> Iterator[tuple[str, TreeSlot]]
 
 
 def _copies(root: "etree._Element", paragraph_tag: str) -> dict["etree._Element", list["etree._Element"]]:
-    """Map paragraphs in the first of several alternative contents to their counterparts in the others."""
+    """Map paragraphs to their copies: Word stores some text boxes twice, as alternative contents."""
     copies: dict[etree._Element, list[etree._Element]] = {}
     for content in root.iter(_COMPATIBILITY + "AlternateContent"):
         alternatives = [list(alternative.iter(paragraph_tag)) for alternative in content]

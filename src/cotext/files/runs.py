@@ -30,7 +30,7 @@ class Atom:
 
     `kind`: see `Item`. `name` is equal for both tags of an element, and identifies points that end a line.
     `nodes` are written unchanged, in a run with the `properties` if `in_run`. `look` is equal for properties
-    with the same look. `holder`: for both tags of an element with child nodes, the parent of these nodes.
+    with the same look. `holder`: for both tags of an element, the node that contains its runs, if any.
     """
 
     kind: str
@@ -53,7 +53,7 @@ class Dialect(ABC):
 
     @abstractmethod
     def atoms(self, paragraph: "etree._Element") -> Iterator[Atom]:
-        """Yield the parts of a paragraph in order: texts are not empty, and holders are properly nested."""
+        """Yield the parts of a paragraph in order: texts are not empty, and elements are properly nested."""
 
     @abstractmethod
     def put_text(self, holder: "etree._Element", text: str, properties: "etree._Element | None") -> None:
@@ -82,7 +82,7 @@ _PLAIN: Final = Atom("text")
 class Paragraph:
     """A paragraph that has been read; `pieces` is empty if it has no text.
 
-    `copies`: alternatives with the same pieces, which are written too; a program shows one of them.
+    `copies`: the same paragraph in alternative contents, of which a program shows one; all are written.
     """
 
     def __init__(self, element: "etree._Element", dialect: Dialect) -> None:
