@@ -74,7 +74,7 @@ def write_lists(
     nbest: int,
     signature: str,
 ) -> None:
-    """Write the lists of a translated corpus; `pairs`: its source and the written output.
+    """Write the n-best lists of a translated corpus; `pairs`: its source and the written output.
 
     Sentences without text are not translated. Their list has one entry, the output line.
     """
@@ -88,7 +88,7 @@ def write_lists(
 
 
 def checksums_of(paths: Iterable[Path], format: str | None) -> list[str]:
-    """Return the SHA-256 of regular corpus files and their side files; raise CotextError for others."""
+    """Return the SHA-256 of corpus files and their side files; raise CotextError if one is not regular."""
     checksums = []
     for path in paths:
         check_readable(path)
@@ -122,14 +122,14 @@ class FileReport:
     piece: str = "windows"  # name of the pieces in messages
     align: str = "constrained"
     truncated: list[str] = field(default_factory=list)  # at the length limit
-    long: list[str] = field(default_factory=list)  # longer than the training data
+    long: list[str] = field(default_factory=list)  # longer than any sentence used in training
     shed: list[str] = field(default_factory=list)  # with less context than the view allows
     missing: list[str] = field(default_factory=list)  # without text; only in free search
     resegmented: list[str] = field(default_factory=list)  # with subwords that differ from the tokenizer's
     signature: str = ""
     messages: list[str] = field(default_factory=list)
     is_corpus: bool = True
-    terms: TermReport | None = None  # with terms or words to keep
+    terms: TermReport | None = None  # only with a glossary or words to keep
     taken: int = 0  # sentences from a translation memory
     faults: dict[str, list[str]] = field(default_factory=dict)  # places by kind of fault
     lists: str = ""  # file with n-best lists, if any
@@ -184,12 +184,12 @@ def score_file(
 ) -> tuple[Iterator[ScoredDocument], str]:
     """Score a translation: yield documents with the scores of their sentences; also return the signature.
 
-    The tokenizer splits the text into subwords, even if the system that wrote it used other subwords. Scores
-    of these are written by `cotext translate --scores`. `columns`: document ids must fit into a table.
+    The tokenizer splits the text into subwords, even if the system that wrote it used other subwords (`cotext
+    translate --scores` writes the scores of those). `columns`: document ids must fit into a table.
 
-    Raises CotextError: file names that show swapped sides, files of unequal length, a sentence over a limit,
-    an id that does not fit. The error is raised before any work or, for a pipe, when the document is
-    reached.
+    Raises CotextError if file names show swapped sides, the files have different lengths, a sentence is
+    longer than allowed, or an id does not fit. The error is raised before any work or, for a pipe, when the
+    document is reached.
     """
     translator = opened.translator
     check_sides(opened.languages, source, target, f"{opened.folder} translates")

@@ -60,9 +60,9 @@ class SearchedWindow:
 
 
 def further(first: str, others: Iterable[Alternative], tokenizer: Tokenizer, most: int) -> Candidates:
-    """Return up to `most` translations that differ from the first one and from each other as texts.
+    """Return up to `most` translations whose texts differ from the first one and from each other.
 
-    Of several tokenisations of a text, the best one counts; empty texts are dropped.
+    If several tokenisations have the same text, the best one is returned. Empty texts are dropped.
     """
     candidates: dict[str, Candidate] = {}
     for alternative in others:
@@ -78,7 +78,7 @@ def further(first: str, others: Iterable[Alternative], tokenizer: Tokenizer, mos
 class RowGroup:
     """Rows of a document that share a batch: one row, or all of a group of windows that is searched together.
 
-    `longest`: cost of the longest row. `cost`: cost of the group in a separate batch, in tokens of all beams.
+    `longest`: tokens of the longest row, in all beams. `cost`: tokens of the group in a separate batch.
     """
 
     document: OpenDocument
@@ -93,8 +93,8 @@ class RowGroup:
 class WindowSearch:
     """The search of a system for the windows of its documents.
 
-    `shortlist`: the tokens to choose from. `engine`: searches windows in place of the model, except those
-    that it has no room for and those that are searched again.
+    `shortlist`: the tokens to choose from. `engine` searches windows in place of the model, except windows
+    that are too long for it, and those that are searched again.
     """
 
     def __init__(
@@ -130,7 +130,7 @@ class WindowSearch:
 
         `first_pass`: its translation by another system. `taken`: given translations of some sentences.
 
-        Raises CotextError: a sentence longer than `decode.max_source_tokens`.
+        Raises CotextError if a sentence is longer than `decode.max_source_tokens`.
         """
         scorer, plan = self._scorer, self._scorer.plan
         source = scorer.encoded(document.id, document.sentences)
@@ -212,7 +212,7 @@ class WindowSearch:
             # A window may be finished already, if its group failed in the middle and is searched again.
             finished = opened.is_finished(row.number)
             if group in replaced and not finished:
-                # This hypothesis was found in the context of other sentences than the group has now.
+                # A sentence of the group was replaced after this hypothesis had been found.
                 [hypothesis] = self._search([row], plan.search_symbols)
             sentences, exact = self._recovered(row, hypothesis)
             if plan.options.align == "constrained" and not self._shows(row, sentences):
