@@ -229,7 +229,7 @@ def test_decisions_that_cannot_be_compared(tmp_path: Path) -> None:
     for name, right, signature, suite, message in (
         ("b", "110", "", "s", "a and b did not decide the same examples"),
         ("b", "1100", "suite:s|n:4|tie:first|score:sum", "s", "a uses tie:wrong, b tie:first"),
-        ("b", "1100", "", "t", "no suite is decided by all systems; the first has s"),
+        ("b", "1100", "", "t", "no suite was decided by all systems; the first system decided s"),
     ):
         b = read_decisions(decided(tmp_path / name, right, signature, suite))
         must_raise(message, compare_decisions, {"a": a, "b": b})
