@@ -6,8 +6,8 @@ cuts, the ends of the system's own lines are preferred, then the later cut.
 
 Omissions and additions are found by the words shared with a reference:
 
-    omitted   a reference sentence whose piece of the translation has fewer than half as many words, and has fewer
-              than a quarter of its words
+    omitted   a reference sentence whose piece of the translation has fewer than half as many words, and has
+              in common with it fewer than a quarter of its words
     added     a line with fewer than a quarter of its words in the sentences that it is aligned with. Their
               pieces are longer than these sentences, by at least half the number of words in the line
 
