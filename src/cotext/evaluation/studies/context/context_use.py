@@ -343,7 +343,8 @@ def _signature(opened: OpenedRun, request: CxmiRequest) -> str:
 def read_checked(opened: OpenedRun, request: CxmiRequest) -> list[ParallelDocument]:
     """Read a parallel corpus and check that CXMI can be computed for it with this run.
 
-    Raises CotextError if files are unreadable, unequal or swapped, a sentence is too long, or no context exists.
+    Raises CotextError if files are unreadable, unequal or swapped, a sentence is too long, or none has
+    context.
     """
     source, target, translator = request.source, request.target, opened.translator
     documents = list(read_parallel(source, second_file(source, target), request.format))
