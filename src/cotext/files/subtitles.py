@@ -254,7 +254,7 @@ def _space(before: str, after: str) -> str:
 #
 # The aim for a border between cues is the mean of two positions: that of its marker in the translation, and
 # the one that gives all cues the same reading speed. The border is placed between the two words nearest to
-# the aim. Places after a comma, and that of the marker, are preferred. Each cue has a word, if there are enough.
+# the aim. Places after a comma, and that of the marker, are preferred. Each cue has a word, if possible.
 
 _WORD = re.compile(r"(?<=\s)\S")
 # Thai, Lao, Burmese and Khmer, without characters that are combined with the one before.

@@ -26,7 +26,7 @@ INFINITE: Final = "infinite_losses"  # number of batches that are excluded from 
 
 
 class IntervalSums:
-    """Sums of this process since the last report, which was at `since` (seconds).
+    """Sums of this process since the last report, which was made at the time `since` (seconds).
 
     The sums stay on the device until they are read, so that no update waits for the device. `labels` is the
     number of labels of all batches, including labels that a loss ignores. `stopped` (float, 0 or 1) is 1 from
@@ -158,8 +158,8 @@ class Validator:
         totals, done = self.corpus.dev.totals, 0
         batches = self.batches()
         while group := list(islice(batches, self.accelerator.num_processes)):
-            # All processes make the same number of passes, because a sharded model needs all of them. In the
-            # last group there may be fewer batches than processes; the surplus passes are not counted.
+            # All processes make the same number of passes, because a sharded model needs every process. In
+            # the last group there may be fewer batches than processes; surplus passes are not counted.
             batch = group[process if process < len(group) else 0]
             laid_out = self.loss.laid_out(self.model, batch, training=False)
             outcome: LossParts = self.objective(laid_out.to(device))
