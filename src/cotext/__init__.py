@@ -2,12 +2,12 @@
 
 import cotext
 translator = cotext.load("runs/a")
-translator.translate(["The table was new.", "It was expensive."])     # one document: as many sentences back
+translator.translate(["The table was new.", "It was expensive."])      # the sentences of one document
 translator.translate_document(cotext.Document("d1", ("...", "...")))
-translator.translate_documents([...])                               # many, in order, in shared batches
-translator.score(["The table was new."], ["Der Tisch war neu."])      # log-probability per sentence
+translator.translate_documents([...])                                # several documents, in shared batches
+translator.score(["The table was new."], ["Der Tisch war neu."])       # log-probability of each sentence
 
-Files, as the commands `prepare`, `translate` and `evaluate` take them:
+To process files, as the commands `prepare`, `translate` and `evaluate` do:
 
 cotext.prepare(cotext.PreparationRequest(source="train.en", target="train.de", dev_source="dev.en",
                                          dev_target="dev.de", out="data"))
@@ -58,8 +58,8 @@ def translate_files(request: TranslationRequest) -> "list[FileReport]":
     """Translate files with a run and write them; returns a report for each file, in the order of the request.
 
     Raises:
-        CotextError: standard input, shards and descriptions of language models, which the command line takes;
-            as `cotext.files.translate_files.FilesTranslation`.
+        CotextError: the request has standard input, a shard or a language model, which only the command line
+            supports; or an error of `cotext.files.translate_files.FilesTranslation`.
     """
     from cotext.files.translate_files import FilesTranslation
     from cotext.interchange.model_names import resolve_run
@@ -68,8 +68,8 @@ def translate_files(request: TranslationRequest) -> "list[FileReport]":
     request = replace(request, run=resolve_run(request.run))
     if request.is_standard_input or request.shard is not None or is_endpoint(request.run):
         raise CotextError(
-            "translate_files translates whole files with a run; standard input, shards and language models "
-            "are for the command line"
+            "translate_files needs complete files and a run; for standard input, shards and language models, "
+            "use the command line"
         )
     return FilesTranslation(request).run()
 
@@ -87,15 +87,15 @@ def evaluate(request: EvaluationRequest) -> "Evaluation":
 def load(
     run: str | Path, device: str | None = None, *, trust_code: bool = False, **decode: Any
 ) -> "Translator":
-    """Open a run folder, an engine or a model by its name; `decode` overrides settings such as beam=1.
+    """Open a run folder, an engine folder (written by `cotext export`) or a named model.
 
-    Names are those of installed models, such as `en-de`, and of repositories of the Hugging Face hub, such as
-    `owner/name` (docs/models.md). `trust_code`: run Python code that the run brings (docs/slots.md), and
-    remember that it may be run.
+    A name is that of an installed model, such as `en-de`, or of a repository of the Hugging Face hub, such as
+    `owner/name` (docs/models.md). `trust_code`: allow Python code in the run folder to be executed
+    (docs/slots.md); the permission is remembered. `decode`: settings to override, such as beam=1.
 
     Raises:
-        CotextError: no such run or model, a damaged or foreign model file, an unknown setting; as
-            `cotext.interchange.model_names.resolve_run`.
+        CotextError: the run or model does not exist, a model file is damaged or not written by Cotext, or a
+            setting is unknown; or an error of `cotext.interchange.model_names.resolve_run`.
     """
     from cotext.translation import engine_cache
 
@@ -103,7 +103,7 @@ def load(
 
 
 def __getattr__(name: str) -> Any:
-    """`Translator` on first use: torch takes seconds to import, and `import cotext` should not."""
+    """Import `Translator` on first use: torch takes seconds to import, and `import cotext` should be fast."""
     if name == "Translator":
         from cotext.translation.translator import Translator
 

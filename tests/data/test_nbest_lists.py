@@ -74,6 +74,6 @@ def test_other_files_are_no_lists(tmp_path: Path, first: str) -> None:
 def test_a_damaged_corpus_and_another_version_are_told(tmp_path: Path) -> None:
     path = tmp_path / "lists.jsonl"
     path.write_text(f"{HEAD}\n{line(1, 1)}\n")
-    must_raise(r"lists.jsonl:1: 'cotext-nbest', an additional output of Cotext", read_documents, path)
+    must_raise(r"lists.jsonl:1: 'cotext-nbest' is a file that Cotext wrote", read_documents, path)
     path.write_text(HEAD.replace('"version": 1', '"version": 2') + "\n")
     must_raise("version 2 of the format; this version of Cotext reads 1", read_lists, path)

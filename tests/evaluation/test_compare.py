@@ -96,7 +96,7 @@ def run(
         window=ContextWindow(before, 0, before),
         hypothesis=None,
         decisions={made.name: decisions},
-        use=use,
+        cxmi=use,
         **fixed,
     )
 
@@ -268,7 +268,7 @@ def test_documents_of_one_id_are_several(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(measured, "measure_corpus", lambda *given: scored)
     opened: Any = SimpleNamespace(folder=tmp_path)
     test = measured.EvaluationSet(file, file, None)
-    found = measured._use(opened, tmp_path / "use.json", test, Meter("", 0, None, shown=False))
+    found = measured._measure_cxmi(opened, tmp_path / "use.json", test, Meter("", 0, None, shown=False))
     assert found is not None
     assert found.documents["true"].tolist() == [[1.0, 1.0], [2.0, 1.0], [3.0, 1.0]]
 

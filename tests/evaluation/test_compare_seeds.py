@@ -98,7 +98,7 @@ def reading(rules: Sequence[Rule], signs: Sequence[int] = (1, 1, 1)) -> Measured
         replace(
             PLAIN,
             decisions={UNBALANCED.name: decided(UNBALANCED, rule, seed=n)},
-            use=of_test_set([sign * (1.0 + n) + m / 10 for m in range(8)], [0.0] * 8),
+            cxmi=of_test_set([sign * (1.0 + n) + m / 10 for m in range(8)], [0.0] * 8),
         )
         for n, (rule, sign) in enumerate(zip(rules, signs, strict=True))
     ]

@@ -214,8 +214,8 @@ def test_documents_and_contexts_that_do_not_fit(tmp_path: Path) -> None:
     assert readings.by_context["foreign"].nats == {ids[0]: -float("inf"), ids[1]: -1.0}
     assert readings.as_dict() == whole["contexts"]
     for entry, message in (
-        ({**content, "documents": {"x": 1}}, "'documents' are not those of the decided examples"),
-        ({**content, "documents": {key: [1] for key in ids}}, "'documents' are not those"),
+        ({**content, "documents": {"x": 1}}, "'documents' needs a number for each example"),
+        ({**content, "documents": {key: [1] for key in ids}}, "'documents' needs a number"),
         ({**content, "contexts": {"true": {}}}, "'contexts' are damaged"),
         ({**content, "contexts": {**contexts, "tokens": {}}}, "'contexts' are damaged"),
         ({**content, "contexts": []}, "'contexts' are damaged"),
@@ -229,7 +229,7 @@ def test_decisions_that_cannot_be_compared(tmp_path: Path) -> None:
     for name, right, signature, suite, message in (
         ("b", "110", "", "s", "a and b did not decide the same examples"),
         ("b", "1100", "suite:s|n:4|tie:first|score:sum", "s", "a uses tie:wrong, b tie:first"),
-        ("b", "1100", "", "t", "no suite is decided by all systems; the first has s"),
+        ("b", "1100", "", "t", "no suite was decided by all systems; the first system decided s"),
     ):
         b = read_decisions(decided(tmp_path / name, right, signature, suite))
         must_raise(message, compare_decisions, {"a": a, "b": b})

@@ -7,8 +7,8 @@ from cotext.data.documents import Document, Languages, ParallelDocument
 from cotext.data.formats import read_parallel, write_documents, write_parallel
 from cotext.data.formats.xml_formats import languages_of_tmx
 from cotext.files.parallel import align_files, cut_corpus, pair_files
-from cotext.files.po import translated_files as translated_in_po
-from cotext.files.xliff import translated_files as translated_in_xliff
+from cotext.files.po import translated_documents as translated_in_po
+from cotext.files.xliff import translated_documents as translated_in_xliff
 from tests.command_line import succeed
 from tests.data.test_document_alignment import pairs_of
 from tests.refusals import must_raise

@@ -227,7 +227,7 @@ def test_other_charsets_and_markup() -> None:
         ('msgid "a\nmsgstr ""\n', "file:1: not a line of a catalogue"),
         ('msgid "a"\nmsgid "b"\n', "an entry without|out of place"),
         ('msgid "a"\nmsgstr "b"\nmsgstr "c"\n', "file:3: msgstr out of place"),
-        ('msgid "a"\nmsgstr[0] "b"\n', "file:2: msgstr.n. needs an entry"),
+        ('msgid "a"\nmsgstr[0] "b"\n', "file:2: with msgid_plural, write msgstr"),
         ('msgid "a"\nmsgid_plural "b"\nmsgstr[1] "b"\n', "plural forms are missing"),
         ('msgid "\\377"\nmsgstr ""\n', "not ASCII"),
         ('msgid ""\nmsgstr "Content-Type: text/plain; charset=none-such\\n"\n', "unknown encoding"),

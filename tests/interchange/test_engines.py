@@ -564,7 +564,7 @@ def test_lists_of_an_engine_are_true(
         for row, (request, hypothesis) in enumerate(zip(requests, found, strict=True)):
             own = source.tokens[row][source.sentence[row] >= 0].tolist()
             first = request.first_sentence + request.closed_before(symbols)
-            closer = [symbols.special.separator(first)] if request.goes_on else []
+            closer = [symbols.special.separator(first)] if request.row_continues else []
             best = Alternative(tuple(hypothesis.tokens), hypothesis.log_probability, hypothesis.score)
             for each in (best, *(o for others in hypothesis.others for o in others)):
                 if request.sentences == 1:

@@ -133,4 +133,4 @@ def test_the_most_probable_token_alone_is_greedy_search() -> None:
 def test_a_beam_and_models_that_write_all_at_once_are_refused() -> None:
     must_raise(r"decode\.beam = 2; choose decode\.beam = 1", SearchOptions, 2, sampling=SamplingConfig())
     must_raise(r"decode\.sampling: .* cannot draw tokens", sampler, "casa/casa")
-    assert not sampler("focused-concatenation/base").takes_guides
+    assert not sampler("focused-concatenation/base").supports_terms

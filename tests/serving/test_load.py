@@ -73,7 +73,7 @@ def drawn(system: System, draw: random.Random) -> TextRequest:
     documents = tuple(document(draw) for _ in range(draw.choice((1, 1, 1, 2))))
     terminology = (
         draw.choice([Terminology()] * 6 + GLOSSARIES)
-        if system.opened.translator.takes_guides
+        if system.opened.translator.supports_terms
         else Terminology()
     )
     given = {0: {0: "Ganz genau so!"}} if draw.random() < 0.2 else {}

@@ -163,7 +163,7 @@ def test_a_system_that_takes_no_terms(
     systems: "Systems", tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kind = type(systems.named("sentence").opened.translator)
-    monkeypatch.setattr(kind, "takes_guides", property(lambda _: False))
+    monkeypatch.setattr(kind, "supports_terms", property(lambda _: False))
     with served(tiny_application(systems, tmp_path)) as client:
         asked = {"system": "sentence", "text": "A cat.", "glossary": [["cat", "Katze"]]}
         assert "glossary" in refused(client, "/api/translate", asked)

@@ -95,7 +95,7 @@ def test_a_sentence_is_closed_by_its_separator_and_has_no_barred_sequence(
     words = PlainWordTokenizer(["four"])
     symbols = SearchSymbols(SpecialSymbols(words.pad, words.bos, words.eos, (words.sep,)), words.unk)
     model = Table(seed)
-    request = SearchRequest((), 0, (4,), goes_on=True, barred=barred)
+    request = SearchRequest((), 0, (4,), row_continues=True, barred=barred)
     [found] = search(model, table_source([3]), [request], symbols, SearchOptions(200, 0.6))
     scored = []
     for labels in (s for n in (1, 2, 3) for s in itertools.product((1, 2, 3, 4), repeat=n)):
@@ -334,5 +334,5 @@ def test_later_windows_of_a_group_are_searched_after_a_corrected_or_given_senten
 def test_free_search_takes_no_guide() -> None:
     config = tiny_config(decode={"align": "free"})
     translator = DocumentTranslator(random_model(config, TOKENIZER), config, TOKENIZER, torch.device("cpu"))
-    assert not translator.takes_guides
+    assert not translator.supports_terms
     must_raise("remove the glossary", translator.translate, DOCUMENTS, guide=Given(WANTED))

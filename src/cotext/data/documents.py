@@ -140,7 +140,11 @@ def languages_of_names(source: Path, target: Path | None) -> Languages:
 def check_sides(
     known: Languages, source: Path, target: Path | None, whose: str, *texts: Iterable[Iterable[str]]
 ) -> None:
-    """Raise CotextError if names or `texts` (of both sides) are swapped: --source a.de for en-de."""
+    """Raise CotextError if the names of two files, or their `texts`, have the reversed languages of `known`.
+
+    An example is `--source a.de --target a.en` for en-de. `whose`: subject and verb of the message, such as
+    "runs/a translates".
+    """
     named, swapped = languages_of_names(source, target), known.reversed
     if str(known) and swapped != known and swapped in (named, *map(languages_of_texts, texts)):
         files = " and ".join(str(path) for path in (source, target) if path is not None)
@@ -149,7 +153,7 @@ def check_sides(
 
 
 def check_pair(known: Languages, other: Languages, what: str, whose: str) -> None:
-    """Raise CotextError if both language pairs are known and differ."""
+    """Raise CotextError if both language pairs are known and differ; `whose`: see `check_sides`."""
     if known.contradicts(other):
         raise CotextError(f"{what} is {other}, and {whose} {known}; use the same language pair for both")
 

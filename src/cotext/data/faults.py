@@ -9,8 +9,9 @@
     link           a link has no text
     quote          the source has quotation marks, and the translation has none
 
-The first three concern whole sentences; no other fault is then reported. They are found by comparison with
-the rest of the text, so no word lists are needed. If py3langid is installed, it also identifies languages.
+The first three concern whole sentences; a sentence with one of them has no other faults. They are found by
+comparison with the rest of the text, so no word lists are needed. If py3langid is installed, it also
+identifies languages.
 """
 
 import math
@@ -35,7 +36,7 @@ _LEAST_WORDS: Final = 3  # minimum length for the kinds untranslated, copied and
 _ALIKE: Final = 0.8  # minimum share of words that an untranslated sentence has in common with its source
 _MOST_COMPARED: Final = 32  # maximum number of sources with the same translation that are compared
 _MOST_PLACEHOLDERS: Final = 100  # different placeholders of one side of a sentence that are checked
-_KEPT: Final = 0.6  # a word may be kept if this share of its translations contains it
+_KEPT: Final = 0.6  # a word may stay untranslated if this share of its translations contains it
 _UNLIKE: Final = 0.5  # Dice coefficient below which two source sentences are different
 _UNKNOWN: Final = 0.35  # with a lower share of words that occur elsewhere, the language is in doubt
 # Minimum log-likelihood ratio (nats) for the source's language; 0 if the text does not fit its source.
@@ -283,7 +284,7 @@ def _scripts(words: Iterable[str]) -> Counter[str]:
 def checked(
     documents: Iterable[ParallelDocument], languages: tuple[str, str], places: dict[str, list[str]]
 ) -> Iterator[ParallelDocument]:
-    """Yield documents, and add their faults to `places`, as document:sentence."""
+    """Yield documents, and add the places of their faults, `document:sentence`, to `places`."""
     waiting: list[ParallelDocument] = []
     sentences = 0
 
@@ -333,8 +334,7 @@ def shown_places(places: Sequence[str]) -> str:
 # A number is missing if the translation has it in no notation. Notations differ in separators (1,000.5 as
 # 1.000,5 or 1 000,5), digits, or words for thousands and more (1,500,000 as 1.5 million or 150万). Years may
 # have two digits, and the parts of a date may be in another order. Numbers up to 20 and round numbers are
-# often written as words. They count only if the source contains nothing but numbers and the translation
-# contains none.
+# often written as words. They are reported only if the source has only numbers, and the translation none.
 
 
 # A space can separate only thousands.
@@ -374,7 +374,7 @@ def missing_numbers(source: str, target: str) -> list[str]:
     available = {_digits(part) for number in numbers for part in (number, *_parts(number))}
     available |= {arabic for arabic, roman in _ROMAN.items() if roman in target}
     known = _Numbers(available)
-    # Only in a source without letters, a small number cannot have become a word.
+    # In a source without letters, a small number cannot have become a word.
     exact = not numbers and not any(map(str.isalpha, source))
     return [number for number in required if not _has(known, number, exact)]
 

@@ -55,7 +55,7 @@ class Words(Request):
     """A tokenizer that splits texts into words before scoring."""
 
     words: Path | None = option(
-        "Run or data folder. Its moses-bpe tokenizer splits texts into words (truecased if trained so).",
+        "Run or data folder whose moses-bpe tokenizer splits (and may truecase) texts before scoring.",
         default=None,
     )
 
@@ -80,10 +80,10 @@ class CometOptions(Request):
 
 
 class DocumentComet(CometOptions):
-    """COMET with and without the context of the document."""
+    """A COMET model, which may also read the context of a sentence."""
 
     comet_context: int = option(
-        "Number of previous sentences for document COMET (2 in its paper).", default=0, needs="comet", least=0
+        "Previous sentences that document COMET reads (2 in its paper).", default=0, needs="comet", least=0
     )
 
 
@@ -113,13 +113,13 @@ class EvaluationRequest(Protocols, TargetLanguage, Words, DocumentComet, PairedT
 
     hypothesis: Sequence[Path] = option("Translations by a system; repeat for each system.")
     reference: Sequence[Path] = option("Reference translations; repeat for several references.")
-    source: Path | None = option("Source, for COMET and --terms; must have as many sentences.", default=None)
+    source: Path | None = option("Source, for COMET and --terms, aligned with the reference.", default=None)
     realign: bool = option(
         "Align documents with different numbers of sentences; report omissions and additions.", default=False
     )
     realign_all: bool = option("Like --realign, but realign all documents.", default=False)
     discourse: Path | None = option(
-        "Marked words of the reference; adds TC, CP, PT and TCP (docs/metrics.md).", default=None
+        "File of marked words of the reference (docs/metrics.md); adds TC, CP, PT and TCP.", default=None
     )
     terms: Path | None = option(
         "Glossary; adds WMT's term success and document consistency.", default=None, needs="source"
@@ -154,7 +154,7 @@ class LeaderboardRequest(Protocols, TargetLanguage, DocumentComet, CorpusFormat)
         "Realign all documents, not only those with different numbers of sentences.", default=False
     )
     samples: int | None = option(
-        "Samples of paired tests. Default: 10000, or 40 per pair of systems if more.", default=None, least=100
+        "Samples of tests. Default: the larger of 10000 and 40 per pair of systems.", default=None, least=100
     )
     seed: int = option("Seed of the samples.", default=12345, least=0)
 
@@ -181,7 +181,7 @@ class ComparisonRequest(Protocols, Words, TargetLanguage, CorpusFormat, Decoding
     reference: Path | None = option("Test set, target side.", default=None)
     suite: Sequence[Path] = option("Contrastive suite; may be repeated.", default=())
     samples: int = option("Samples of tests and intervals.", default=10_000, least=100)
-    use: bool = option("Compute CXMI on the test set.", default=True)
+    use: bool = option("Measure the use of context on the test set (CXMI).", default=True)
     controls: bool = option("Also score suites without context and in foreign context.", default=True)
     csv: Path | None = option("Also write all figures to this CSV file.", default=None)
 
@@ -206,10 +206,10 @@ class AuditRequest(TargetLanguage, CorpusFormat):
     output: Sequence[Path] = option("Translations, one file per system.", argument=True)
     source: Path | None = option("Source. Default: OUTPUT, which must contain both languages.", default=None)
     source_language: str | None = option("Language code of the source.", default=None)
-    reference: Path | None = option("Reference, a line for each line of the source.", default=None)
+    reference: Path | None = option("Reference, with a line for each line of the source.", default=None)
     terms: Path | None = option("Glossary of the terms that translations must use.", default=None)
     out: Path | None = option("HTML page to write.", default=None)
-    fail_on: Sequence[AuditKind] = option("Findings (or all) that make the exit code 1.", default=())
+    fail_on: Sequence[AuditKind] = option("Kinds of findings, or all, that give exit code 1.", default=())
 
     def check(self) -> None:
         check_page(self.out)
@@ -220,8 +220,8 @@ class AdaptRequest(CorpusFormat, Device):
 
     model: Path = option("Run folder, or name of a model, to start from.", argument=True, is_run=True)
     corpus: Sequence[Path] = option(
-        "A file or folder with both languages (TMX, XLIFF, PO, TSV and others), or source and target: two "
-        "texts, two documents such as DOCX, or two folders of documents.",
+        "One file or folder with both languages (TMX, XLIFF, PO, TSV and others); or two, source and target: "
+        "texts, documents such as DOCX, or folders of documents.",
         argument=True,
     )
     out: Path = option("Run folder to make; an interrupted adaptation is resumed.")
@@ -238,7 +238,7 @@ class AdaptRequest(CorpusFormat, Device):
 
     def check(self) -> None:
         if len(self.corpus) > 2:
-            raise CotextError(f"a corpus is one file or two, but {len(self.corpus)} files are given")
+            raise CotextError(f"give one corpus path, or two (source and target), not {len(self.corpus)}")
 
 
 class MbrRequest(CometOptions, CorpusFormat):
@@ -252,7 +252,7 @@ class MbrRequest(CometOptions, CorpusFormat):
         "Metric of similarity: chrf, comet (with --comet and --source), or an added metric.", default="chrf"
     )
     probabilities: Literal["scores", "uniform"] = option(
-        "scores: translations in a list count by model probability; uniform: equally.", default="scores"
+        "Weights of translations in a list: scores (model probabilities) or uniform.", default="scores"
     )
     candidates: int | None = option("Number of translations used from each list.", default=None, least=1)
     source: Path | None = option("Source documents, for COMET.", default=None)
@@ -300,7 +300,7 @@ class CxmiRequest(Sharded, CorpusFormat, RunOptions):
 
     run: Path = option("Run folder, or name of a model.", argument=True, is_run=True)
     source: Path = option("Source documents, or a file with both sides.")
-    target: Path | None = option("Their reference translations, which are scored.", default=None)
+    target: Path | None = option("Reference translations, which are scored.", default=None)
     context: Sequence[Condition] = option(
         "Context to compare with none: true, shuffled or random. Default: all three.", default=()
     )
@@ -318,16 +318,16 @@ class SpeedRequest(CorpusFormat, Decoding):
     """Runs whose decoding time is measured; see `measure_speed`."""
 
     runs: Sequence[Path] = option(
-        "Run or engine folders, or names of models; the others are compared with the first.",
+        "Run or engine folders, or names of models; all later ones are compared with the first.",
         argument=True,
         is_run=True,
     )
     document: Path = option("File with the documents to translate, in any corpus format.")
     documents: int | None = option(
-        "How many documents to translate, from the first. Default: all.", default=None, least=1
+        "Translate only this number of documents, from the first. Default: all.", default=None, least=1
     )
     setting: Sequence[Literal["one", "many"]] = option(
-        "one: a document at a time; many: in shared batches (--set max_tokens=...). Default: both.",
+        "one: one document at a time; many: shared batches (--set max_tokens=...). Default: both.",
         default=(),
     )
     rounds: int = option("How often each run is timed; the median is reported.", default=3, least=1)
@@ -359,8 +359,8 @@ class SuiteRules(Request):
         default=False,
     )
     context: Literal["true", "none", "shuffled", "foreign", "global"] = option(
-        "Context of candidates: true; none; shuffled; foreign (from other documents); or global, for systems "
-        "with batch-level context: true in the same sequence, foreign in other sequences.",
+        "Context of candidates: true, none, shuffled, foreign (from other documents) or global (for "
+        "batch-level context: only other sequences are foreign).",
         default="true",
     )
 

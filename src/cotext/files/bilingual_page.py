@@ -1,7 +1,7 @@
 """The page of `cotext translate --bilingual F.html`: source and translation side by side, by sentence.
 
-One file without scripts, for light and dark mode and for printing. A sentence pair is highlighted under the
-pointer, and when its number has the focus (tab key). Colour is never the only signal.
+The page is one file without scripts, for light and dark mode and for printing. A sentence pair is highlighted
+under the pointer, and when its number has the focus (tab key). Colour is never the only signal.
 """
 
 from collections.abc import Iterable, Sequence
@@ -36,7 +36,7 @@ body { max-width: 84rem; }
 def least_sure(values: Sequence[float | None]) -> list[bool]:
     """Return which sentences of a file to mark: the tenth with the lowest confidence.
 
-    In files of fewer than ten sentences, none are marked. Of equal values, the first are marked.
+    In files of fewer than ten sentences, none are marked. If values are equal, the first are marked.
     """
     # Sentences without a confidence are never marked.
     ranked = sorted((value, j) for j, value in enumerate(values) if value is not None)

@@ -56,7 +56,7 @@ def split_pieces(pieces: Sequence[Piece], spans: Sequence[Span]) -> tuple[Parts,
 
 
 def _uncut(pieces: Sequence[Piece], spans: Sequence[Span]) -> list[Span]:
-    """Return the spans, joined where copied text contains a boundary."""
+    """Return the spans; two spans are joined if the boundary between them is inside copied text."""
     joined: list[Span] = []
     copied: list[Span] = []
     position = 0
@@ -75,9 +75,9 @@ def _uncut(pieces: Sequence[Piece], spans: Sequence[Span]) -> list[Span]:
 def _settled(parts: list[list[Piece]]) -> tuple[Parts, Parts]:
     """Move tags at the boundaries of sentences into or out of the sentence.
 
-    So far, tags at the start of a sentence are before it, and tags at its end are inside it. Move an opening
-    tag inside if the element ends within the sentence. Move a closing tag at the end out of the sentence,
-    unless the element begins inside the sentence.
+    In `parts`, tags at the start of a sentence are before it, and tags at its end are inside it. Move an
+    opening tag inside if the element ends within the sentence. Move a closing tag at the end out of the
+    sentence, unless the element begins inside the sentence.
     """
     for i in range(1, len(parts), 2):
         before, inside, after = parts[i - 1], parts[i], parts[i + 1]
@@ -141,9 +141,9 @@ class CutBlock:
 
 
 def _apart(pieces: tuple[Piece, ...], source: Sequence[Piece]) -> tuple[Piece, ...]:
-    """Return the pieces with spaces between words and those points that touch no word in the source.
+    """Return the pieces with spaces around the points that touch no word in the source.
 
-    Such a point is an icon between two spaces, of which the model reads only one.
+    An example is an icon between two spaces; the model reads only one of these spaces.
     """
     text = shown_text(source)
     alone = {
@@ -170,9 +170,10 @@ def _points(pieces: Sequence[Piece]) -> list[tuple[Point, int]]:
 
 
 def cut(block: Block, spans: Spans | None) -> CutBlock:
-    """Cut a block into the sentences that `spans` finds; one if `spans` is None or `block.split` is False.
+    """Cut a block into the sentences that `spans` finds.
 
-    Text without a letter that could be translated is not a sentence.
+    The block is one sentence if `spans` is None or `block.split` is False, and none if no letter in it can be
+    translated.
     """
     found, (before, *rest) = split_pieces(block.pieces, _spans(block, spans))
     sentences: Parts = []
@@ -270,8 +271,7 @@ MOST_RARE = 200  # number of the rarest subwords that are tried as substitutes
 def with_placeholders(pieces: Sequence[Piece], tokenizer: Tokenizer, phrases: str = "") -> tuple[Piece, ...]:
     """Return the pieces with placeholders and unknown words as `Copied`, whose keys are above all others.
 
-    Unknown words in `phrases`, source terms in lower case, stay text. `without_placeholders` is the
-    inverse.
+    Unknown words in `phrases` (source terms in lower case) stay text. `without_placeholders` is the inverse.
     """
     key = max((piece.key for piece in pieces if not isinstance(piece, str)), default=-1)
     parts: list[Piece] = []
@@ -336,8 +336,8 @@ def shown(pieces: Sequence[Piece], tokenizer: Tokenizer) -> dict[int, str]:
     """Return, by key, the text that a model reads and writes for each `Copied` of a sentence.
 
     This is the copied text if the tokenizer reproduces it exactly. Otherwise, it is a substitute that does
-    not occur in the sentence (empty if there is none); equal texts share one. Unknown words also have a
-    substitute, even if they can be written as bytes, and so has bracketed code with spaces.
+    not occur in the sentence (empty if there is none); equal texts share a substitute. Unknown words (even if
+    they can be written as bytes) and bracketed code with spaces always have a substitute.
     """
     text = "".join(p if isinstance(p, str) else p.text if isinstance(p, Copied) else " " for p in pieces)
     substitutes: dict[str, str] = {}

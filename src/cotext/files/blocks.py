@@ -98,7 +98,7 @@ def replaced(text: str, pairs: Iterable[tuple[str, str]]) -> str:
 def writable(block: Block, change: Callable[[str], str] = taken) -> Block:
     """Return the block without characters that its format cannot store.
 
-    `change` maps a text to a text without them. Default: removes control characters and lone surrogates.
+    `change` removes them from a text. Default: remove control characters and lone surrogates.
     """
     pieces = tuple(change(piece) if isinstance(piece, str) else piece for piece in block.pieces)
     return block if pieces == block.pieces else replace(block, pieces=pieces)
@@ -130,8 +130,8 @@ class OpenedFile(Protocol):
         ...
 
 
-# Entries of a bilingual file to translate. `untranslated`: without a translation; `unfinished`: also those
-# marked as a guess or for review; `all`: also translated ones, unless they are marked as final.
+# Entries of a bilingual file to translate. `untranslated`: entries without a translation; `unfinished`: also
+# entries marked as a guess or for review; `all`: all entries, unless they are marked as final.
 Entries = Literal["untranslated", "unfinished", "all"]
 
 
@@ -171,7 +171,7 @@ class FileFormat:
     bilingual: bool = False
 
     def for_job(self, job: Job) -> "FileFormat":
-        """Return the format that reads bilingual files for a job; other formats read everything."""
+        """Return the format for a job: bilingual formats read only its entries, others read everything."""
         return replace(self, open=partial(self.open, job=job)) if self.bilingual else self
 
 
@@ -226,7 +226,7 @@ class Item(NamedTuple):
 
 
 def mates(items: Sequence[Item]) -> dict[int, int]:
-    """Map the index of each start tag to the index of its end tag, and back, for properly nested elements."""
+    """Map the index of each start tag to that of its end tag and vice versa, for properly nested elements."""
     partners: dict[int, int] = {}
     open_items: list[int] = []
     names: Counter[str] = Counter()

@@ -1,9 +1,9 @@
-"""Word documents (.docx, .docm): text of paragraphs is replaced, everything else is unchanged.
+"""Word documents and templates: the text of paragraphs is replaced, everything else is unchanged.
 
 Reading order: the body, with tables cell by cell, and text boxes after the paragraph of their anchor; then
-footnotes and endnotes. Headers and footers are a separate document. Comments are another, and so are the
-properties (title, subject, keywords). Tracked changes are read as if accepted: insertions are elements and
-stay marked, and deletions are kept.
+footnotes and endnotes. Headers and footers are a separate document. Comments are another, and the properties
+(title, subject, keywords) a third. Tracked changes are read as if accepted: inserted text is translated and
+stays marked as inserted; deleted text is kept unchanged.
 """
 
 import re
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 # --- Paragraphs of WordprocessingML (ECMA-376 part 1, chapter 17) as pieces (`files.blocks.Piece`).
 #
-# Elements: links, content controls, insertions, ranges of bookmarks and comments. Points, which have no text:
-# breaks, tabs, pictures, notes and deletions. Results of fields are copied, except links and tables of
-# contents. Marks that refer to the old text (misspellings, optional hyphens, page breaks) are removed from a
-# changed paragraph.
+# Inline elements: links, content controls, insertions, ranges of bookmarks and comments. Points, which have
+# no text: breaks, tabs, pictures, notes and deletions. Results of fields are copied, except links, tables of
+# contents, indexes and texts of forms. Marks that refer to the old text (misspellings, optional hyphens, page
+# breaks) are removed from a changed paragraph.
 
 _SPACE: Final = "{http://www.w3.org/XML/1998/namespace}space"
 _HOLDERS: Final = frozenset({"hyperlink", "smartTag", "customXml", "ins", "moveTo", "dir", "bdo"})
@@ -60,7 +60,7 @@ class WordDialect(Dialect):
                     node.set(_SPACE, "preserve")
 
     def atoms(self, paragraph: "etree._Element") -> Iterator[Atom]:
-        """Yield the parts of a paragraph or a holder in order."""
+        """Yield the parts of a paragraph, or of a link or other container of runs in it, in order."""
         children = list(paragraph)
         ends = self._field_ends(children)
         closing: dict[int, str] = {}  # names of translated fields by their last run; fields may be nested
@@ -207,8 +207,8 @@ def _slots(root: "etree._Element", label: str) -> Iterator[tuple[str, TreeSlot]]
     namespace = namespace_of(root)
     dialect = WordDialect(namespace)
     paragraph_tag = namespace + "p"
-    twins = _twins(root, paragraph_tag)
-    others = {other for paragraphs in twins.values() for other in paragraphs}
+    copies = _copies(root, paragraph_tag)
+    others = {other for paragraphs in copies.values() for other in paragraphs}
     others.update(*(control.iter(paragraph_tag) for control in root.xpath(_CHOSEN)))
     count = 0
     for element in root.iter(paragraph_tag, "{*}docPr"):
@@ -217,23 +217,23 @@ def _slots(root: "etree._Element", label: str) -> Iterator[tuple[str, TreeSlot]]
                 yield f"{label}, picture {element.get('name') or ''}", PlainSlot(element, attribute)
         elif element not in others:
             count += 1
-            first, *alternatives = (Paragraph(twin, dialect) for twin in (element, *twins.get(element, ())))
+            first, *alternatives = (Paragraph(copy, dialect) for copy in (element, *copies.get(element, ())))
             if all(other.pieces == first.pieces for other in alternatives):
-                first.twins, alternatives = alternatives, []
+                first.copies, alternatives = alternatives, []
             for slot in (first, *alternatives):
                 yield f"{label}, paragraph {count}", slot
 
 
-def _twins(root: "etree._Element", paragraph_tag: str) -> dict["etree._Element", list["etree._Element"]]:
-    """Map paragraphs in the first of several alternative contents to their counterparts in the others."""
-    twins: dict[etree._Element, list[etree._Element]] = {}
+def _copies(root: "etree._Element", paragraph_tag: str) -> dict["etree._Element", list["etree._Element"]]:
+    """Map paragraphs to their copies: Word stores some text boxes twice, as alternative contents."""
+    copies: dict[etree._Element, list[etree._Element]] = {}
     for content in root.iter(_COMPATIBILITY + "AlternateContent"):
         alternatives = [list(alternative.iter(paragraph_tag)) for alternative in content]
         for other in alternatives[1:]:
             if len(other) == len(alternatives[0]):
-                for paragraph, twin in zip(alternatives[0], other, strict=True):
-                    twins.setdefault(paragraph, []).append(twin)
-    return twins
+                for paragraph, copy in zip(alternatives[0], other, strict=True):
+                    copies.setdefault(paragraph, []).append(copy)
+    return copies
 
 
 FORMAT: Final = FileFormat(

@@ -1,8 +1,8 @@
 """HTML pages: text ranges are replaced, all other bytes are kept.
 
-The encoding is taken from the byte order mark, or otherwise from the XML declaration or <meta>. If none is
-declared, it is UTF-8, or windows-1252 (with a message) if the page is not valid UTF-8. The page is written in
-the same encoding; other characters are written as character references (&#8364;). Code and elements with
+The encoding is taken from the byte order mark, or otherwise from the XML declaration or <meta>. If there are
+none, it is UTF-8, or windows-1252 (with a message) if the page is not valid UTF-8. The page is written in the
+same encoding; characters that it lacks become character references (&#8364;). Code and elements with
 translate="no" or class="notranslate" are copied; lang attributes are kept.
 """
 
@@ -82,7 +82,7 @@ class Page:
 
 
 def _declared(content: bytes) -> str | None:
-    """Return the declared encoding, as browsers interpret it; None if it is not a superset of ASCII."""
+    """Return the declared encoding, as browsers interpret it; None if it is not an extension of ASCII."""
     match = _DECLARED.search(content, 0, _DECLARED_WITHIN)
     if not match:
         return None

@@ -168,7 +168,7 @@ class Scanner:
         return [before, self._inside("title of a link", title), after]
 
     def _inside(self, what: str, text: str) -> str | int:
-        """Add a text inside an element if it can be translated: if it has letters, and no markup."""
+        """Add a text inside an element if it can be translated, that is, has letters and no markup."""
         if not any(map(str.isalpha, text)) or _MARKUP.search(text):
             return text
         self.found.further.append((what, text))
@@ -472,7 +472,7 @@ class MarkdownReader:
     def _spelled(self, place: _Place, block: Block, further: Sequence[str]) -> list[str]:
         """Return the lines of a block in the first spelling that is parsed as intended.
 
-        If there is none, use the spelling with tags and escapes, which has all elements, and add a message.
+        If no spelling is, use the one with tags and escapes, which has all elements, and add a message.
         """
         text = "".join("".join(piece for piece in block.pieces if isinstance(piece, str)).split())
         removed = set(place.paragraph.pieces) - set(block.pieces)
@@ -487,7 +487,7 @@ class MarkdownReader:
             parsed = self._parsed(place, lines)
             if parsed == (text, elements):
                 return lines
-            # A line break at an end may be lost, as it is invisible.
+            # A line break at an end may be lost, because it is invisible.
             is_complete = parsed is not None and parsed[0] == text and not parsed[1] - elements
             if second is None and parsed and is_complete and set(elements - parsed[1]) <= _MAY_GO:
                 second = lines

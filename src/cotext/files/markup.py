@@ -1,8 +1,8 @@
 """Blocks of HTML and XHTML.
 
-Only text ranges are replaced; the rest of a page is not parsed and written again. Elements that begin a
-paragraph in a browser begin a block, and so do two consecutive `<br>`. All other elements, also unknown
-ones, are inline. White space is collapsed as in a browser. Texts of attributes are separate blocks after
+Only text ranges are replaced; the rest of a page is not parsed and written again. A block begins at elements
+that begin a paragraph in a browser, and after two consecutive `<br>`. All other elements, also unknown
+elements, are inline. White space is collapsed as in a browser. Texts of attributes are separate blocks after
 their paragraph.
 """
 
@@ -50,7 +50,7 @@ _ATTRIBUTE: Final = re.compile(r"""([^\s/>=]+)(?:\s*=\s*("[^"]*"|'[^']*'|[^\s>"'
 
 # Elements whose content is text, even if it looks like markup.
 RAW: Final = frozenset({"script", "style", "textarea", "title", "iframe", "xmp", "noembed", "noframes"})
-# Raw in XHTML, too, because real pages contain scripts written as in HTML. Their content is not read.
+# These are raw in XHTML, too, because real pages contain scripts written as in HTML. They are not read.
 _SCRIPTS: Final = frozenset({"script", "style"})
 
 
@@ -278,7 +278,7 @@ class ElementRules:
     """How elements are read, by name in lower case.
 
     `blocks` begin a paragraph, `copied` are copied text in a sentence, and `left` are not translated.
-    `ignored` elements are not translated either, but the model reads each as a word, even if it is empty.
+    `ignored` elements are not translated either, but the model reads each of them as a word, even if empty.
     `attributes`: translate visible attributes. `spaced`: do not collapse white space. `lines`: line breaks
     end sentences. `html`: apply the HTML definitions of element names (empty elements, raw text).
     """

@@ -41,7 +41,7 @@ from cotext.files.table import GENERIC, format_of, read_file
 from cotext.files.text import wrap_width
 from cotext.runtime import CotextError
 
-BILINGUAL: Final = {"xliff": xliff.translated_files, "po": po.translated_files}
+BILINGUAL: Final = {"xliff": xliff.translated_documents, "po": po.translated_documents}
 SECTION: Final = 20  # sentence pairs of a section, where a document must be cut into several
 
 
@@ -51,10 +51,10 @@ def pair_files(
     """Write the sentence pairs of files to the TMX file `out`; return notes for the user.
 
     Files may be folders, bilingual files, or two documents in a format that `translate` reads. Returns None
-    if they are corpora or cannot be read. `known`: languages that are given; others are taken from the files.
-    Fewer than `needed` documents are cut into sections of about `SECTION` pairs. Raises CotextError if a file
-    cannot be read, nothing can be paired, the files are not in the known languages, or `out` is in a folder
-    that is read.
+    if they are corpora or have no file format. `known`: languages that are given; others are taken from the
+    files. Fewer than `needed` documents are cut into sections of about `SECTION` pairs. Raises CotextError if
+    a file cannot be read, there are no pairs, the files are not in the known languages, or `out` is in a
+    folder that is read.
     """
     paths = [path for path in (source, target) if path is not None]
     if all(is_corpus(path) or _is_refused(path) for path in paths):
@@ -96,7 +96,7 @@ def _write_pairs(
 ) -> tuple[str, ...]:
     """Write documents as TMX, cut into sections if there are fewer than `needed`; return notes.
 
-    `languages`: those that are given, and those that the files state.
+    `languages`: the languages that are given, and those that the files state.
     """
     notes = []
     if len(documents) < needed:
@@ -208,14 +208,14 @@ def align_files(
 
 
 def files_in(path: Path) -> list[Path]:
-    """Return the files of a folder, at any depth, without hidden ones; for a file, the file."""
+    """Return the files of a folder, at any depth, except hidden files; for a file, return the file."""
     if not path.is_dir():
         return [path]
     return sorted(file for file in path.rglob("*") if file.is_file() and file.name[0] != ".")
 
 
 def _by_name(paths: Sequence[Path]) -> dict[str, Path]:
-    """Return the given files, and the files in given folders, by name without ending and language code.
+    """Map names, without ending and language code, to the given files and the files in given folders.
 
     Raises CotextError if two files have the same name.
     """
@@ -262,9 +262,9 @@ def _read(path: Path, side: Side, splitter: Splitter, is_one_of_several: bool) -
 
 
 def read_sentences(path: Path, side: Side, language: str, format: str | None = None) -> list[Document]:
-    """Read a corpus or a file of any format; of a bilingual file, one side. Inline elements become tags.
+    """Read a corpus or a file (one side, if it is bilingual); inline elements become tags.
 
-    Raises CotextError if it cannot be read, is empty, or its format is unknown.
+    Raises CotextError if the file cannot be read, is empty, or has an unknown format.
     """
     found = format_of(path, format)
     if isinstance(found, str) and found != "text":
@@ -298,9 +298,9 @@ def _sentences(
 def _paired(
     name: str, sources: list[Document], targets: list[Document], prefix: str
 ) -> list[tuple[Document, Document]]:
-    """Pair documents by id if all have ids, else in order; `prefix` makes ids different from other files'.
+    """Pair documents by id if all have ids, otherwise in order; `prefix` distinguishes ids of several files.
 
-    If the numbers of documents differ, each file is one document.
+    If the sides have different numbers of documents, each side is read as one document.
     """
     by_id = {target.id: target for target in targets}
     if all(each.id for each in (*sources, *targets)) and len(by_id) == len(targets):

@@ -1,7 +1,7 @@
 """Files that are archives (such as DOCX): text parts are read as translatable blocks, changed parts replaced.
 
 A block is a paragraph or another unit of text (see `cotext.files.blocks`). A changed part is read twice: once
-for its blocks, and once to write it. So no part is kept in memory, and the output depends only on the blocks.
+for its blocks, and once to write it. So no part stays in memory, and the output depends only on the blocks.
 """
 
 import io
@@ -49,7 +49,7 @@ _UTF8: Final = 0x800
 class Archive:
     """A zip archive in memory; `name` is its name in messages.
 
-    Raises CotextError if it is damaged, encrypted, beyond a limit, or has unsafe or duplicate names.
+    Raises CotextError if the archive is damaged, encrypted, too large, or has unsafe or duplicate names.
     """
 
     def __init__(self, content: bytes, name: str) -> None:
@@ -178,7 +178,7 @@ class Archive:
 
 
 def _small(extra: bytes) -> bytes:
-    """Return the extra fields of a member without 64-bit sizes, which the header then contains."""
+    """Return the extra fields of a member without the 64-bit sizes; the header contains the sizes instead."""
     kept, at = b"", 0
     while at + 4 <= len(extra):
         kind, length = struct.unpack_from("<2H", extra, at)
@@ -288,7 +288,7 @@ _PROPERTIES: Final = ("title", "subject", "description", "keywords")
 
 
 def properties(elements: "Iterable[etree._Element]") -> Iterator[tuple[str, TreeSlot]]:
-    """Yield the texts of those elements that are properties of a document, such as its title."""
+    """Yield the texts of elements that are properties of a document, such as its title."""
     for element in elements:
         if local_name(element) in _PROPERTIES:
             yield f"properties, {local_name(element)}", PlainSlot(element)

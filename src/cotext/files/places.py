@@ -49,7 +49,7 @@ class Decoded:
 
 
 def marked_encoding(content: bytes) -> tuple[bytes, str | None]:
-    """Return the byte order mark and its encoding; (b"", None) without one."""
+    """Return the byte order mark and its encoding; (b"", None) if there is no mark."""
     return next((pair for pair in _BYTE_ORDER_MARKS if content.startswith(pair[0])), (b"", None))
 
 

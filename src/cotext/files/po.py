@@ -4,11 +4,11 @@ A message is one block or several (see `cotext.files.strings`), and a file is on
 and the flag fuzzy change; comments, contexts and obsolete entries are kept. In the header of a template, only
 the charset is filled in; `msginit` does the rest.
 
-By default, entries with a translation, also fuzzy ones, are kept as context. For `unfinished`, fuzzy entries
-are translated and lose their flag; for `all`, every entry is. With plural forms, the first form is the
-translation of the singular, and all others are the translation of the plural. A single form is the
-translation of the plural. If there are more than two forms, they cannot all be right: the entry is marked
-fuzzy, with a message.
+By default, entries with a translation, also fuzzy ones, are kept as context. With `--entries unfinished`,
+fuzzy entries are translated, too, and lose their flag; with `--entries all`, all entries are translated. With
+plural forms, the first form is the translation of the singular, and all others are the translation of the
+plural. A single form is the translation of the plural. If there are more than two forms, they cannot all be
+right: the entry is marked fuzzy, with a message.
 
 The package polib is not used, because it rewrites files, with other line breaks.
 """
@@ -219,10 +219,10 @@ def _take(entry: _Entry, keyword: re.Match[str], text: _Text, where: str) -> Non
         form = int(keyword[2] or 0)
         if form in entry.forms or "msgid" not in entry.texts:
             raise CotextError(
-                f"{where}: {keyword[1]} out of place; an entry has one msgid, and each form once"
+                f"{where}: {keyword[1]} out of place; an entry must have one msgid, and each msgstr only once"
             )
         if (keyword[2] is not None) != ("msgid_plural" in entry.texts):
-            raise CotextError(f"{where}: msgstr[n] needs an entry with msgid_plural, msgstr one without")
+            raise CotextError(f"{where}: with msgid_plural, write msgstr[n]; without it, write msgstr")
         entry.forms[form] = text
     elif keyword[1] in entry.texts or entry.forms:
         raise CotextError(f"{where}: {keyword[1]} out of place; the msgstr of the entry before is missing")
@@ -379,12 +379,12 @@ def _escaped(text: str) -> str:
     return "".join(_WRITTEN.get(character, character) for character in text)
 
 
-def translated_files(
+def translated_documents(
     content: bytes, name: str, every: bool = False
 ) -> tuple[tuple[str, str], list[list[tuple[str, str]]]]:
-    """Return two empty language codes, and one document with the pairs of translated, not fuzzy entries.
+    """Return two empty language codes, and one document: source and translation of all finished entries.
 
-    Only the first plural form is returned. `every`: include fuzzy and untranslated entries, and keep spaces.
+    Only the first plural form is returned. `every`: also fuzzy and untranslated entries, with all spaces.
     """
     entries = _entries(decoded(content, name).text, name)
     texts = [(e.texts["msgid"].text, e.forms[0].text) for e in entries if every or "fuzzy" not in e.flagged()]

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 # --- Paragraphs of DrawingML (ECMA-376 part 1, chapter 21), in slides and notes.
 #
-# Line breaks are empty elements; fields (slide numbers, dates) are copied. Links are properties of runs, and
-# so become elements like bold text.
+# Line breaks are empty elements; fields (slide numbers, dates) are copied. Links are properties of runs, so
+# they become elements in the same way as bold text.
 
 # The transitional and the strict namespace.
 _NAMESPACES: Final = (

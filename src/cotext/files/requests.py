@@ -30,7 +30,7 @@ class TranslationRequest(SentenceSplitting, TermOptions, Sharded, ClusterOptions
         is_run=True,
     )
     files: Sequence[Path] = option(
-        "Files in a format of docs/files.md, recognised by their content or suffix, or corpora. -: read "
+        "Corpora, or files in a format of docs/files.md, recognised by their content or suffix. -: read "
         "standard input line by line, and write to standard output.",
         argument=True,
     )

@@ -30,7 +30,7 @@ class Atom:
 
     `kind`: see `Item`. `name` is equal for both tags of an element, and identifies points that end a line.
     `nodes` are written unchanged, in a run with the `properties` if `in_run`. `look` is equal for properties
-    with the same look. `holder`: for both tags of an element with child nodes, the parent of these nodes.
+    with the same look. `holder`: for both tags of an element, the node that contains its runs, if any.
     """
 
     kind: str
@@ -53,7 +53,7 @@ class Dialect(ABC):
 
     @abstractmethod
     def atoms(self, paragraph: "etree._Element") -> Iterator[Atom]:
-        """Yield the parts of a paragraph in order: texts are not empty, and holders are properly nested."""
+        """Yield the parts of a paragraph in order: texts are not empty, and elements are properly nested."""
 
     @abstractmethod
     def put_text(self, holder: "etree._Element", text: str, properties: "etree._Element | None") -> None:
@@ -82,13 +82,13 @@ _PLAIN: Final = Atom("text")
 class Paragraph:
     """A paragraph that has been read; `pieces` is empty if it has no text.
 
-    `twins`: alternatives with the same pieces, which are written too; a program shows one of them.
+    `copies`: the same paragraph in alternative contents, of which a program shows one; all are written.
     """
 
     def __init__(self, element: "etree._Element", dialect: Dialect) -> None:
         self._element = element
         self._dialect = dialect
-        self.twins: list[Paragraph] = []
+        self.copies: list[Paragraph] = []
         self._atoms = _with_spaces_joined(dialect.atoms(element))
         self._bases = _bases(self._atoms)
         self._sources: dict[Tag, tuple[int, int]] = {}  # ranges of atoms
@@ -135,8 +135,8 @@ class Paragraph:
                 levels.pop()
             add(start, stop)
         add(behind, len(self._atoms))
-        for twin in self.twins:
-            twin.write(pieces)
+        for copy in self.copies:
+            copy.write(pieces)
 
     def _items(self) -> Iterator[Item]:
         """Yield the atoms, and elements of no width around text whose look is not the most frequent one."""

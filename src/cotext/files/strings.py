@@ -34,7 +34,7 @@ class Markers:
     """Syntax of placeholders and of accelerators, the marks before the letter of a keyboard shortcut.
 
     `accelerators`: characters; each is such a mark if it occurs exactly once in a string, directly before a
-    word. `within_words`: also inside a word, such as in "E&xit".
+    word or, with `within_words`, also inside a word, as in "E&xit".
     """
 
     placeholders: re.Pattern[str] | None = None
@@ -135,7 +135,7 @@ def wrapped(text: str, width: int) -> Iterator[str]:
 def pieces_of(items: Sequence[Item], sources: Sequence[str]) -> tuple[tuple[Piece, ...], dict[Tag, str]]:
     """Return the pieces of items, and the source of each piece that is not text.
 
-    Tags without a partner, such as <br>, or <file> in a usage message, enclose nothing.
+    Tags without a partner, such as <br>, or <file> in a usage message, become points.
     """
     partners = mates(items)
     pieces: list[Piece] = []
@@ -180,7 +180,7 @@ def _all_found(text: str, markers: Markers) -> Iterator[Item]:
 
 
 def _before_a_letter(pieces: list[Piece], mark: Point) -> list[Piece]:
-    """Move an accelerator to the next letter after it, or else to the first letter."""
+    """Move an accelerator to the next letter after it or, if there is none, to the first letter."""
     at = pieces.index(mark)
     rest = pieces[:at] + pieces[at + 1 :]
     for number in (*range(at, len(rest)), *range(at)):

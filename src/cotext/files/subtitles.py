@@ -59,8 +59,8 @@ _DOTS = re.compile(r"(?:\.\.\.|…)[\"'”’»)]*\Z")
 class Syntax:
     """The syntax of cues: tags, line breaks and escapes.
 
-    `marks` has the groups "tag" and "break". `enclosing`: names of tags that enclose text; the tag `v`
-    begins the text of a speaker. `read` and `write` decode and encode a text.
+    `marks`: a pattern with the groups "tag" and "break". `enclosing`: names of tags that enclose text; the
+    tag `v` begins the text of a speaker. `read` and `write` decode and encode a text.
     """
 
     marks: re.Pattern[str]
@@ -104,7 +104,7 @@ def parts_of(content: str, cue: Cue, syntax: Syntax) -> Iterator[Part]:
         if item.name == "br":
             lines.append([])
     groups: list[tuple[str, list[Item]]] = []
-    # A dash begins a turn if another line has one too, or if the line before it ends a sentence.
+    # A dash begins a turn if another line has a dash, too, or if the previous line ends a sentence.
     dashes = sum(bool(_DASH.match(_visible(line))) for line in lines) > 1
     for number, line in enumerate(lines):
         dialogue = dashes or (number > 0 and bool(_END.search(_visible(lines[number - 1]).rstrip())))
@@ -143,7 +143,7 @@ def _visible(items: Sequence[Item]) -> str:
 
 
 def _kind(line: Sequence[Item], dialogue: bool) -> str:
-    """Return the kind of part that a line begins (turn, speaker, sound, song); "" if it begins none."""
+    """Return the kind of part that a line begins (turn, speaker, sound, song); "" if it begins no part."""
     text = _visible(line)
     label = _LABEL.match(text)
     if (dialogue and _DASH.match(text)) or (label and (label[1] or label[0].isupper() > text.isupper())):
@@ -158,8 +158,8 @@ def _kind(line: Sequence[Item], dialogue: bool) -> str:
 def _inner(items: Sequence[Item]) -> tuple[list[Item], bool]:
     """Remove outer items that are not translated; return the others, and whether they followed a dash.
 
-    Removed are unpaired tags, pairs of tags around all items, dashes, notes, white space and line breaks. At
-    least one item must have a letter or a digit.
+    Removed are unpaired tags, pairs of tags around all other items, dashes, notes, white space and line
+    breaks. At least one item must have a letter or a digit.
     """
     found, ends, dashed = list(items), mates(items), False
     low, high = inner(found, ends, _OUTER)
@@ -253,9 +253,8 @@ def _space(before: str, after: str) -> str:
 # --- Division of a translation among cues and into lines.
 #
 # The aim for a border between cues is the mean of two positions: that of its marker in the translation, and
-# that of its time. The latter gives all cues the same reading speed. The border is placed between the two
-# words nearest to the aim. Places after a comma, and the place of the marker, are preferred. Each cue has at
-# least one word if there are enough.
+# the one that gives all cues the same reading speed. The border is placed between the two words nearest to
+# the aim. Places after a comma, and that of the marker, are preferred. Each cue has a word, if possible.
 
 _WORD = re.compile(r"(?<=\s)\S")
 # Thai, Lao, Burmese and Khmer, without characters that are combined with the one before.
@@ -302,7 +301,7 @@ def _cuts(text: str, marked: Sequence[int], durations: Sequence[int]) -> list[in
 def _gains(text: str, places: Sequence[int], marks: Sequence[int] = ()) -> dict[int, float]:
     """Return how much farther from the aim preferred places may be, as a share of the text.
 
-    Preferred are places after a pause mark, such as a comma, and those of `marks`.
+    Places after a pause mark, such as a comma, and the places in `marks` are preferred.
     """
     gains: dict[int, float] = {}
     for place in places:
@@ -488,7 +487,7 @@ def _syntax_of(text: str) -> tuple[Syntax, Callable[[list[re.Match[str]]], Itera
 
 
 def _open(content: bytes, name: str) -> SplicedFile:
-    """Read subtitles as one document; raise CotextError for other files, and if they are not UTF-8."""
+    """Read subtitles as one document; raise CotextError if a file is not in UTF-8, or not of this format."""
     source = decoded(content, name)
     kind = _syntax_of(source.text)
     if kind is None:

@@ -34,7 +34,7 @@ def file_suffixes() -> list[str]:
 
 
 def recognise(head: bytes, name: str) -> FileFormat | None:
-    """Return the format of a file, detected from its first bytes; its name decides between several.
+    """Return the format of a file, detected from its first bytes; if several fit, its name decides.
 
     Returns None if no file format fits; the file may be a corpus (`cotext.data.formats`).
     """
@@ -64,7 +64,7 @@ def require_fitting_name(out: Path, format: FileFormat | str, source: Path | Non
 
 
 def named_format(name: str) -> FileFormat | None:
-    """Return the format with the suffix of a file name; None if there is none, or for plain text."""
+    """Return the format with the suffix of a file name; None if there is none, or it is plain text."""
     suffix = Path(name).suffix.lower()
     formats = (format for format in file_formats().values() if suffix in format.suffixes)
     return next((format for format in formats if format.name != "prose"), None)

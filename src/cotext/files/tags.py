@@ -3,8 +3,9 @@
     element        The span of target words with most alignment weight on the words of the element, minus
                    their weight on other words. If no word qualifies, the word with most weight. Siblings do
                    not overlap, and a child is inside its parent. An element around all words of its parent
-                   stays around all of them. An element around part of a word (such as the 2 of CO2) encloses
-                   the same part if the translation has the word or its final digits; otherwise the word.
+                   encloses all words of its target, too. An element around part of a word (such as the 2 of
+                   CO2) encloses the same part if the translation has this word or its final digits;
+                   otherwise, it encloses the complete word.
     point          Beside the target word that is aligned with the only source word that the point touches.
                    If it touches two words or none, the weights of all words before and after it decide.
     copied text    Stays at one of its occurrences in the translation. If it is missing there, it is inserted
@@ -273,7 +274,7 @@ def project(
         pairs += parts.items()
         _Projection(*sides, *_unit_weights(alignment, *sides, pairs), root).place()
     found = written(root, target, {spans[e.piece.key]: e.piece for e in texts if e.piece.key in spans})
-    # A substitute that the model wrote too often is not left in the text.
+    # If the model wrote a substitute too often, the copied text replaces these copies, too.
     of_copied = substitutes(pieces, shown)
     return merged(replaced(piece, of_copied) if isinstance(piece, str) else piece for piece in found)
 
@@ -455,7 +456,7 @@ class _Projection:
         """Return `units`, or the word with most weight if the node contains words and `units` does not.
 
         This happens if no word of the target belongs mostly to the node, as in a compound: "Dateimenü" for
-        "<b>File</b> menu". The weights before sharpening decide, as they do not depend on other words.
+        "<b>File</b> menu". The weights before sharpening are used, because they do not depend on other words.
         """
         inserted = {v for below in node.all() if not below.is_element for v in self._inside(below)}
         inside = [v for v in self._inside(node) if self.source.is_word[v] and v not in inserted]
@@ -541,7 +542,8 @@ def _sums(weights: Tensor) -> Tensor:
 def _best(worth: Sequence[float], free: Iterable[range], node: Node) -> tuple[float, range]:
     """Return the free span of units with the highest score; an empty span if no unit is free.
 
-    An element from an earlier sentence starts at the first unit; one that ends later stops at the last unit.
+    An element that began in an earlier sentence starts at the first unit, and one that ends in a later
+    sentence stops at the last unit.
     """
     best = (-inf, range(0))
     for interval in free:

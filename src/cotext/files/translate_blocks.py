@@ -50,8 +50,8 @@ from cotext.translation.translator import Translation
 
 # --- The full stop that a model adds to a heading, list entry or table cell without one.
 
-# Matches no stop after another full stop, a number (an ordinal in German) or a single letter (an initial).
-# The pattern is for reversed text, so that each letter is read once.
+# Does not match a full stop after another one, a number (an ordinal in German) or a single letter (an
+# initial). It is matched against reversed text, because a search from the left takes quadratic time.
 _STOP: Final = re.compile(r"\. ?(?P<word>[^\W\d_]{2,}(?:\.[^\W\d_]+)*)|[。।።։۔]")
 _ROMAN: Final = re.compile(r"[IVXLC]+")
 
@@ -59,8 +59,9 @@ _ROMAN: Final = re.compile(r"[IVXLC]+")
 def without_added_stop(source: str, target: str, language: str, endings: tuple[str, ...] = ()) -> str:
     """Return the translation without its full stop if the source ends in a letter or a digit.
 
-    Models trained only on sentences end every text with a full stop. Abbreviations of the target `language`
-    and terms (`endings`: a space and a term, case-folded) keep theirs. A text without letters is unchanged.
+    Models trained only on sentences end every text with a full stop. It is kept after abbreviations of the
+    target `language`, numbers, initials, Roman numerals, words with inner full stops, and terms (`endings`: a
+    space and a term, case-folded). A text without letters is unchanged.
     """
     match = _STOP.match(target[::-1])
     if match is None or not source.rstrip()[-1:].isalnum() or f" {target}".casefold().endswith(endings):
@@ -247,7 +248,7 @@ class BlockDocuments:
         )
 
     def taken(self, chosen: Sequence[int]) -> Mapping[int, Mapping[int, str]]:
-        """Return given translations and those in the memory, by index into `chosen` and sentence."""
+        """Return {index into `chosen`: {sentence: text}}: given translations, else those of the memory."""
         memory = self._terminology.memory
         documents = [self._whole[self.numbers[index]].sentences for index in chosen]
         texts = ([each.for_people(each.text) for each in sentences] for sentences in documents)
@@ -293,7 +294,7 @@ class BlockDocuments:
         return pairs
 
     def faults(self, translations: Mapping[int, Translation]) -> dict[tuple[int, int], list[Fault]]:
-        """Return faults by document and written sentence. Call `blocks` first: it counts empty links."""
+        """Return faults by (document, translated sentence). Call `blocks` first: it counts empty links."""
         written: dict[tuple[int, int], str] = {}  # sources without copied text
         pairs = []
         for index, translation in translations.items():
@@ -363,7 +364,7 @@ class BlockDocuments:
             yield replace(joined, pieces=without_placeholders(joined.pieces, original.pieces))
 
     def _alignments(self, document: _CutDocument, targets: Sequence[str]) -> dict[int, SentenceAlignment]:
-        """Align the words of sentences with inline elements; return {} if the document is too long."""
+        """Align the words of sentences with inline elements; return {} if a sentence is too long to score."""
         sentences = document.sentences
         having = [any(not isinstance(piece, str) for piece in sentence.pieces) for sentence in sentences]
         chosen = [j for j, has_elements in enumerate(having) if has_elements and targets[j]]

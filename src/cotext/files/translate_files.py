@@ -50,7 +50,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class BlockOptions(FileOptions):
-    """`entries`: what to translate of bilingual files. `alone` reserves the model while words are aligned.
+    """`entries`: the entries of bilingual files to translate. `alone`: reserves the model for word alignment.
 
     `bilingual`: file with source and translation, which is written afterwards.
     """
@@ -193,8 +193,8 @@ def check_outputs_of(
     """Check outputs before a run is loaded.
 
     Outputs of an interrupted job may exist. `folder`: folder of the outputs, which may not exist yet.
-    `formats`: formats of the sources, and so of the outputs. Raises the errors of `check_outputs` and
-    `require_fitting_name`, and CotextError if an output exists, without `overwrite`.
+    `formats`: formats of the sources, which are also those of the outputs. Raises the errors of
+    `check_outputs` and `require_fitting_name`, and CotextError if an output exists without `overwrite`.
     """
     for out, source, format in zip(outs, sources, formats, strict=False):
         require_fitting_name(out, format, source)

@@ -5,10 +5,10 @@ notes, proposed translations (alt-trans, matches) and elements of other tools ar
 targets get the state `needs-review-translation`, and are marked as machine translation. In 2.x, their
 segments get the state `translated`.
 
-XML elements that enclose text (g, pc, mrk) become inline elements of a block. So do properly nested pairs of
-empty elements in a segment (bx and ex, bpt and ept, sc and ec, sm and em). All others become *points*,
-elements without text, as do elements that represent something (x, ph, it, cp). Content marked as not
-translatable is copied.
+XML elements that enclose text (g, pc, mrk) become inline elements of a block, and so do properly nested pairs
+of empty elements in a segment (bx and ex, bpt and ept, sc and ec, sm and em). Unpaired elements become
+*points* (elements without text), and so do elements that represent something (x, ph, it, cp). Content marked
+as not translatable is copied.
 """
 
 import re
@@ -72,7 +72,7 @@ class Segment:
 def segments(
     text: str, element: Element, kind_of: Callable[[Element], Kind], keep_breaks: bool
 ) -> list[Segment]:
-    """Return the contents of an element; with `keep_breaks`, a line break outside elements ends a segment."""
+    """Return the segments of an element; with `keep_breaks`, a line break outside elements ends a segment."""
     parts = list(_parts(text, element, kind_of))
     groups = _divided(parts) if keep_breaks else [parts]
     return [_segment(group, keep_breaks) for group in groups]
@@ -99,7 +99,7 @@ def _parts(text: str, element: Element, kind_of: Callable[[Element], Kind]) -> I
         elif not child.shown:
             yield _Part("point", child.content)
         else:
-            # Escaped markup in a text, such as HTML in a CDATA section, becomes elements too.
+            # Escaped markup in a text, such as HTML in a CDATA section, becomes elements, too.
             for item in items_of(child.content, Markers()):
                 raw = child.content[item.start : item.stop]
                 kind = {"open": "begins", "close": "ends"}.get(item.kind, item.kind)
@@ -409,7 +409,7 @@ def _kinds(unit: Element) -> Callable[[Element], Kind]:
     return kind_of
 
 
-def translated_files(
+def translated_documents(
     content: bytes, name: str, every: bool = False
 ) -> tuple[tuple[str, str], list[list[tuple[str, str]]]]:
     """Return the languages of the first `<file>`, and the translated segments (both sides) of every `<file>`.
@@ -438,7 +438,7 @@ def translated_files(
 def _units(
     group: Element, translate: bool = True, preserve: bool = False
 ) -> Iterator[tuple[Element, bool, bool]]:
-    """Yield the units of a file, body or group, each with whether to translate it, and to keep its spaces."""
+    """Yield each unit of a file, body or group, whether to translate it, and whether to keep its spaces."""
     for child in group.elements():
         inner, space = _translate(child, translate), _preserve_in(child, preserve)
         if child.name in ("trans-unit", "unit", "bin-unit"):

@@ -3,8 +3,9 @@
     autoregressive      the cross-attention of the decoder step that writes a target token
     non-autoregressive  the cross-attention of the positions that the best CTC path assigns to the token
 
-Shapes: B rows, H heads, T queries or tokens, S keys; of a sentence, T tokens, F queries, S source tokens;
-primed if an attention has another order.
+Shapes of the attention of a batch: B rows, H heads, T queries or tokens, S keys. Shapes of a sentence: T
+target tokens, F queries, S source tokens. B' and T' are the rows and places of a recorded attention, which
+may have another layout.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -34,7 +35,7 @@ LAYERS: Final = (0, 1)
 
 @dataclass(frozen=True, slots=True)
 class RowTokens:
-    """The tokens of one side of a batch, with their sentences; extra tokens belong to none."""
+    """The tokens of one side of a batch, with their sentences; extra tokens belong to no sentence."""
 
     sentence: Tensor  # [B, T] within the row, -1 on padding
     document: Tensor  # [B, T] within the document
@@ -51,10 +52,10 @@ class RowTokens:
     def places(self, shown: Tensor) -> Tensor:
         """Return the index of the token at each place of an attention: [B', T'].
 
-        `shown` [B', T'] is True for places that are not padding; tokens are in order. Supported: full rows;
-        only their current sentences; all rows joined to one.
+        `shown` [B', T'] is True for places that are not padding; tokens are in order. An attention may have
+        all tokens of the rows, or only those of current sentences; and all rows may be joined to one.
 
-        Raises CotextError: an attention that is not supported.
+        Raises CotextError if the number of places fits none of these layouts.
         """
         real = self.sentence >= 0
         place = torch.arange(real.numel(), device=real.device).view_as(real)
@@ -103,7 +104,8 @@ def attention_of(rows: RowsToRead) -> list[list[Tensor]]:
 class _Sentence:
     """A current sentence of a row: the indices of its source tokens and labels in `RowTokens`.
 
-    `queries` [F] are the indices whose attention is read, `weights` [F, S] its sum so far.
+    `queries` [F]: indices of the positions whose attention is read. `weights` [F, S]: sum of their attention
+    over the layers so far.
     """
 
     row: int
@@ -113,7 +115,7 @@ class _Sentence:
     queries: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.long))
     weights: Tensor = field(default_factory=lambda: torch.empty(0))
 
-    def ask(self, queries: Tensor) -> None:
+    def set_queries(self, queries: Tensor) -> None:
         """Set the queries whose attention is read."""
         self.queries = queries
         shape = len(queries), len(self.source)
@@ -139,9 +141,9 @@ def _sentences(
 
 
 def _read_forced(model: Any, batch: Batch, sentences: Sequence[_Sentence]) -> None:
-    """Read attention with teacher forcing, of the query that writes a label."""
+    """Read, with teacher forcing, the attention of the query that predicts each label."""
     for sentence in sentences:
-        sentence.ask(sentence.labels)
+        sentence.set_queries(sentence.labels)
     forced, source = autoregressive_pass(model, batch), batch.source
     of_both = zip(model.extra_tokens, (source.sentence, forced.sentence), strict=True)
     keys, own = (RowTokens.of(source, extra, sentence) for extra, sentence in of_both)
@@ -150,19 +152,19 @@ def _read_forced(model: Any, batch: Batch, sentences: Sequence[_Sentence]) -> No
 
 
 def _read_parallel(model: NonAutoregressiveModel, batch: Batch, sentences: Sequence[_Sentence]) -> None:
-    """Read the attention of all positions; a token gets the mean of the positions on the best path."""
+    """Read the attention of all positions; a token gets the mean over its positions on the best CTC path."""
     draft, tokens, sentence = forced_draft(model, batch)
     real, aligned = draft.sentence >= 0, model.path == "sentences"
     for one in sentences:
         here = draft.sentence[one.row] == one.index if aligned else real[one.row]
-        one.ask(here.nonzero()[:, 0] + one.row * real.size(1))
+        one.set_queries(here.nonzero()[:, 0] + one.row * real.size(1))
     own = RowTokens.of(batch.source, 0, draft.sentence)
     keys = RowTokens.of(batch.source, 0, batch.source.sentence)
     with _watched(model, partial(_gather, (own, keys), sentences)):
         hidden_ND = model.decode(draft)[real]
     path = torch.full_like(draft.sentence, -1)
     if model.path == "length":
-        # Numbers that are not the blank: every position is a separate token.
+        # There are no blanks. Every position gets a different symbol, so it counts as a separate token.
         path[real] = model.blank + 1 + torch.arange(len(hidden_ND), device=path.device)
     else:
         batch_units = units(model.path == "sentences", draft.sentence, tokens, sentence)

@@ -1,7 +1,7 @@
 """Likelihoods of the current sentences of a batch, for all kinds of models.
 
-Shapes: B rows, T tokens (frames of a non-autoregressive decoder), N labels or frames without padding, row
-after row, D model, V vocabulary.
+Shapes: B rows; T tokens, or frames of a non-autoregressive decoder; N labels or frames of all rows,
+concatenated without padding; D model dimension; V vocabulary size.
 """
 
 import math
@@ -51,10 +51,10 @@ class RowsToRead:
 
 @dataclass(frozen=True, slots=True)
 class ForcedPass:
-    """A batch whose source is encoded, and its decoder pass.
+    """A batch with an encoded source and given targets, ready to decode (teacher forcing).
 
-    `sentence` [B, T]: sentence index of every token or position, -1 on padding. `decode` returns the hidden
-    states [B, T, D].
+    `sentence` [B, T]: sentence index of every token or position, -1 on padding. `decode` runs the decoder and
+    returns the hidden states [B, T, D].
     """
 
     sentence: Tensor
@@ -62,21 +62,21 @@ class ForcedPass:
 
 
 def autoregressive_pass(model: TranslationModel, batch: Batch) -> ForcedPass:
-    """Return a forced pass with teacher forcing: the decoder inputs are the target."""
+    """Return a forced pass whose decoder inputs are the target."""
     state = model.encode(batch.source)
     decode = partial(model.decode, batch.target_input, batch.input_sentence, state)
     return ForcedPass(batch.input_sentence, decode)
 
 
 def forced_draft(model: NonAutoregressiveModel, batch: Batch) -> tuple[Draft, Tensor, Tensor]:
-    """Encode a batch whose target is given; return also the `bracketed_targets`."""
+    """Encode a batch with its target; return the draft (its decoder positions) and `bracketed_targets`."""
     tokens, sentence = bracketed_targets(batch)
     lengths = (sentence >= 0).sum(dim=1) if model.path == "length" else None
     return model.encode(batch.source, lengths), tokens, sentence
 
 
 def parallel_pass(model: NonAutoregressiveModel, batch: Batch) -> ForcedPass:
-    """Return a forced pass of all positions in parallel."""
+    """Return a forced pass that decodes all positions in parallel."""
     draft, *_ = forced_draft(model, batch)
     return ForcedPass(draft.sentence, partial(model.decode, draft))
 
@@ -89,7 +89,7 @@ def forced_pass(model: Model, batch: Batch) -> ForcedPass:
 
 
 def sentence_of_label(batch: Batch) -> Tensor:
-    """Return the sentence of every current label, counted over the current sentences of all rows: [N]."""
+    """Return, for every current label, the index of its sentence among all current sentences: [N]."""
     counts = batch.source.current[:, 1] - batch.source.current[:, 0]
     first = counts.cumsum(dim=0) - counts
     current = batch.is_current
@@ -114,7 +114,7 @@ def negative_log_likelihood(model: Model, hidden_ND: Tensor, label_N: Tensor) ->
 
 
 def label_nll(model: TranslationModel, batch: Batch) -> Tensor:
-    """Return negative log-likelihoods of the labels of current sentences, row after row: [N]."""
+    """Return negative log-likelihoods of the labels of current sentences, one row after the other: [N]."""
     hidden_BTD = model.decode(batch.target_input, batch.input_sentence, model.encode(batch.source))
     label_N = batch.target_label[batch.is_current]
     return negative_log_likelihood(model, hidden_BTD[batch.is_current], label_N)
@@ -128,11 +128,12 @@ def sentence_sums(batch: Batch, nll_N: Tensor) -> Tensor:
 
 
 def non_autoregressive_nll(model: NonAutoregressiveModel, batch: Batch) -> Tensor:
-    """Return negative log-likelihoods of all sentences, row after row; all must be current.
+    """Return negative log-likelihoods of all sentences of all rows, in order; all must be current.
 
     With one CTC path per sentence, the likelihood sums over all alignments of the text. The value is infinite
-    if the text has too many labels for its frames. If only the row has a likelihood, each of its sentences
-    gets an equal share. Versions of a row then compare as a whole, whichever sentences are selected.
+    if the text has too many labels for its frames. Other models (`NonAutoregressiveModel.path`) have only one
+    likelihood per row, which is divided equally among the row's sentences. So, whichever sentences are
+    selected, their sum ranks two versions of a row in the same order.
     """
     draft, tokens, sentence = forced_draft(model, batch)
     real = draft.sentence >= 0

@@ -1,13 +1,15 @@
 """The output layer of a model: logits of all symbols or of shortlists, and the best columns of every row.
 
-The rows of a batch share the columns of all their shortlists, so one product computes them. A token that is
-not in a row's own list gets probability 0 there. The translation of a document therefore depends only on
-its own lists, whatever the batch contains. Log-probabilities are normalised over the tokens of the list.
+All rows of a batch use the same output columns: the union of their shortlists. So one matrix product
+computes all logits. A token that is not in a row's own list gets probability 0 in this row. The translation
+of a document therefore depends only on its own lists, whatever the batch contains. Log-probabilities are
+normalised over the tokens of the row's own list.
 
-With a language model (`models/language_model.py`), the value of a token is a signed sum over three rows.
+With a language model (`models/language_model.py`), the value of a token is the signed sum of three
+log-probabilities, which are computed in three rows.
 
-Shapes: B entries, W beam, R rows (R = B * W), N states, D model, V vocabulary, U columns: V, or the tokens
-of all lists.
+Shapes: B entries (searched rows), W beam size, R = B * W hypotheses, N states, D model dimension, V
+vocabulary size, U columns: the full vocabulary, or the union of the shortlists.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -41,8 +43,8 @@ def output_of(model: Model, symbols_U: Tensor) -> Callable[[Tensor], Tensor]:
 class OutputLayer:
     """The output layer of a model for the rows of a search.
 
-    `shortlists`: the allowed tokens of each entry, ascending; None for all entries: any token. `always`:
-    tokens in every list.
+    `shortlists`: for each entry, the allowed tokens in ascending order. Without shortlists, all items are
+    None, and every token is allowed. `always`: tokens that are added to every list.
     """
 
     def __init__(self, model: Model, shortlists: Sequence[Tensor | None], always: Iterable[int]) -> None:
@@ -77,13 +79,13 @@ class OutputLayer:
         self._product = output_of(self._model, self._tokens)
 
     @property
-    def may_rise(self) -> bool:
-        """Whether values of tokens may be above 0, so a hypothesis may become better as it grows."""
+    def values_may_be_positive(self) -> bool:
+        """Whether values of tokens may be above 0, so that a longer hypothesis may have a better score."""
         return bool(self._terms)
 
     @property
-    def is_whole(self) -> bool:
-        """Whether every token has a column, with the number of its id."""
+    def has_full_vocabulary(self) -> bool:
+        """Whether the columns are the full vocabulary, so that the column of a token is its id."""
         return self._tokens is None
 
     def columns(self, tokens: Tensor) -> Tensor:
@@ -109,7 +111,7 @@ class OutputLayer:
         return torch.log_softmax(logits_NU, dim=1, out=logits_NU)
 
     def logits(self, hidden_ND: Tensor) -> Tensor:
-        """Return log-probabilities up to a constant per row, which does not change the best column."""
+        """Return log-probabilities plus an unknown constant per row; the best column is the same."""
         logits_NU = self._product(hidden_ND)
         if self._outside is not None:
             beams_BWU = logits_NU.view(len(self._outside), -1, logits_NU.size(1))
@@ -117,7 +119,7 @@ class OutputLayer:
         return precise(logits_NU)
 
     def _sum(self, hidden_ND: Tensor) -> Tensor:
-        """Return the signed sum of the log-probabilities of all rows, which is not a log-probability."""
+        """Return the signed sum of the log-probabilities of the three rows; it is not a log-probability."""
         assert isinstance(self._model, WithLanguageModel)
         rows = zip(self._terms, self._model.split(hidden_ND), strict=True)
         return torch.stack([sign * layer.log_probabilities(row) for (layer, sign), row in rows]).sum(dim=0)
@@ -148,8 +150,8 @@ FEW_VALUES = 2**16  # below this number of values, blocks are not faster
 def best_column(values_RU: Tensor) -> tuple[Tensor, Tensor]:
     """Return the largest value of every row, the first of equal values, and its column: [R, 1] each.
 
-    `max` tracks a column for every value that it reads. Here, this happens only for the maxima of blocks and
-    for the values of one block.
+    `max` tracks a column for every value that it reads, which is slow. Here, this is done only for the maxima
+    of blocks and for the values of one block.
     """
     size = BLOCK_TOKENS
     blocks = values_RU.size(1) // size

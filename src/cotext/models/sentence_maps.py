@@ -41,7 +41,7 @@ from cotext.models.likelihood import forced_pass
 
 @contextmanager
 def calls(model: nn.Module) -> Iterator[list[str]]:
-    """Keep a list of the names of the modules being called, the innermost last, while the context is open."""
+    """Yield a list of the names of the modules that are running at the moment, the innermost last."""
     calling: list[str] = []
 
     def leave(*_: Any) -> None:  # a result other than None would replace the output
@@ -86,10 +86,10 @@ class GateOpenness:
 
 
 class HeadGates:
-    """The gates of one attention to other sentences: how far they are open, and what passes, by head.
+    """The gates of one attention to other sentences: their factors, and the share that passes, by head.
 
-    `open` holds their factors [H]. The share that passes from a sentence at a distance is its attention
-    weight among other sentences, times the absolute factor. It is the mean over queries that attend to it.
+    `open` holds the factors [H]. The share that passes from a sentence is its attention weight among other
+    sentences, times the absolute factor; it is averaged over the queries that attend to the sentence.
     """
 
     def __init__(self, kind: str, open_H: Tensor, sentences: int) -> None:
@@ -156,7 +156,7 @@ class SentenceMap:
 
     @property
     def mean(self) -> Tensor:
-        """Return equation 12: [N, N], NaN where no token of i attends to any of j."""
+        """Return the mean weight (equation 12): [N, N], NaN where no token of i attends to a token of j."""
         return torch.where(self.seen, self.weight / self.pairs, math.nan)
 
     @property
@@ -251,7 +251,7 @@ class ObservedModel:
         """Count the weights that `watch_weights` reports."""
         name = self.calling[-1]
         if name.startswith("context_encoder."):
-            return  # its queries are of sentences that are not current
+            return  # its queries belong to sentences that are not current
         queries = self.source if self.target is None else self.target
         of_source = {"cross", "context_attention"}.intersection(name.split("."))
         keys = self.source if of_source else queries

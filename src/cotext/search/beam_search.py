@@ -2,8 +2,8 @@
 
 Search calls `encode` and `decode` of a model; it never reads the model's state.
 
-Shapes: B entries (one per unfinished request), W beam, R rows (R = B * W), C candidates of a step, U columns
-of the output layer, D model, M largest number of new tokens.
+Shapes: B entries (unfinished requests), W beam size, R = B * W rows (hypotheses), C candidates of a step, U
+columns of the output layer, D model dimension, M largest number of new tokens.
 """
 
 from collections.abc import Sequence
@@ -34,8 +34,8 @@ from cotext.search.hypotheses import Candidates, Hypothesis, NBestBeam, SearchOp
 
 # --- Sampling: every token is drawn from the distribution of the model, with random numbers of its row.
 #
-# A row has one random number per token, made from the seed of its request. What is drawn depends neither on
-# the batch nor on other rows. Shapes here: R = B.
+# A row has one random number per token, made from the seed of its request. So the drawn tokens depend neither
+# on the batch nor on other rows. Shapes here: R = B.
 
 
 LARGEST = 1 - 1e-12  # upper bound of random numbers, so that rounding does not make them 1
@@ -45,8 +45,8 @@ def distribution(log_probability_RU: Tensor, settings: SamplingConfig) -> Tensor
     """Return the probabilities with which tokens are drawn, float64: [R, U] -> [R, U].
 
     A constant added to all log-probabilities of a row has no effect. They are divided by the temperature.
-    Then only the `top_k` most probable tokens remain; then, of these, the fewest whose share of the remaining
-    probability is `top_p` or more. Of equally probable tokens, the first one counts as more probable.
+    Then only the `top_k` most probable tokens remain. Of these, only the smallest set remains whose share of
+    their probability is at least `top_p`. If tokens are equally probable, earlier ones remain first.
     """
     scaled_RU = log_probability_RU.double() / settings.temperature
     p_RU = scaled_RU.softmax(dim=1)
@@ -107,8 +107,8 @@ def search(
 ) -> list[Hypothesis]:
     """Return the best hypothesis for every row of the source; the model must be in eval mode.
 
-    An entry ends when nothing can beat its best finished hypothesis. With a language model, it ends when
-    `beam` hypotheses are finished. Raises CotextError for NaN or bad requests.
+    An entry ends when no hypothesis can beat its best finished one. With a language model, it ends when
+    `beam` hypotheses are finished. Raises CotextError for NaN in the output, or an error of `check_requests`.
     """
     if not requests or len(requests) != len(source.tokens):
         raise CotextError(f"{len(requests)} requests for {len(source.tokens)} source rows; give one per row")
@@ -118,7 +118,7 @@ def search(
         state = model.encode(source)
         steps.tell(results)  # encoding takes longest: report it as a step
         most_tokens = max(sum(r.max_tokens) for r in requests)
-        # Slots for language symbols, prefixes and new tokens; `bos` takes that of the last one, never read.
+        # Slots for `bos`, language symbols, prefixes and new tokens except the last, which is never read.
         longest = max(len(r.prefix) for r in requests) + len(symbols.special.target_prefix)
         state.open(longest + most_tokens)
         output = OutputLayer(model, [r.shortlist for r in requests], symbols.closing)
@@ -189,7 +189,7 @@ def _decoder_inputs(
 def _start(
     requests: Sequence[SearchRequest], symbols: SearchSymbols, options: SearchOptions, like: Tensor
 ) -> _Frontier:
-    """Return the first frontier: one empty hypothesis per entry; the rest of its beam is impossible."""
+    """Return the first frontier: one empty hypothesis per entry; the others have probability 0."""
     entries, beam, device = len(requests), options.beam, like.device
     dtype = torch.promote_types(like.dtype, torch.float32)  # of the output layer
     most_tokens = [sum(request.max_tokens) for request in requests]
@@ -231,10 +231,10 @@ def _nbest_beam(
     list_sizes = [options.nbest if request.sentences == 1 else 0 for request in requests]
     if options.nbest == 1 or not any(list_sizes):
         return None
-    # No reserve (extra hypotheses in free places of the beam) in two cases. If other rows attend to the
-    # first beam, its history must not depend on whether there is a list. If scores may rise, a hypothesis of
-    # the reserve could become better than the best one.
-    has_reserve = not model.sees_other_rows and not output.may_rise
+    # There is no reserve (extra hypotheses in free places of the beam) in two cases. If other rows attend to
+    # the first beam, its history must not depend on whether there is a list. If scores may rise, a hypothesis
+    # of the reserve could become better than the best one.
+    has_reserve = not model.sees_other_rows and not output.values_may_be_positive
     return NBestBeam(list_sizes, options.divisor, frontier.log_probability, has_reserve)
 
 
@@ -247,7 +247,7 @@ def _values(
     near_a_limit: bool,
     options: SearchOptions,
 ) -> Tensor:
-    """Return the log-probability of every token that may follow (in sampling: of the one drawn), [R, U]."""
+    """Return the log-probability of every token that may follow (in sampling: of the drawn token), [R, U]."""
     next_RU = output.log_probabilities(hidden_RD) if options.scored else output.logits(hidden_RD)
     rules.forbid(next_RU, frontier.progress, written, near_a_limit)
     if options.sampling is None:
@@ -258,7 +258,7 @@ def _values(
 def _bar(
     next_RU: Tensor, frontier: _Frontier, written: int, requests: Sequence[SearchRequest], output: OutputLayer
 ) -> None:
-    """Set the log-probabilities of tokens that complete a barred sequence to -inf, in place."""
+    """Set the log-probability of every token that would complete a barred sequence to -inf, in place."""
     beam, device = frontier.log_probability.size(1), next_RU.device
     for place, entry in enumerate(frontier.entry.tolist()):
         for *before, last in requests[entry].barred:
@@ -280,8 +280,8 @@ def _advance(
 ) -> tuple[Tensor | None, Tensor, Tensor | None]:
     """Extend every hypothesis by one token, in place.
 
-    Returns the continued rows, [R] (None: the same); next inputs, [R, 1]; entries that continue, [B] (None:
-    all).
+    Returns, for each next row, the row that it continues, [R] (None: itself); the next inputs, [R, 1]; and
+    whether each entry continues, [B] (None: all entries continue).
     """
     entries, beam = frontier.log_probability.shape
     # At most one candidate of each hypothesis ends it. Therefore at least `beam` of the 2 * beam candidates
@@ -307,7 +307,7 @@ def _advance(
     goes_on: Tensor | None = None
     frontier.log_probability = going.total
     if beam > 1 or some_end:
-        goes_on = _may_win(frontier, going.total, output.may_rise)
+        goes_on = _may_win(frontier, going.total, output.values_may_be_positive)
         frontier.log_probability = going.total.masked_fill(~goes_on, -torch.inf)
     if nbest is not None:
         nbest.note(frontier.entry, candidates.where(ends), frontier.tokens, written)
@@ -330,9 +330,9 @@ def _advance(
     return row, following, None if some_B is None or bool(some_B.all()) else some_B
 
 
-def _may_win(frontier: _Frontier, total_BW: Tensor, may_rise: bool) -> Tensor:
+def _may_win(frontier: _Frontier, total_BW: Tensor, values_may_be_positive: bool) -> Tensor:
     """Return whether hypotheses with these log-probabilities may still win: [B, W]."""
-    if may_rise:  # any may win: search ends after `beam` finished hypotheses
+    if values_may_be_positive:  # every hypothesis may win: search ends after `beam` finished hypotheses
         return (total_BW > -torch.inf) & (frontier.ended < total_BW.size(1))[:, None]
     # Log-probabilities can only decrease, and lengths are limited: this is the highest score they can reach.
     return total_BW / frontier.largest_divisor[:, None] > frontier.best_score[:, None]

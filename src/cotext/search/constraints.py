@@ -1,14 +1,17 @@
 """Constraints of search: the sentences requested for a row, and the tokens that may follow.
 
+The labels of three sentences y1, y2 and y3, for each value of `view.separators`:
+
     plain     y1 sep y2 sep y3 eos            indexed   y1 sep1 y2 sep2 y3 eos
     bracket   y1 eos y2 eos y3 eos, where the input after each `eos` except the last is `bos`
-    numbered  as bracket, with the number of the sentence instead of `bos`
+    numbered  like bracket, but the input is a symbol with the number of the sentence instead of `bos`
 
 Constrained search returns exactly the requested sentences. No sentence is empty. Each ends with the separator
-of its sentence index, and is truncated at its length limit. In free search, the model decides all of this.
+of its sentence index, and is truncated at its length limit. In free search, the model decides how many
+sentences it writes, and where they end.
 
-Shapes: B entries, W beam, R rows (R = B * W), C candidates of a step, N sentences requested at most, S
-separators, V vocabulary.
+Shapes: B entries (searched rows), W beam size, R = B * W hypotheses, C candidates of a step, N largest number
+of requested sentences, S separators, V vocabulary, U columns of the output layer (`OutputLayer`).
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -55,17 +58,17 @@ class SearchRequest:
     of the first label of the prefix (see `cotext.data.batch`). `sentence_offset`: the index in the document
     of sentence 0 of the row, for numbered sentences. `max_tokens`: for every sentence to search, the limit of
     its new tokens, the closing symbol included; free search uses only the sum. If the prefix ends inside a
-    sentence, this sentence is the first of `max_tokens`. `goes_on`: the row has further sentences, so the
-    last one is closed by its separator; not in free search. `barred`: sequences of tokens that must not be
-    written. `shortlist`: the tokens that are allowed, ascending; None: any. `seed`: numbers that determine
-    the random numbers of sampling.
+    sentence, this sentence is the first of `max_tokens`. `row_continues`: further sentences follow in the
+    row, so the last requested sentence ends with its separator, not with `eos`; only in constrained search.
+    `barred`: sequences of tokens that must not be written. `shortlist`: the allowed tokens in ascending
+    order; None allows every token. `seed`: numbers that determine the random numbers of sampling.
     """
 
     prefix: Sequence[int]
     first_sentence: int
     max_tokens: tuple[int, ...]
     sentence_offset: int = 0
-    goes_on: bool = False
+    row_continues: bool = False
     barred: tuple[tuple[int, ...], ...] = ()
     shortlist: Tensor | None = field(default=None, compare=False)
     seed: tuple[int, ...] = (0,)
@@ -113,22 +116,22 @@ def check_requests(requests: Sequence[SearchRequest], symbols: SearchSymbols) ->
 class SentenceProgress:
     """The sentence that each hypothesis is in, and the limits that remain.
 
-    In free search, the first sentence counts as the last, no content token is needed, and one limit holds for
-    the whole output. `is_single`: one sentence is requested of every row, so its closing symbol and its limit
-    are the same in all steps.
+    In free search, the whole output is treated like one requested sentence: it needs no content token, and
+    has one length limit. `is_single`: one sentence is requested for every row, so its closing symbol and its
+    limit are the same in all steps.
     """
 
     first: Tensor  # [B], sentence index of the first new decoder input
     sentence_offset: Tensor  # [B], index in the document of sentence 0
-    last: Tensor  # [B], number of sentences before the last one
-    goes_on: Tensor  # [B], whether the last one is closed by its separator
+    last_index: Tensor  # [B], index of the last requested sentence among the requested ones
+    row_continues: Tensor  # [B], whether the last requested sentence is closed by its separator
     limits: Tensor  # [B, N]
     closed: Tensor  # [B, W], sentences closed so far
     stop: Tensor  # [B, W], number of tokens at which the current sentence must be closed
     has_content_token: Tensor  # [B, W], True once the current sentence may be closed
     sentence: Tensor  # [B, W], sentence index of the next decoder input
     is_single: bool
-    is_continued: bool  # whether any last sentence is closed by its separator
+    any_row_continues: bool
     may_close: bool = False  # all sentences may be closed from now on; only if `is_single`
     closer: Tensor | None = None  # [B, W], column of the symbol that closes the sentence, once computed
 
@@ -151,15 +154,15 @@ class SentenceProgress:
         return cls(
             first=first,
             sentence_offset=torch.tensor([r.sentence_offset for r in requests], device=device),
-            last=torch.tensor([0 if free else r.sentences - 1 for r in requests], device=device),
-            goes_on=torch.tensor([r.goes_on for r in requests], device=device),
+            last_index=torch.tensor([0 if free else r.sentences - 1 for r in requests], device=device),
+            row_continues=torch.tensor([r.row_continues for r in requests], device=device),
             limits=limits_BN,
             closed=torch.zeros(len(requests), beam, dtype=torch.long, device=device),
             stop=limits_BN[:, :1].repeat(1, beam),
             has_content_token=has_content_token[:, None].repeat(1, beam),
             sentence=first[:, None].repeat(1, beam),
             is_single=most == 1 and not free,
-            is_continued=any(r.goes_on for r in requests),
+            any_row_continues=any(r.row_continues for r in requests),
         )
 
     def select(self, entries: Tensor) -> "SentenceProgress":
@@ -172,7 +175,7 @@ class SentenceProgress:
         return replace(self, **selected)
 
     def reorder(self, origin: Tensor) -> None:
-        """Beam w continues the former beam origin[:, w]: [B, W]."""
+        """Reorder beams: beam w of entry b continues the former beam `origin[b, w]`; `origin` is [B, W]."""
         if self.may_close:
             return
         of_sentences = () if self.is_single else ("closed", "stop", "sentence")
@@ -194,19 +197,21 @@ class Rules:
 
     special: SpecialSymbols
     free: bool
-    never: Tensor  # columns that are never chosen, and columns of closing symbols, allowed one at a time
-    blank: Tensor  # columns
+    # Columns that `forbid` sets to -inf. It then restores the one closing symbol that may follow.
+    forbidden: Tensor
+    blank: Tensor  # columns of tokens that decode to an empty string
     separators: Tensor  # [S], columns that close sentence 0, 1 ...
-    never_but_end: Tensor  # `never` without the column of `eos`
+    forbidden_except_eos: Tensor  # `forbidden` without the column of `eos`
     end: int  # column of `eos`
     separates: Tensor  # [V], True for separators
-    openings: Tensor  # symbols that open sentence 0, 1 ... of a document, with brackets
+    # With `numbered`, symbols that open sentence 0, 1 ... of a document; with `bracket`, only `bos`.
+    opening_symbols: Tensor
     words: Tensor  # [V], True for content tokens, after which a sentence may be closed
 
     @classmethod
     def of(cls, symbols: SearchSymbols, align: Align, output: OutputLayer, device: torch.device) -> "Rules":
         """Return the rules for an output layer."""
-        if output.is_whole:
+        if output.has_full_vocabulary:
             return _rules_of_whole(symbols, align, output.vocabulary, device)
         return cls._with_columns(symbols, align, output.vocabulary, output.columns, device)
 
@@ -223,28 +228,28 @@ class Rules:
         closing = () if free else symbols.closing
         unwritten = (special.pad, special.bos, symbols.unk, *special.numbers, *symbols.unused)
         # Closing symbols are forbidden in general and allowed one at a time: see `forbid`.
-        never = torch.tensor([*unwritten, *closing], device=device)
+        tokens = torch.tensor([*unwritten, *closing], device=device)
         blank = torch.tensor(symbols.blank, dtype=torch.long, device=device)
         separators = torch.tensor(special.separators, device=device)
         separates = torch.zeros(vocabulary, dtype=torch.bool, device=device)
         separates[separators] = True
         words = torch.ones_like(separates)
         if not free:
-            words[never] = False
+            words[tokens] = False
             words[blank] = False
-        openings = torch.tensor(special.numbers or (special.bos,), device=device)
+        opening_symbols = torch.tensor(special.numbers or (special.bos,), device=device)
         end = int(columns(torch.tensor([special.eos], device=device)))
-        forbidden = columns(never)
+        forbidden = columns(tokens)
         column_fields = columns(blank), columns(separators), forbidden[forbidden != end], end
-        return cls(special, free, forbidden, *column_fields, separates, openings, words)
+        return cls(special, free, forbidden, *column_fields, separates, opening_symbols, words)
 
     def forbid(self, next_RU: Tensor, progress: SentenceProgress, written: int, near_a_limit: bool) -> None:
         """Set the log-probabilities of tokens that may not follow to -inf, in place.
 
         `near_a_limit`: whether some hypothesis may be at a length limit.
         """
-        if progress.may_close and not progress.is_continued and not near_a_limit:
-            next_RU.index_fill_(1, self.never_but_end, -torch.inf)
+        if progress.may_close and not progress.any_row_continues and not near_a_limit:
+            next_RU.index_fill_(1, self.forbidden_except_eos, -torch.inf)
             return
         # Only the closing symbol of the current sentence is allowed, and only after a content token. Save its
         # value, forbid all closing symbols, then restore it.
@@ -252,7 +257,7 @@ class Rules:
         closing = next_RU.gather(1, closer)
         if not progress.may_close:
             closing = closing.masked_fill(~as_rows(progress.has_content_token), -torch.inf)
-        next_RU.index_fill_(1, self.never, -torch.inf)
+        next_RU.index_fill_(1, self.forbidden, -torch.inf)
         if near_a_limit:
             has_content_token = progress.has_content_token.flatten()
             # A sentence still needs its closing symbol, and a content token if it has no content token yet.
@@ -267,7 +272,7 @@ class Rules:
         """Return the column of the symbol that closes the current sentence of every row: [R, 1]."""
         if progress.closer is None:
             index = progress.sentence.clamp(max=self.separators.numel() - 1)
-            more = (progress.closed < progress.last[:, None]) | progress.goes_on[:, None]
+            more = (progress.closed < progress.last_index[:, None]) | progress.row_continues[:, None]
             progress.closer = torch.where(more, self.separators[index], self.end)
         return as_rows(progress.closer)
 
@@ -275,11 +280,11 @@ class Rules:
         """Return whether each token ends the hypothesis `origin` that it continues: [B, C] each."""
         # A separator ends a hypothesis only if the row continues after the request.
         closes = token == self.special.eos
-        if progress.is_continued:
-            closes |= self.separates[token] & progress.goes_on[:, None]
+        if progress.any_row_continues:
+            closes |= self.separates[token] & progress.row_continues[:, None]
         if progress.is_single:
             return closes
-        return closes & (progress.closed.gather(1, origin) >= progress.last[:, None])
+        return closes & (progress.closed.gather(1, origin) >= progress.last_index[:, None])
 
     def follow(self, progress: SentenceProgress, token: Tensor, written: int) -> Tensor:
         """Update the progress with the chosen tokens, [B, W]; return them as decoder inputs, [R, 1]."""
@@ -293,7 +298,7 @@ class Rules:
         progress.closed = progress.closed + separates.long()
         if not self.free:
             # Beams of probability 0 may contain any tokens: keep their counters valid.
-            progress.closed = torch.minimum(progress.closed, progress.last[:, None])
+            progress.closed = torch.minimum(progress.closed, progress.last_index[:, None])
             stop = progress.limits.gather(1, progress.closed) + written + 1
             progress.stop = torch.where(separates, stop, progress.stop)
         progress.has_content_token = (progress.has_content_token & ~separates) | self.words[token]
@@ -301,7 +306,7 @@ class Rules:
         following = token
         if self.special.bracket:
             index = progress.sentence_offset[:, None] + progress.sentence
-            opening = self.openings[index.clamp(max=self.openings.numel() - 1)]
+            opening = self.opening_symbols[index.clamp(max=self.opening_symbols.numel() - 1)]
             following = torch.where(separates, opening, token)
         return as_rows(following)
 
@@ -315,7 +320,7 @@ def _rules_of_whole(symbols: SearchSymbols, align: Align, vocabulary: int, devic
 def truncated(
     tokens: Sequence[int], request: SearchRequest, special: SpecialSymbols, free: bool
 ) -> tuple[int, ...]:
-    """Return the positions of closing symbols, the final `eos` included, that are at a length limit."""
+    """Return the positions of closing symbols (also of the final `eos`) that a length limit forced."""
     if free:
         return (len(tokens),) if len(tokens) + 1 == sum(request.max_tokens) else ()
     closing = set(special.separators)
@@ -327,8 +332,8 @@ def truncated(
 
 # --- Recovery of sentences from labels, by the separators that the model wrote in free search.
 #
-# No other code uses separators to find sentences. A chunk is the text up to a closing symbol. Every
-# label is assigned to one sentence, so the log-probabilities of the sentences add up to that of the row.
+# Only `recover` assigns the labels of free search to sentences. A chunk is the text up to a closing symbol.
+# Every label belongs to one sentence, so the log-probabilities of the sentences add up to that of the row.
 #
 #   plain     a sep b sep c eos     Chunk i is sentence i. Missing chunks are those of the last sentences;
 #                                   surplus chunks belong to the last sentence.
@@ -354,7 +359,7 @@ class Recovered:
 def recover(
     labels: Sequence[int], symbols: SpecialSymbols, count: int, first: int = 0, from_end: bool = False
 ) -> Recovered:
-    """Recover `count` sentences, the first with index `first`, from labels that end with `eos`.
+    """Recover `count` sentences from labels that end with `eos`; `first`: index of the first sentence.
 
     If there are more chunks than sentences, a separator directly before the final `eos` is ignored.
     """
@@ -422,7 +427,7 @@ def listening(listener: Listener) -> Iterator[None]:
 
 @contextmanager
 def part_of_search(members: Sequence[int]) -> Iterator[None]:
-    """Report the steps of a search of some requests; `members`: their indices among all requests."""
+    """Report the steps of a search that contains only some requests; `members`: their indices among all."""
     if (listener := _listener.get()) is None:
         yield
         return

@@ -26,9 +26,9 @@ from cotext.search.hypotheses import Alternative, Hypothesis, SearchOptions, len
 
 MODEL: Final = "model.bin"  # the engine's file with the weights
 STEP_SECONDS: Final = 0.5  # time between signs of progress, because an engine does not report its steps
-# Most probabilities that are computed at once in scoring: CTranslate2 keeps them in memory for all rows.
+# Maximum number of probabilities that a call of scoring computes: CTranslate2 keeps them all in memory.
 PROBABILITIES: Final = 2**25
-# Sources of FEW to MANY tokens may be padded: attention has the same digits then (measured with AVX-512).
+# Sources of FEW to MANY tokens may be padded, because attention does not change (measured with AVX-512).
 FEW, MANY = 16, 64
 
 Item = TypeVar("Item")
@@ -53,8 +53,8 @@ class CTranslate2Engine(Engine):
 
     `translator` is the object of CTranslate2, `vocabulary` the number of output tokens. During a search, the
     listener of `constraints.listening` is called about twice a second. `patience`: a beam search ends with
-    `patience * beam` finished hypotheses. `beam_search` continues as long as another can be better. With a
-    patience of 1, more outputs differ from those of `beam_search` (docs/results/decoding-speed.md).
+    `patience * beam` finished hypotheses, but `beam_search` continues while an unfinished one can be better.
+    So with a patience of 1, more outputs differ from those of `beam_search` (docs/results/decoding-speed.md).
 
     In int8 on a CPU, the rows of a call have prefixes of equal length. Their sources have equal length, or
     `FEW` to `MANY` tokens. Other padding would change the last digits of attention, which are then rounded to
@@ -155,10 +155,11 @@ def _named(rows: Sequence[Sequence[int]]) -> list[list[str]]:
 # An engine generates tokens up to an end symbol, without regard to sentences. To get exactly the requested
 # sentences, a row is searched in up to two ways:
 #
-#     free      All sentences at once, without constraints. Kept if the hypothesis has the right sentences.
-#     forced    Else sentence by sentence, each up to its separator, the last up to `eos`, with the sentences
-#               before as the prefix. A sentence that is empty, too long, or contains a symbol that must not
-#               be written, is searched again with the symbols forbidden.
+#     free      All sentences at once, without constraints. The hypothesis is kept if it has exactly the
+#               requested sentences.
+#     forced    Otherwise, one sentence after the other: each up to its separator, the last up to `eos`, with
+#               the previous sentences as the prefix. A sentence that is empty, too long, or contains a
+#               forbidden symbol is searched again with these symbols suppressed.
 #
 # A row of one sentence, such as a window with a forced prefix, normally takes one search. The scores of an
 # engine are those of the model only if nothing was forbidden, and they divide by a length that includes the
@@ -175,7 +176,7 @@ def search_engine(
 ) -> list[Hypothesis]:
     """Return the best hypothesis for every row of the source, like `beam_search.search`.
 
-    Raises CotextError: an error of `beam_search.search`, or a row has more tokens than the engine has
+    Raises the errors of `beam_search.search`, and CotextError if a row has more tokens than the engine has
     positions.
     """
     check_requests(requests, symbols)
@@ -306,7 +307,7 @@ class _EngineSearch:
                 row.end(best.tokens, None)
 
     def next_sentences(self, rows: Sequence[_Row]) -> None:
-        """Write one more sentence of every row."""
+        """Write the next sentence of every row."""
         for group in _grouped(rows, self._end):
             end = self._end(group[0])
             rejected: list[_Row] = []
@@ -325,7 +326,7 @@ class _EngineSearch:
                     self._close(row, end, best.tokens, best.log_probability)
                 elif self.options.beam == 1:
                     self._close(row, end, best.tokens[: row.limit - 1], None)
-                else:  # beyond its own limit: with that limit, the search would end differently
+                else:  # longer than the limit of this row; with this limit, the search would end differently
                     rejected.append(row)
             self._force(rejected, end)
 
@@ -357,8 +358,8 @@ class _EngineSearch:
         """
 
         def limits(row: _Row) -> tuple[int, int]:
-            # Limits of an engine include the prefix. The largest decides which hypotheses compete: it is the
-            # row's own, rounded so that rows can share calls, and never that of another row.
+            # Limits of an engine include the prefix. The upper limit decides which hypotheses compete. It is
+            # that of the row itself, rounded so that rows can share calls, never that of another row.
             exact = len(row.prefix) + limit(row) - 1
             if never:
                 return exact, len(row.prefix) + (not self._begun(row, row.closed))
@@ -413,7 +414,7 @@ class _EngineSearch:
         """Return the symbol that closes requested sentence `k`, or the next sentence."""
         request, special = row.request, self.symbols.special
         k = row.closed if k is None else k
-        if k + 1 == request.sentences and not request.goes_on:
+        if k + 1 == request.sentences and not request.row_continues:
             return special.eos
         return special.separator(request.first_sentence + request.closed_before(self.symbols) + k)
 

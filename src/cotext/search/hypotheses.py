@@ -1,12 +1,12 @@
 """Options of a search, its hypotheses, and n-best lists: hypotheses in addition to the best one.
 
 With a list, the search for the best hypothesis does not change. Without a list, a place in the beam becomes
-empty when its hypothesis can no longer win. With a list, the most probable of all other hypotheses fill these
-places (the reserve). No hypothesis that can still win loses its place, and no hypothesis of the reserve can
-beat the best one. An entry is finished as soon as nothing in its beam can enter its list.
+empty when its hypothesis can no longer win. With a list, the most probable other hypotheses fill these places
+(the reserve). No hypothesis that can still win loses its place, and no hypothesis of the reserve can beat the
+best one. An entry is finished as soon as no hypothesis in its beam can enter its list.
 
-Shapes: B entries that are not finished, W beam, R rows (R = B * W), C candidates of a step, K tokens of a
-row, M maximum number of new tokens.
+Shapes: B entries (unfinished requests), W beam size, R = B * W rows (hypotheses), C candidates of a step, K
+tokens of a row, M maximum number of new tokens.
 """
 
 import math
@@ -105,10 +105,10 @@ class Hypothesis:
 
     `tokens`: the new labels including separators, without the final `eos`. `token_log_probabilities`: of
     these tokens and the final `eos`; `log_probability`: their sum; NaN if the search was not `scored`.
-    If an engine returns only the sum, the `eos` has this value, and the tokens have 0. `truncated` are the
-    positions of closing symbols, the final `eos` included, that were forced at a length limit. `others` has
-    the alternatives of every requested sentence, best first, if requested and known; they are not known for
-    several sentences of one request.
+    If an engine returns only the sum, the `eos` has this value, and the tokens have 0. `truncated`: the
+    positions of closing symbols (also of the final `eos`) that a length limit forced. `others`: the
+    alternatives of every requested sentence, best first. It is empty without lists, and for requests of
+    several sentences.
     """
 
     tokens: list[int]
@@ -137,7 +137,7 @@ class Candidates(NamedTuple):
     own: Tensor
 
     def first(self, count: int) -> "Candidates":
-        """Return the first `count` of every entry, [B, count]."""
+        """Return the first `count` candidates of every entry, [B, count]."""
         return Candidates(*(x[:, :count] for x in self))
 
     def chosen(self, at: Tensor) -> "Candidates":
@@ -163,7 +163,7 @@ class NBestBeam:
         self._wanted, self._divisor, self._has_reserve = wanted, divisor, has_reserve
         self._found: list[dict[tuple[int, ...], Alternative]] = [{} for _ in wanted]
         self._total = torch.full_like(start, -torch.inf)  # log-probabilities of the reserve
-        # The score that a hypothesis must exceed to enter the list of its request.
+        # For each request, the score that a hypothesis must exceed to enter its list.
         limits = [-torch.inf if number else torch.inf for number in wanted]
         self._bar = torch.tensor(limits, dtype=start.dtype, device=start.device)
 

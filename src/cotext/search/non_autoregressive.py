@@ -7,7 +7,7 @@ per row, or none, sentences are recovered from the `eos` symbols (`recover`). A 
 a content token gets the token that lowers its probability least, so that no sentence is empty, as in
 constrained search.
 
-Shapes: B rows, T frames, N frames of all rows without padding, row after row, D model, V vocabulary.
+Shapes: B rows, T frames, N frames of all rows, concatenated without padding, D model dimension, V vocabulary.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -31,7 +31,7 @@ PASS_TOKENS = 1024  # source tokens per pass on a CPU; larger passes are not fas
 
 @dataclass(slots=True)
 class _Text:
-    """The tokens of a sentence with their log-probabilities; `rest`: of the closing symbol.
+    """The tokens of a sentence with their log-probabilities; `rest`: log-probability of the closing symbol.
 
     The log-probability of a token includes the blanks before it and its repeats.
     """
@@ -70,7 +70,7 @@ def search_frames(
 ) -> list[Hypothesis]:
     """Return the hypothesis for every row of the source; the model must be in eval mode.
 
-    Raises CotextError: a beam above 1, a bad request (`check_requests`), model output that is NaN.
+    Raises CotextError if the beam is above 1, or the model output is NaN; or an error of `check_requests`.
     """
     check_requests(requests, symbols)
     if options.beam > 1:
@@ -88,17 +88,20 @@ def search_frames(
 
 
 class _FrameSearch:
-    """A search over frames: no frame may be in `never`, and no sentence only in `without_content`."""
+    """A search over frames.
+
+    No frame may have a `forbidden` symbol. Every sentence needs a symbol that is not in `without_content`.
+    """
 
     def __init__(self, model: NonAutoregressiveModel, symbols: SearchSymbols, options: SearchOptions) -> None:
         special = symbols.special
         self.model, self.symbols, self.options = model, symbols, options
-        self.never = {symbols.unk, *special.numbers, *symbols.unused}
+        self.forbidden = {symbols.unk, *special.numbers, *symbols.unused}
         if model.path == "length":
-            self.never.add(model.blank)
+            self.forbidden.add(model.blank)
         # Symbols that are not tokens of a sentence.
         self.non_content = {model.blank, special.bos}
-        self.without_content = {*self.never, *self.non_content, special.eos, *symbols.blank}
+        self.without_content = {*self.forbidden, *self.non_content, special.eos, *symbols.blank}
 
     def rows(self, source: Source, requests: Sequence[SearchRequest]) -> Iterator[_Row]:
         """Decode in passes of limited size and yield row after row."""
@@ -116,13 +119,13 @@ class _FrameSearch:
         sizes = real.sum(dim=1).tolist()
         hidden = torch.split(self.model.decode(draft)[real], sizes)
         outputs = [OutputLayer(self.model, [], ())] * len(requests)
-        if requests[0].shortlist is not None:  # then every row has its own
+        if requests[0].shortlist is not None:  # then every row has a separate shortlist
             always = {*self.symbols.closing, *self.non_content, *self.symbols.blank}
             outputs = [OutputLayer(self.model, [request.shortlist], always) for request in requests]
         # Consecutive rows with the same output layer are computed together.
         results = [
             self._best(
-                output, torch.cat([hidden_TD for _, hidden_TD in rows]), self.never, self.options.scored
+                output, torch.cat([hidden_TD for _, hidden_TD in rows]), self.forbidden, self.options.scored
             )
             for output, rows in groupby(zip(outputs, hidden, strict=True), key=itemgetter(0))
         ]
@@ -207,7 +210,7 @@ class _FrameSearch:
         here = row.frames(k)
         if self.model.path == "sentences":
             here = here[1:-1]
-        before, _ = self._best(row.output, row.hidden[here], self.never)
+        before, _ = self._best(row.output, row.hidden[here], self.forbidden)
         log_p, word = self._best(row.output, row.hidden[here], self.without_content)
         # The frame at which a content token costs least compared with the best symbol.
         at = int((log_p - before).argmax())
@@ -221,7 +224,7 @@ class _FrameSearch:
     ) -> tuple[Tensor, Tensor]:
         """Return log-probability and symbol of the best allowed symbol of every frame, [N] each.
 
-        If not `scored`, logits instead of log-probabilities.
+        If not `scored`, return logits instead of log-probabilities.
         """
         columns, results = output.columns(torch.tensor(sorted(forbidden), device=hidden_ND.device)), []
         for chunk in torch.split(hidden_ND, CHUNK):

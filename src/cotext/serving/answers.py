@@ -67,10 +67,10 @@ Listener = Callable[[Event], object]
 
 @dataclass(slots=True, eq=False)
 class Events:
-    """The events of a request so far, and who listens; `publish` works in any thread.
+    """The events of a request so far, and its listeners; `publish` may be called in any thread.
 
-    Listeners are called in the loop, before the task of the request ends. Without a listener, the loop is not
-    woken.
+    Listeners are called in the event loop, before the task of the request ends. Without listeners, `publish`
+    does not wake the event loop.
     """
 
     loop: asyncio.AbstractEventLoop
@@ -85,7 +85,7 @@ class Events:
                 self.loop.call_soon_threadsafe(listener, event)
 
     def listen(self, listener: Listener) -> None:
-        """Send all events so far to a listener, and further ones until it is removed; called in the loop."""
+        """Send all events to a listener until it is removed, also past ones; call this in the event loop."""
         with self._lock:
             self.replay(listener)
             self.listeners.append(listener)
@@ -117,12 +117,12 @@ Compute = Callable[[PendingRequest], Coroutine[Any, Any, TextAnswer]]
 class RequestCache:
     """Pending requests of all clients, and cached answers.
 
-    With more than `most` requests, or `most_of_client` of a client, a request without a waiting client is
-    cancelled at once.
+    Above `max_requests`, or `max_requests_of_client` of one client, a request for which no client waits is
+    cancelled immediately.
     """
 
-    def __init__(self, most: int, most_of_client: int) -> None:
-        self._most, self._most_of_client = most, most_of_client
+    def __init__(self, max_requests: int, max_requests_of_client: int) -> None:
+        self._max_requests, self._max_requests_of_client = max_requests, max_requests_of_client
         self._pending: dict[str, PendingRequest] = {}
         # The oldest answers come first. The request and its work are larger than the answer, and not stored.
         self._cached: dict[str, tuple[float, Events, TextAnswer]] = {}
@@ -163,7 +163,7 @@ class RequestCache:
 
     def _is_full(self, client: str) -> bool:
         clients = [pending.work.client for pending in self._pending.values() if not pending.work.cancelled]
-        return len(clients) > self._most or clients.count(client) > self._most_of_client
+        return len(clients) > self._max_requests or clients.count(client) > self._max_requests_of_client
 
     def _begin(self, key: str, client: str, compute: Compute) -> PendingRequest:
         pending = PendingRequest(Work(client), Events(asyncio.get_running_loop()))
@@ -201,14 +201,18 @@ class RequestCache:
 KEPT_SEGMENTS: Final = 200
 KEPT_CHARACTERS: Final = 64 * 1024
 SESSION_SECONDS: Final = 3600.0  # time after the last request, after which a session is dropped
-# Most sessions of all clients, and of one. The client with the most loses its least recently used session.
+# Maximum number of sessions of all clients, and of one. Above it, the client with the most sessions loses its
+# least recently used session.
 SESSIONS: Final = 512
 SESSIONS_OF_CLIENT: Final = 32
 
 
 @dataclass(frozen=True, slots=True)
-class Spoken:
-    """A translated or `confirmed` sentence of a segment; `exact`: its subwords are known."""
+class ContextSentence:
+    """A sentence of a segment: a translation by the system, or one `confirmed` by the client.
+
+    `exact`: the subwords of the translation are known.
+    """
 
     block: int
     hypothesis: SentenceHypothesis
@@ -221,18 +225,18 @@ class Context:
     """The context before a segment: blocks, and the translations of their sentences."""
 
     blocks: tuple[Block, ...] = ()
-    sentences: tuple[Spoken, ...] = ()
+    sentences: tuple[ContextSentence, ...] = ()
 
 
 @dataclass(slots=True)
 class Segment:
-    """A segment: its blocks and its answer; `after`: the context and options that it was translated with."""
+    """A segment: its blocks and its answer; `made_with`: the context and options of its translation."""
 
     blocks: tuple[Block, ...]
     number: int | None
     as_context: Context
     answer: TextAnswer
-    after: tuple[object, ...] = ()
+    made_with: tuple[object, ...] = ()
     confirmed: str | None = None
 
     @property
@@ -263,20 +267,20 @@ class SessionMemory:
     def before(self, at: int, sentences: int) -> Context:
         """Return the last segments before an index, with at least this many sentences, as context."""
         blocks: list[Block] = []
-        kept: list[Spoken] = []
+        kept: list[ContextSentence] = []
         for segment in reversed(self.segments[:at]):
             if len(kept) >= sentences:
                 break
             context = segment.as_context
             kept = [
                 *context.sentences,
-                *(replace(spoken, block=spoken.block + len(context.blocks)) for spoken in kept),
+                *(replace(sentence, block=sentence.block + len(context.blocks)) for sentence in kept),
             ]
             blocks[:0] = context.blocks
         return Context(tuple(blocks), tuple(kept))
 
     @asynccontextmanager
-    async def unless_refused(self) -> AsyncIterator[None]:
+    async def restored_on_error(self) -> AsyncIterator[None]:
         """Return a context manager that restores the segments after an exception."""
         segments, last = list(self.segments), self.last
         try:

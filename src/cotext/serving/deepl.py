@@ -1,7 +1,8 @@
 """The DeepL API, version 2: texts, documents, glossaries, languages and usage.
 
-Unsupported options (formality more or less, styles, instructions, translation memories, other output formats)
-raise error 400 with the name of the option, or with the supported formality.
+Requests with unsupported options (styles, instructions, translation memories, other output formats) are
+rejected with status 400, and the message names the option. The values `more` and `less` of `formality` are
+rejected, too; the message names the value to use instead.
 """
 
 import csv
@@ -38,10 +39,10 @@ def routes() -> list[Route]:
         [
             Route("/v2/translate", translate, methods=["POST"]),
             Route("/v2/document", send_document, methods=["POST"]),
-            Route("/v2/document/{id}", tell_document, methods=["POST"]),
+            Route("/v2/document/{id}", get_document_status, methods=["POST"]),
             Route("/v2/document/{id}/result", fetch_document, methods=["POST"]),
             Route("/v2/languages", list_languages, methods=["GET"]),
-            Route("/v2/usage", tell_usage, methods=["GET"]),
+            Route("/v2/usage", get_usage, methods=["GET"]),
             Route("/v2/glossary-language-pairs", list_glossary_pairs, methods=["GET"]),
             Route("/v2/glossaries", create_glossary, methods=["POST"]),
             Route("/v2/glossaries", list_glossaries, methods=["GET"]),
@@ -125,7 +126,7 @@ async def glossary_entries(
 UNLIMITED: Final = 10**12  # characters; DeepL's value for no limit
 
 
-async def tell_usage(request: Request) -> Response:
+async def get_usage(request: Request) -> Response:
     """`GET /v2/usage`: usage is not counted."""
     await fields_and_client(request)
     return JSONResponse({"character_count": 0, "character_limit": UNLIMITED})
@@ -212,7 +213,7 @@ VARIANTS: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
 
 
 async def list_languages(request: Request) -> Response:
-    """`GET /v2/languages`; `type` may be in the address or in a body."""
+    """`GET /v2/languages`; `type` may be in the query string or in a body."""
     fields, _ = await fields_and_client(request)
     kind = fields.one_of("type", ("source", "target"), "source")
     systems = service_of(request).systems
@@ -255,7 +256,7 @@ async def send_document(request: Request) -> Response:
     return JSONResponse({"document_id": ticket.id, "document_key": ticket.key})
 
 
-async def tell_document(request: Request) -> Response:
+async def get_document_status(request: Request) -> Response:
     """`POST /v2/document/{id}`: return the status of a file."""
     fields, client = await fields_and_client(request)
     identity = request.path_params["id"]
@@ -309,7 +310,7 @@ async def list_glossary_pairs(request: Request) -> Response:
     """`GET /v2/glossary-language-pairs`: languages of the systems that support terms."""
     await fields_and_client(request)
     systems = service_of(request).systems
-    pairs = dict.fromkeys(system.languages for system in systems if system.opened.translator.takes_guides)
+    pairs = dict.fromkeys(system.languages for system in systems if system.opened.translator.supports_terms)
     listed = [{"source_lang": pair.source, "target_lang": pair.target} for pair in pairs]
     return JSONResponse({"supported_languages": listed})
 

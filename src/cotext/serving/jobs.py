@@ -50,7 +50,9 @@ from cotext.translation.corpus_files import FileReport
 # --- Translation of the file of one job, resumed from its journal.
 
 MAX_MESSAGES: Final = 100
-AT_ONCE_SECONDS: Final = 0.1  # sentences reported this soon after the first come from the journal
+# Sentences that are reported this soon after the first one were translated before a restart, and are read
+# from the journal of the job. They do not count for the speed.
+AT_ONCE_SECONDS: Final = 0.1
 _OPTION: Final = re.compile(r" \(--[^()]*\)$")  # advice that only applies to the command line
 
 
@@ -103,8 +105,8 @@ def translate_job(
     }
     try:
         format = format_of(source)
-        # Clients send notes, lists and poems without full stops. There, an empty line does not end a
-        # document. Plain text is prose, even if it looks like a corpus.
+        # Plain text is read as prose, even if it looks like the corpus format `text` (one sentence per line).
+        # Clients also send notes, lists and poems, in which an empty line does not end a document.
         if format == "text":
             format = file_formats()[GENERIC]
         alone = partial(shared.exclusively, running.work)
@@ -139,11 +141,11 @@ def check_source(path: Path, name: str) -> None:
 
 
 def _of_sentences(report: FileReport) -> Iterable[str]:
-    """Yield messages about sentences that should be checked."""
+    """Yield messages about sentences that the client should check."""
     for where, what in (
         (report.missing, "without a translation"),
         (report.truncated, "cut off at the length limit"),
-        (report.long, "longer than all sentences of the training data"),
+        (report.long, "longer than any sentence used in training"),
         (report.shed, "translated with less context than others"),
     ):
         if where:
@@ -158,7 +160,8 @@ def _of_sentences(report: FileReport) -> Iterable[str]:
 IDLE_SECONDS: Final = 30.0  # between checks for expired jobs
 REFUSED_SECONDS: Final = 2.0  # pause after a write has failed
 STOP_SECONDS: Final = 10.0
-# Most starts of a job that end with a crash of the server; regular stops do not count.
+# How often a job is started again if the server crashed or could not save the result. A regular stop of the
+# server resets the count.
 MAX_ATTEMPTS: Final = 10
 
 _log = logging.getLogger(__name__)
@@ -229,7 +232,7 @@ class Jobs:
     def reserve(self, client: str, size: int) -> str:
         """Reserve space for an upload until `release`, and return the name of the reservation.
 
-        Raises RequestError: 429, the files of the client use its share; 503, there is no space.
+        Raises RequestError: 429 if the files of the client use all of its share; 503 if there is no space.
         """
         name, size, table = secrets.token_hex(16), max(size, LEAST_BYTES), self.table
         with self._changed:
@@ -256,10 +259,11 @@ class Jobs:
     ) -> JobTicket:
         """Submit a file, which is copied and synced to disk.
 
-        `file_name`: name of the file on the client. If the content fits several formats, its suffix decides.
-        `reservation`: reserved space for the file, which is released. Raises RequestError: 400, the format is
-        unknown or terms are not supported. 413, the file is too large. 429 and 503, too many files wait, or
-        there is no space.
+        `file_name`: name of the file on the client. If the content fits several formats, the suffix of this
+        name decides. `reservation`: reserved space for the file, which is released.
+
+        Raises RequestError: 400 if the format is unknown or terms are not supported; 413 if the file is too
+        large; 429 if the client, 503 if the server has too many waiting files or too little space.
         """
         CURRENT.get().system = system.name
         file.seek(0, os.SEEK_END)
@@ -456,6 +460,6 @@ class Jobs:
             message = f"the system {row.status.system!r} is no longer served"
             raise CotextError(f"{row.source_name}: {message}; choose one of {', '.join(self._systems)}")
         if row.attempts >= MAX_ATTEMPTS:
-            message = f"the server stopped {MAX_ATTEMPTS} times while translating this file; split it"
+            message = f"the server did not finish this file in {MAX_ATTEMPTS} attempts; split the file"
             raise CotextError(f"{row.source_name}: {message}")
         return translate_job(row, self.table, system, self._shared[system.name], running)

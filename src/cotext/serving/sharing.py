@@ -400,7 +400,7 @@ class SharedSystem:
             pool.search(groups)
         except Exception as error:
             failed = error
-        remaining = [group for group in groups if pool.waits(group)]
+        remaining = [group for group in groups if pool.is_ready(group)]
         if failed is not None and len(remaining) == 1:
             with self._changed:
                 for flow in [flow for flow in self._flows if remaining[0].document in flow.documents]:
@@ -409,7 +409,7 @@ class SharedSystem:
             failed = None  # its traceback holds device memory
             for half in (remaining[: len(remaining) // 2], remaining[len(remaining) // 2 :]):
                 # A failure in the first half may have ended documents of the second.
-                if rest := [group for group in half if pool.waits(group)]:
+                if rest := [group for group in half if pool.is_ready(group)]:
                     self._search(pool, rest)
 
     def _tell(self, flow: Flow, touched: Sequence[OpenDocument]) -> None:

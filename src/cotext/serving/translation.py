@@ -17,7 +17,7 @@ from cotext.files.blocks import Block, Contents
 from cotext.files.markup import BLOCKS, ElementRules, Markup, tokens
 from cotext.files.translate_blocks import BlockDocuments, PairedSentence
 from cotext.runtime import CotextError, parse_json
-from cotext.serving.answers import KEPT_SEGMENTS, Context, Segment, SessionMemory, Spoken, TextAnswer
+from cotext.serving.answers import KEPT_SEGMENTS, Context, ContextSentence, Segment, SessionMemory, TextAnswer
 from cotext.serving.record import RequestError
 from cotext.serving.requests import IN_LOOP_BYTES, Fields, check_size, service_of, unless_gone, whole_number
 from cotext.serving.service import Service, TextRequest
@@ -62,8 +62,8 @@ class SessionPlace:
 class _Replay:
     """A log that passes known windows of a document to the search, and collects the new windows."""
 
-    def __init__(self, sentences: Sequence[Spoken]) -> None:
-        self._found = [FoundWindow(i, (spoken.hypothesis,), True) for i, spoken in enumerate(sentences)]
+    def __init__(self, sentences: Sequence[ContextSentence]) -> None:
+        self._found = [FoundWindow(i, (sentence.hypothesis,), True) for i, sentence in enumerate(sentences)]
         self.noted: dict[int, FoundWindow] = {}
 
     def found(self, document: int) -> Sequence[FoundWindow]:
@@ -94,7 +94,7 @@ async def translate_documents(
     documents: list[list[Block]] = []
     pairs: list[PairedSentence] = []
     confirmed = [*place.confirmed, *[None] * len(request.documents)]
-    async with service.in_time(), memory.lock, memory.unless_refused():
+    async with service.in_time(), memory.lock, memory.restored_on_error():
         for index, blocks in enumerate(request.documents):
             number = None if place.number is None else place.number + index
             segment = _InSession(service, replace(request, documents=(blocks,)), client, memory)
@@ -130,8 +130,8 @@ class _InSession:
         view = self._request.system.opened.config.view
         sentences_before = {"sentence": 0, "window": view.before}.get(view.kind, CONTEXT_SENTENCES)
         context = memory.before(at, sentences_before)
-        after = (context, self._request.terminology.settings)
-        if segment is not None and same and segment.after == after:
+        made_with = (context, self._request.terminology.settings)
+        if segment is not None and same and segment.made_with == made_with:
             return segment.answer
         answer, sentences = await self._translate(context)
         if sentences or segment is not None:
@@ -140,26 +140,26 @@ class _InSession:
                 tuple(replace(self._blocks[i], translate=False) for i in own),
                 tuple(replace(s, block=own.index(s.block)) for s in sentences if s.block in own),
             )
-            kept = Segment(self._blocks, number, as_context, answer, after)
+            kept = Segment(self._blocks, number, as_context, answer, made_with)
             memory.keep(at, kept, replaced=segment is not None)
         return answer
 
-    async def _translate(self, context: Context) -> tuple[TextAnswer, list[Spoken]]:
+    async def _translate(self, context: Context) -> tuple[TextAnswer, list[ContextSentence]]:
         """Translate the segment in a context; also return its sentences."""
         before, system = context.sentences, self._request.system
         plan = system.opened.translator.plan
         whole = system.opened.config.view.kind == "document" and plan.searched_view is plan.view
         # True if no translation depends on following sentences, and known windows were searched or confirmed.
-        exact = plan.group_windows == 1 and not whole and all(spoken.exact for spoken in before)
+        exact = plan.group_windows == 1 and not whole and all(sentence.exact for sentence in before)
         [blocks] = self._request.documents
         log = _Replay(before if exact else ())
         # With a first pass, its translations are the context, not those of known windows. Confirmed
         # translations are therefore passed as `given`, so that they are context.
         over_first_pass = system.opened.first_pass is not None
         given = {
-            i: spoken.hypothesis.text
-            for i, spoken in enumerate(before)
-            if not exact or (spoken.confirmed and over_first_pass)
+            i: sentence.hypothesis.text
+            for i, sentence in enumerate(before)
+            if not exact or (sentence.confirmed and over_first_pass)
         }
         request = replace(self._request, documents=((*context.blocks, *blocks),), given={0: given}, log=log)
         answer = await self._service.translate(request, self._client)
@@ -171,8 +171,10 @@ class _InSession:
         ]
         # Sentences without tokens have no window. If there are any, there are fewer windows than pairs.
         counted = len(log.found(0)) + len(log.noted) == len(answer.pairs)
-        spoken = [_spoken(pair, log.noted.get(size + pair.number) if counted else None) for pair in pairs]
-        return TextAnswer([answer.documents[0][first:]], pairs), spoken
+        sentences = [
+            _as_context(pair, log.noted.get(size + pair.number) if counted else None) for pair in pairs
+        ]
+        return TextAnswer([answer.documents[0][first:]], pairs), sentences
 
     def _confirmed(self, text: str) -> Context:
         """Return the segment as context, with its confirmed translation.
@@ -201,17 +203,19 @@ class _InSession:
         if not all(0 < len(each) <= most for each in tokens):
             return Context()
         blocks = tuple(Block((source,), split=False, translate=False) for source in sources)
-        spoken = [
-            Spoken(i, SentenceHypothesis(ids, target, labels=len(ids) + 1), exact=True, confirmed=True)
+        sentences = [
+            ContextSentence(
+                i, SentenceHypothesis(ids, target, labels=len(ids) + 1), exact=True, confirmed=True
+            )
             for i, (ids, target) in enumerate(zip(tokens, targets, strict=True))
         ]
-        return Context(blocks, tuple(spoken))
+        return Context(blocks, tuple(sentences))
 
 
-def _spoken(pair: PairedSentence, window: FoundWindow | None) -> Spoken:
+def _as_context(pair: PairedSentence, window: FoundWindow | None) -> ContextSentence:
     if window is not None and len(window.sentences) == 1:
-        return Spoken(pair.block, window.sentences[0], exact=True)
-    return Spoken(pair.block, SentenceHypothesis((), pair.target), exact=False)
+        return ContextSentence(pair.block, window.sentences[0], exact=True)
+    return ContextSentence(pair.block, SentenceHypothesis((), pair.target), exact=False)
 
 
 def _written(blocks: Sequence[Block], text: str) -> list[Block]:

@@ -63,9 +63,9 @@ class Noted:
 class Outcome:
     """The result of a distillation. Sentences are named document:sentence, counted from 1.
 
-    `kept`: documents with a sentence that the teacher cannot translate. They keep their target, as do
-    sentences that are `missing`. `long` and `missing` are as in
-    `cotext.translation.translator.Translation`; `cut` is called `truncated` there.
+    `kept`: documents with a sentence that the teacher cannot translate. These documents, and the sentences in
+    `missing`, keep their target. For `long`, `missing` and `cut` (there `truncated`), see
+    `cotext.translation.translator.Translation`.
     """
 
     documents: int
@@ -193,9 +193,8 @@ class DistillationJob(Job[Outcome]):
 
     `placed` may give the opened teacher another translator, such as one on a cluster. `on_stage` is called
     while the corpus is written, with a name and the numbers of finished and of all documents. Raises
-    CotextError if the teacher or the data do not exist, or have different languages. The same error reports
-    unknown settings, and a folder `out` that is in the data, has other content, or was finished with other
-    settings.
+    CotextError if the teacher or the data do not exist, or have different languages; if a setting is unknown;
+    or if the folder `out` is in the data, has other content, or was finished with other settings.
     """
 
     command, unit = "distill", "documents"

@@ -80,7 +80,7 @@ class PreparedData:
 
 
 def open_data(folder: Path) -> PreparedData:
-    """Open a prepared folder; raise CotextError if it is not prepared, or its parts differ in tokenizer."""
+    """Open a prepared folder; raise CotextError if it is not prepared, or a file has another tokenizer."""
     if not (folder / TRAIN).is_file() or not (folder / REPORT).is_file():
         where = f"{folder}" if folder.is_dir() or not folder.exists() else "FOLDER"
         raise CotextError(
@@ -108,7 +108,7 @@ def note_data(run: Path, data: PreparedData, checksums: dict[str, str]) -> None:
 
 
 def other_languages(run: Path, data: PreparedData) -> str:
-    """Return a message if the run to start from has language symbols, and the data have others; else ""."""
+    """Return a message if the run to start from has other language symbols than the data; otherwise ""."""
     there = chosen_languages(load_tokenizer(run / "tokenizer"))
     here = chosen_languages(data.tokenizer)
     if not there or there == here:
@@ -179,7 +179,7 @@ ARCHITECTURE = (
     *("embedding_norm", "separate_embeddings", "output_bias"),
 )
 OF_DECODER = {"decoder_layers", "output_bias"}
-# Scores that depend on positions, so that the input needs none.
+# Scores that depend on positions, so that no positions need to be added to the input.
 IN_PLACE_OF_POSITIONS = ("rotary", "alibi")
 # Keys that are None until they are derived from the run to start from.
 DERIVED = (

@@ -41,9 +41,10 @@ class TrainingProgress:
 
     `epoch`: completed epochs, on average over the processes. `cpu_seconds`: processor time of all processes
     for updates and their batches, if `train.max_cpu_minutes` limits it. `best`: value of the best validation;
-    higher is better. `best_trained`: the same without the initial weights of `train.init`. `validated`:
-    updates with a validation. Only their checkpoints are averaged, not those written when training was
-    stopped. `corpus`: digests of the data. `scaler`: state of the loss scale (only fp16).
+    higher is better. `best_trained`: value of the best validation after the first update, without the initial
+    weights of `train.init`. `validations_without_best`: validations since `best_trained` improved.
+    `validated`: updates with a validation. Only their checkpoints are averaged, not those written when
+    training was stopped. `corpus`: digests of the data. `scaler`: state of the loss scale (only fp16).
     """
 
     update: int = 0
@@ -93,7 +94,7 @@ def save_optimizer(path: Path, optimizer: Optimizer, names: Sequence[str], main:
 
 
 def load_optimizer(path: Path, optimizer: Optimizer, names: Sequence[str]) -> None:
-    """Load the state that `save_optimizer` wrote; raise CotextError if it is of another model."""
+    """Load the state that `save_optimizer` wrote; raise CotextError if it belongs to another model."""
     index = {name: i for i, name in enumerate(names)}
     parameters = [p for group in optimizer.param_groups for p in group["params"]]
     state: dict[int, dict[str, Tensor]] = {i: {} for i in index.values()}
@@ -103,7 +104,7 @@ def load_optimizer(path: Path, optimizer: Optimizer, names: Sequence[str]) -> No
             raise CotextError(f"{path}: '{key}' does not belong to this model; {_remedy(path.parent)}")
         # Cloned, because the tensors are memory maps of a file that pruning deletes.
         copy, i = value.clone(), index[name]
-        state[i][entry] = copy if entry == "step" else divided(copy, parameters[i])
+        state[i][entry] = copy if entry == "step" else shard_like(copy, parameters[i])
     state = {i: entries for i, entries in state.items() if entries}
     optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
 
@@ -143,15 +144,15 @@ def save_progress(folder: Path, progress: TrainingProgress) -> None:
 
 
 def load_progress(folder: Path) -> TrainingProgress:
-    """Read the progress from `trainer.json`; raises CotextError if it is damaged or the folder renamed."""
+    """Read the progress; raise CotextError if `trainer.json` is damaged or its folder was renamed."""
     return _load(folder).progress
 
 
 def require_resumable(run: Path, corpus: Mapping[str, str]) -> None:
     """Raise CotextError if training cannot be resumed.
 
-    The reason is a run in int8, a damaged last checkpoint, one of other data, or a finished model without
-    checkpoints.
+    Possible reasons: the run is in int8; its last checkpoint is damaged or was trained on other data; or only
+    the finished model is left, without checkpoints.
     """
     if is_int8(run / "model.safetensors"):
         raise CotextError(
@@ -288,7 +289,7 @@ class RunCheckpoints:
         """Restore weights, optimizer, loss scale and random state from the last checkpoint, if there is one.
 
         Call `require_resumable` first, to check the files. Raises CotextError if the checkpoint was written
-        by another number of processes or for another model.
+        by a different number of processes, or for another model.
         """
         saved = checkpoints(self.run)
         if not saved:
@@ -314,7 +315,7 @@ class RunCheckpoints:
         files = [checkpoint_folder(self.run, update) / "model.safetensors" for update in updates]
         weights = ckpt.load_weights(files[0]) if len(files) == 1 else ckpt.average(files)
         state = self.model.state_dict()
-        given = {name: divided(weight, state.get(name, weight)) for name, weight in weights.items()}
+        given = {name: shard_like(weight, state.get(name, weight)) for name, weight in weights.items()}
         ckpt.fill(self.model, given, files[0])
 
     def save_progress(self, progress: TrainingProgress) -> None:
@@ -322,7 +323,8 @@ class RunCheckpoints:
         save_progress(checkpoint_folder(self.run, checkpoints(self.run)[-1]), progress)
 
 
-# --- Fully sharded training (`train.shard_model`): each process stores a part of weights, gradients, moments.
+# --- Fully sharded training (`train.shard_model`): each process stores a part of every weight, gradient and
+#     moment.
 #
 # This is stage 3 of Rajbhandari et al. 2020 (section 5.3), implemented with torch's `fully_shard`. The
 # weights of a group of modules are gathered on every process when the group is computed, and freed
@@ -334,7 +336,10 @@ class RunCheckpoints:
 
 
 def require_shardable(config: TrainConfig, processes: int) -> None:
-    """Raise CotextError if a sharded model has one process, or is validated by BLEU (needs a full model)."""
+    """Raise CotextError if a model is to be sharded with only one process, or with validation by BLEU.
+
+    To validate by BLEU, a process must have the full model.
+    """
     if not config.shard_model:
         return
     if processes == 1:
@@ -366,10 +371,10 @@ def shard(objective: nn.Module, device: torch.device, processes: int) -> None:
     fully_shard(objective, mesh=mesh)
 
 
-def whole(tensor: Tensor) -> Tensor:
+def full_tensor(tensor: Tensor) -> Tensor:
     """Return the full tensor of a sharded tensor; every process must call this."""
     sharded: Any = tensor
-    full: Tensor = sharded.full_tensor() if _is_divided(tensor) else tensor
+    full: Tensor = sharded.full_tensor() if _is_sharded(tensor) else tensor
     return full
 
 
@@ -380,15 +385,15 @@ def gathered(tensors: Mapping[str, Tensor], keep: bool) -> dict[str, Tensor]:
     """
     full_tensors = {}
     for name, tensor in tensors.items():
-        full = whole(tensor.detach())
+        full = full_tensor(tensor.detach())
         if keep:
-            full_tensors[name] = full.cpu() if _is_divided(tensor) else full
+            full_tensors[name] = full.cpu() if _is_sharded(tensor) else full
     return full_tensors
 
 
-def divided(tensor: Tensor, like: Tensor) -> Tensor:
-    """Shard a tensor in the same way as another tensor; every process has the full tensor."""
-    if not _is_divided(like):
+def shard_like(tensor: Tensor, like: Tensor) -> Tensor:
+    """Shard a full tensor, which every process must have, in the same way as another tensor."""
+    if not _is_sharded(like):
         return tensor
     from torch.distributed.tensor import distribute_tensor
 
@@ -398,5 +403,5 @@ def divided(tensor: Tensor, like: Tensor) -> Tensor:
     )
 
 
-def _is_divided(tensor: Tensor) -> bool:
+def _is_sharded(tensor: Tensor) -> bool:
     return hasattr(tensor, "full_tensor")  # only `DTensor` has this method

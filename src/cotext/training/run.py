@@ -295,9 +295,9 @@ def train(
     """Train the configured system on a prepared folder; resume where an earlier call was interrupted.
 
     `recipe` is the name of the configuration in messages. For `device`, see `make_accelerator`. `seeds`: the
-    seeds of all runs that are trained together, if there are several. Before the run folder
-    is created, raises CotextError if settings contradict each other, the data or this machine. Also raised
-    if the folder contains another run. Further errors: see `Trainer.train`.
+    seeds of all runs that are trained together, if there are several. Before the run folder is created,
+    raises CotextError if settings contradict each other, the data or this machine, or the folder contains
+    another run. Further errors: see `Trainer.train`.
     """
     setup = set_up(config, data_folder, run, recipe, device)
     config, data, start, accelerator = setup.config, setup.data, setup.start, setup.accelerator
@@ -322,7 +322,7 @@ def train(
             if start is not None:
                 _note_start(setup, start, run, callbacks)
         accelerator.wait_for_everyone()
-        # Dropout must differ between processes; the initial weights, made before this, must not.
+        # Dropout must differ between processes; the initial weights, which exist already, must not differ.
         torch.manual_seed(config.train.seed + 1000 * accelerator.process_index)
         return trainer.train()
 
@@ -382,8 +382,8 @@ def train_seeds(
 def require_seeds(configs: Mapping[int, Config], data_folder: Path, folder: Path, recipe: str) -> None:
     """Raise CotextError unless the folder is new, or contains runs that can be resumed.
 
-    All runs must have the same settings and data, and another process may train only seeds that are not in
-    `configs`. The run that a new seed starts from must have a model.
+    All runs must have the same settings and data. Another process may train only seeds that are not in
+    `configs`. If a new seed starts from another run, this run must have a model.
     """
     data = open_data(data_folder)
     if folder.exists() and not folder.is_dir():

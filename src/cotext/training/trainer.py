@@ -32,7 +32,7 @@ from cotext.runtime.files import Lock, sealed, sealed_lines, unsealed, write_tex
 from cotext.runtime.signals import stop_on_signals
 from cotext.training.inputs import Corpus
 from cotext.training.losses import Loss, LossParts, build_loss
-from cotext.training.resume import ProcessState, RunCheckpoints, TrainingProgress, shard, whole
+from cotext.training.resume import ProcessState, RunCheckpoints, TrainingProgress, full_tensor, shard
 from cotext.training.validation import INFINITE, IntervalSums, Validator, add_over_processes, means
 
 
@@ -55,7 +55,7 @@ class TrainingCallbacks:
 
 
 class MetricsLog:
-    """The reports of a run: lines of JSON, each with a checksum, and the same as TensorBoard curves."""
+    """The reports of a run: lines of JSON, each with a checksum; also written as TensorBoard curves."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -82,7 +82,7 @@ class MetricsLog:
         """Remove damaged lines, lines after `update`, and the metrics of the final model.
 
         Must be called before `write`. Returns the number of damaged lines, and the updates with a validation.
-        The last line, which an interruption may have cut short, does not count as damaged.
+        The last line does not count as damaged, because an interruption may have cut it short.
         """
         self._forgotten_from = update + 1
         *lines, cut_short = sealed_lines(self.path)
@@ -147,8 +147,8 @@ def make_optimizer(
 ) -> tuple[Adam, list[str]]:
     """Return Adam with decoupled weight decay, and the names of its parameters in order.
 
-    `fresh` contains the names of parameters that are new when training starts from another run. Their
-    learning rate is multiplied by `config.fresh_rate`, unless the model has a factor for them (`rates`).
+    `fresh`: the names of parameters that the run from which training starts does not have. Their learning
+    rate is multiplied by `config.fresh_rate`, unless the model has a factor for them (`rates`).
     """
     named = {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
     rates = model.rates() if isinstance(model, System) else {}
@@ -242,8 +242,8 @@ class Trainer:
     def train(self) -> TrainingProgress:
         """Train until a limit of the section `train`, early stopping, or a signal.
 
-        Raises CotextError for no usable data, a loss that is not finite, or a checkpoint that cannot be
-        resumed or written.
+        Raises CotextError if no data are usable, the loss is not finite, or a checkpoint cannot be resumed or
+        written.
         """
         self._resume()
         if self.progress.finished and self._is_over() and self._is_averaged():
@@ -362,12 +362,12 @@ class Trainer:
         # divided by the global number of labels.
         torch._foreach_mul_(gradients, self.accelerator.num_processes / count)
         limit = self.config.train.clip_norm or math.inf
-        norm = whole(self.accelerator.clip_grad_norm_(self.objective.parameters(), limit))
+        norm = full_tensor(self.accelerator.clip_grad_norm_(self.objective.parameters(), limit))
         guarded = self.accelerator.scaler is None  # a gradient scaler skips such updates itself
         self.interval.add_norm(norm, update, guarded)
         if guarded:
-            # From the first update that is not finite, none is applied. The host reads this flag only with
-            # the next report, so that no update waits for the device.
+            # From the first update that is not finite, no update is applied. The host reads this flag only
+            # with the next report, so that no update waits for the device.
             self.adam.found_inf = self.interval.stopped
         self.optimizer.step()
         self.optimizer.zero_grad()
@@ -502,7 +502,7 @@ class Trainer:
         state = ProcessState(self.cursor, self.interval.on_cpu())
         undeleted = self.checkpoints.save(self.progress, state)
         if undeleted and not self.has_warned:
-            self.has_warned = True  # only once, as they remain at every further checkpoint
+            self.has_warned = True  # only once, because the files remain at every further checkpoint
             self.callbacks.on_message(f"{undeleted[0]}: is no longer needed, but cannot be deleted")
 
     def _resume(self) -> None:

@@ -1,4 +1,4 @@
-"""Validation: the loss on the development set, and BLEU by a function that translates it."""
+"""Validation: the loss on the development set and, if a function that translates it is given, BLEU."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -18,14 +18,14 @@ from cotext.models.interface import Model
 from cotext.runtime import CotextError
 from cotext.training.inputs import Corpus
 from cotext.training.losses import Loss, LossParts
-from cotext.training.resume import whole
+from cotext.training.resume import full_tensor
 
 Sums = dict[str, tuple[float, float]]  # name -> sum and count
 INFINITE: Final = "infinite_losses"  # number of batches that are excluded from all other sums
 
 
 class IntervalSums:
-    """Sums of this process since the last report, which was at `since` (seconds).
+    """Sums of this process since the last report, which was made at the time `since` (seconds).
 
     The sums stay on the device until they are read, so that no update waits for the device. `labels` is the
     number of labels of all batches, including labels that a loss ignores. `stopped` (float, 0 or 1) is 1 from
@@ -157,8 +157,8 @@ class Validator:
         totals, done = self.corpus.dev.totals, 0
         batches = self.batches()
         while group := list(islice(batches, self.accelerator.num_processes)):
-            # All processes make the same number of passes, because a sharded model needs all of them. In the
-            # last group there may be fewer batches than processes; the surplus passes are not counted.
+            # All processes make the same number of passes, because a sharded model needs every process. In
+            # the last group there may be fewer batches than processes; surplus passes are not counted.
             batch = group[process if process < len(group) else 0]
             laid_out = self.loss.laid_out(self.model, batch, training=False)
             outcome: LossParts = self.objective(laid_out.to(device))
@@ -169,7 +169,7 @@ class Validator:
                 self.on_stage("validating, tokens", done, totals.target_tokens + totals.sentences)
         figures = means(add_over_processes(interval.read()))
         for name, heads in self.model.open_gates().items():
-            figures[f"gates.{name}"] = float(whole(heads).abs().mean())
+            figures[f"gates.{name}"] = float(full_tensor(heads).abs().mean())
         if self.score_development is not None:
             with parametrize.cached():  # parametrised weights are computed once, not at every step
                 bleu = self.score_development(self.model) if main else 0.0

@@ -11,10 +11,9 @@ Otherwise it gets the constant at which it has no effect (`System.neutral_start`
 Unless `train.init_copies` or `model.neutral_start` is true, a parameter in use is not adopted again. With
 `train.init_parts: encoder`, the decoder's parameters are ignored; embeddings and output bias are not.
 
-Separators need care: if the two recipes separate sentences differently, the embeddings of separators have
-different meanings. A symbol that does not occur in the other run starts as a copy of a similar symbol
-(`translate_symbols`). Its row in the other run would be a bad start, because symbols that never occur are
-trained to be improbable.
+If the two recipes separate sentences differently, the embeddings of separators have different meanings. A
+symbol that does not occur in the other run starts as a copy of a similar symbol (`translate_symbols`). Its
+row in the other run would be a bad start, because symbols that never occur are trained to be improbable.
 """
 
 import re
@@ -194,7 +193,7 @@ def start_from(
     """Initialise a model from the final weights of another run; int8 weights are converted to float32.
 
     `requested` is the configuration before `settle_by_start`. Raises CotextError if the other run is not
-    trained or has another tokenizer, or no matrix fits.
+    trained or has another tokenizer, or if no matrix of it fits.
     """
     path = model_file(run)
     described = describe_file(path)

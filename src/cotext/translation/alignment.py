@@ -5,18 +5,20 @@
     engines             no attention is available
 
 Attention is averaged over heads and the last layers, restricted to the tokens of the source sentence itself,
-and normalised. In the lower layers of deep models, attention is on the token that was written last (Chen et
-al. 2020, section 3). In the models measured here, every layer attends to the token written next.
+and normalised. In the lower layers of deep models, a decoder step attends to the source word of its input
+token (Chen et al. 2020, section 3). In the models measured here, every layer attends to the source word of
+the token that the step writes, so the attention of this step is read.
 
-If attention is not enough, it is averaged with the effect that each source word has on the probability of the
-token (`differences`). This is done for non-autoregressive models, whose positions attend to the source before
-any token is decided. It is done if positions are part of every cross-attention (`model.cross.score`), so
-attention is on positions as well as on words. Engines have only this effect; models without token
-probabilities have only attention.
+In two cases, attention is not reliable: non-autoregressive models attend to the source before any token is
+decided; and if positions are part of the cross-attention scores (`model.cross.score`), weights depend on
+positions as well as on words. Attention is then averaged with the effect that each source word has on the
+probability of the token (`differences`). For engines, only this effect is available; for models without token
+probabilities, only attention.
 
 To read attention, every document is decoded once with its translation, as in scoring.
 
-Shapes: B rows, H heads, T queries, S keys; of a sentence, T tokens, F queries, S source tokens.
+Shapes of the attention of a batch: B rows, H heads, T queries, S keys. Shapes of a sentence: T target tokens,
+F queries, S source tokens.
 """
 
 from collections.abc import Sequence
@@ -38,13 +40,13 @@ from cotext.translation.terms.word_alignment import SentenceAlignment, proportio
 # --- Word alignment from probabilities: which target tokens become less likely without a source word.
 #
 # The effect of a word is the loss of log-probability without it, at least 0 (similar to Li et al. 2019, "On
-# the word alignment from neural machine translation"). No attention is needed, but a row is read again for
-# every word of its longest sentence. Each time, every second sentence of the row loses a word.
+# the word alignment from neural machine translation"). No attention is needed, but a row is read again up to
+# twice for every word of the longest sentence in its group. Each time, every second sentence loses a word.
 #
-# Shapes: of a sentence, T target tokens, S source tokens.
+# Shapes of a sentence: T target tokens, S source tokens.
 
 
-APART: Final = 2  # distance of sentences that lose a word at the same time; those between stay complete
+APART: Final = 2  # distance of sentences that lose a word at the same time; sentences between them keep all
 MOST_NATS: Final = 10.0  # upper bound of effects: a token may be impossible without a word
 
 
@@ -56,14 +58,14 @@ class _Removal:
     sentence: int  # in its document
     current: int  # index among the current sentences of the row
     tokens: list[int]  # indices of the word's tokens in the sentence
-    row: int  # without the word
-    whole: int  # with it
+    row_without_word: int  # indices of rows in the list of instances
+    row_with_word: int
 
 
 def differences(
     scorer: DocumentScorer, documents: Sequence[tuple[ParallelDocument, Sequence[int]]]
 ) -> list[dict[int, Tensor]]:
-    """Return, for every document, the weights [T, S] of its chosen sentences; rows sum to one or zero.
+    """Return, for every document, the weights [T, S] of its chosen sentences; each row sums to one or zero.
 
     The system must have token probabilities (`ModelKind.token_nll`). Raises the errors of
     `DocumentScorer.check_pairs`.
@@ -82,7 +84,7 @@ def differences(
 
     for group in groups:
         members = [rows[n] for n in group]
-        whole = add([row.instance for _, row in members])
+        complete = add([row.instance for _, row in members])
         words = [[_words(scorer.tokenizer, *pair) for pair in _current(row)] for _, row in members]
         longest = max((len(sentence) for row_words in words for sentence in row_words), default=0)
         # One pass for each word of the longest sentence and each of APART sets of sentences.
@@ -95,7 +97,7 @@ def differences(
                         edited[place] = _without(edited[place], current, word)
                         at = len(instances) + place
                         removals.append(
-                            _Removal(document, row.sentences[current], current, word, at, whole + place)
+                            _Removal(document, row.sentences[current], current, word, at, complete + place)
                         )
             if len(removals) > begun:
                 add(edited)
@@ -110,7 +112,7 @@ def differences(
         if removal.sentence in chosen[removal.document]:
             with_it, without = (
                 torch.tensor(scores[row][removal.current][:-1], dtype=torch.float64)
-                for row in (removal.whole, removal.row)
+                for row in (removal.row_with_word, removal.row_without_word)
             )
             lost = (with_it - without).nan_to_num(0.0).clamp(0.0, MOST_NATS)
             weights = results[removal.document][removal.sentence]
@@ -130,7 +132,7 @@ def _current(row: DocumentRow) -> list[tuple[list[int], list[int]]]:
 def _words(tokenizer: Tokenizer, tokens: Sequence[int], target: Sequence[int]) -> list[list[int]]:
     """Return the token indices of each word of a sentence; an invisible token belongs to the word before it.
 
-    Empty if there is nothing to align: without tokens on either side, or with a single word.
+    The result is empty if there is nothing to align: a side has no tokens, or there is only one word.
     """
     if not tokens or not target:
         return []
@@ -193,7 +195,10 @@ def align(
 def _sentence_alignment(
     scorer: DocumentScorer, pair: ParallelDocument, j: int, read: Sequence[Tensor]
 ) -> SentenceAlignment:
-    """Return the mean alignment of a sentence, by characters; by proportional position without weights."""
+    """Return the mean of the weights `read` for a sentence, with the characters of each token.
+
+    Without weights, tokens are aligned by their relative position.
+    """
     source, target = pair.source[j], pair.target[j]
     weights = sum(read, torch.zeros(()))
     if not bool(weights.any()):

@@ -68,7 +68,7 @@ def write_lists(
     nbest: int,
     signature: str,
 ) -> None:
-    """Write the lists of a translated corpus; `pairs`: its source and the written output.
+    """Write the n-best lists of a translated corpus; `pairs`: its source and the written output.
 
     Sentences without text are not translated. Their list has one entry, the output line.
     """
@@ -82,7 +82,7 @@ def write_lists(
 
 
 def checksums_of(paths: Iterable[Path], format: str | None) -> list[str]:
-    """Return the SHA-256 of regular corpus files and their side files; raise CotextError for others."""
+    """Return the SHA-256 of corpus files and their side files; raise CotextError if one is not regular."""
     checksums = []
     for path in paths:
         check_readable(path)
@@ -116,14 +116,14 @@ class FileReport:
     piece: str = "windows"  # name of the pieces in messages
     align: str = "constrained"
     truncated: list[str] = field(default_factory=list)  # at the length limit
-    long: list[str] = field(default_factory=list)  # longer than the training data
+    long: list[str] = field(default_factory=list)  # longer than any sentence used in training
     shed: list[str] = field(default_factory=list)  # with less context than the view allows
     missing: list[str] = field(default_factory=list)  # without text; only in free search
     resegmented: list[str] = field(default_factory=list)  # with subwords that differ from the tokenizer's
     signature: str = ""
     messages: list[str] = field(default_factory=list)
     is_corpus: bool = True
-    terms: TermReport | None = None  # with terms or words to keep
+    terms: TermReport | None = None  # only with a glossary or words to keep
     taken: int = 0  # sentences from a translation memory
     faults: dict[str, list[str]] = field(default_factory=dict)  # places by kind of fault
     lists: str = ""  # file with n-best lists, if any

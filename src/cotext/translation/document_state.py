@@ -37,7 +37,7 @@ class SentenceHypothesis:
 
 @dataclass(frozen=True, slots=True)
 class FoundWindow:
-    """The hypotheses of the requested sentences of a window; `exact`: the output had exactly these."""
+    """The hypotheses of a window; `exact`: the output had exactly the requested sentences."""
 
     number: int
     sentences: tuple[SentenceHypothesis, ...]
@@ -58,8 +58,8 @@ class OpenDocument:
     """The sentences of a document, its windows, and the hypotheses so far.
 
     `kept`: index in the document of every sentence. `given`: for each window, the target sentences of its
-    forced prefix: earlier hypotheses, or those of `first_pass`. A window is ready when the prefix exists. In
-    a series of `sequential_windows` windows, the previous window must also be finished.
+    forced prefix. They are earlier hypotheses, or those of `first_pass`. A window is ready when the prefix
+    exists. In a series of `sequential_windows` windows, the previous window must also be finished.
     """
 
     def __init__(
@@ -75,8 +75,8 @@ class OpenDocument:
     ) -> None:
         """Open a document, given the tokens of its sentences.
 
-        `prefix`: translations are forced as target context: those of `first_pass` (the tokens of a complete
-        translation), or else those found here.
+        `prefix`: whether translations are forced as target context. These are those of `first_pass` (the
+        tokens of a complete translation), or else those of this search.
         """
         self.index, self.document, self.guide = index, document, guide
         self.sequential_windows = sequential_windows
@@ -113,9 +113,9 @@ class OpenDocument:
     ) -> None:
         """Set the translations of some sentences, by index in the document, before any window is searched.
 
-        They replace what search writes for these sentences. If a window has only such sentences, it is not
-        searched. `forces`: in a chunk that is searched as a whole, given sentences at its beginning are its
-        forced prefix.
+        They replace the output of search for these sentences. If all sentences of a window are given, it is
+        not searched. `forces`: given sentences at the beginning of a chunk that is searched as a whole are
+        its forced prefix.
         """
         for j, index in enumerate(self.kept):
             if (text := translations.get(index)) is not None:
@@ -156,7 +156,7 @@ class OpenDocument:
         return [self.taken[j] if j in self.taken else self._current[j] for j in self.given[number]]
 
     def instance(self, number: int, target: bool = False) -> Instance:
-        """Return a window as a row of a batch; `target`: with its forced prefix and its hypothesis."""
+        """Return a window as a row of a batch; `target`: include its forced prefix and its hypothesis."""
         window = self.windows[number]
         hypotheses = self._found[number] if target else []
         source = [self.source[j] for j in window.source]
@@ -177,7 +177,7 @@ class OpenDocument:
     def keep(self, log: WindowLog) -> int:
         """Reuse the finished windows of a log and record further ones; return the number of sentences reused.
 
-        A logged window that is not ready yet, or has other sentences, is searched again.
+        A logged window is searched again if it is not ready yet, or has other sentences.
         """
         sentences = 0
         for window in log.found(self.index):
@@ -209,14 +209,14 @@ class OpenDocument:
             self.on_sentence(self.kept[j], self._current[j].text)
             for later in self._waiting.get(j, ()):
                 self._one_less(later)
-        # In sequence, the next window of the group has waited for this one.
+        # If windows are searched in sequence, the next window of the group has waited for this one.
         if (number + 1) % self.sequential_windows and number + 1 < len(self.windows):
             self._one_less(number + 1)
 
     def _one_less(self, number: int) -> None:
         self._missing[number] -= 1
         if not self._missing[number]:
-            # In order of windows, so that a chunk is finished, and its cache dropped, before others begin.
+            # In order of windows, so that a chunk is finished, and its cache dropped, before another begins.
             insort(self.ready, number)
 
     def sentences(self) -> list[SentenceHypothesis]:
@@ -241,7 +241,7 @@ def found_sentences(
 ) -> tuple[list[SentenceHypothesis], bool]:
     """Return the hypotheses of `count` sentences, and whether the output has exactly these, in order.
 
-    `from_end`: if the number of sentences differs, the last ones are aligned, not the first (`recover`).
+    `from_end`: if the output has another number of sentences, count them from the end (`recover`).
     """
     special = symbols.special
     closing, labels = {*special.separators, special.eos}, [*hypothesis.tokens, special.eos]
@@ -299,7 +299,7 @@ def source_of(
 ) -> Source:
     """Return the source of windows to search, given by number, with the rest of their groups as extra rows.
 
-    One window of a group is searched, or all.
+    Either one window of each group is searched, or all windows.
     """
     here = set(windows)
     ordinals: dict[tuple[OpenDocument, int], int] = {}

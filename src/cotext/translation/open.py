@@ -66,7 +66,7 @@ class Terminology:
     def check(self, translator: DocumentTranslator) -> None:
         """Raise CotextError if there are terms and the system does not support terms."""
         if self.of_terms:
-            translator.require_guides()
+            translator.require_terms()
 
     def guide(
         self,
@@ -80,7 +80,7 @@ class Terminology:
         """
         # Copied texts, such as placeholders, are constraints even without a glossary.
         has_any = self.of_terms or any(texts for document in copied or () for texts in document)
-        if not has_any or not translator.takes_guides:
+        if not has_any or not translator.supports_terms:
             return None
         return TermGuide(documents, self.glossary, keep=self.keep, copied=copied)
 
@@ -100,8 +100,8 @@ class OpenedRun:
     """A loaded run or engine: model, device and decoding settings.
 
     `weights`: the model file. `translator` translates and scores documents. `first_pass`: the run that makes
-    the first translation in two-pass decoding; None: one pass. `language_model`: the run that corrects the
-    scores of a sentence model; None: none.
+    the first translation in two-pass decoding, if there is one. `language_model`: the run that corrects the
+    scores of a sentence model, if there is one.
     """
 
     folder: Path
@@ -112,7 +112,7 @@ class OpenedRun:
     language_model: "OpenedRun | None" = None
 
     def further_runs(self) -> dict[str, "OpenedRun"]:
-        """Return the other runs that this one translates with, by their keys in the section `decode`."""
+        """Return the other runs that translation needs, by their keys in the section `decode`."""
         runs = {"first_pass": self.first_pass, "language_model": self.language_model}
         return {name: run for name, run in runs.items() if run is not None}
 
@@ -139,7 +139,7 @@ class OpenedRun:
 
     @property
     def slow(self) -> str:
-        """A warning if the precision of the model is slow on its device; else empty."""
+        """A warning if the precision of the model is slow on its device; otherwise empty."""
         is_bfloat16 = self.loaded.precision == "bfloat16"
         return slow_precision("decode.precision = bfloat16", self.translator.device) if is_bfloat16 else ""
 
@@ -184,14 +184,14 @@ def open_run(
     threads: int | None = None,
     converts: bool = False,
 ) -> OpenedRun:
-    """Load a run or an engine, and its first-pass run if any; `decode` overrides its decoding settings.
+    """Load a run or an engine, and its first-pass run, if any; `decode` overrides its decoding settings.
 
     `update`: the checkpoint to load; None: the final model. `threads`: number of CPU threads; None:
     `train.threads`, or chosen for the model size. `converts`: the caller handles `decode.engine`. Otherwise,
     runs are searched by PyTorch, as in all commands that report values.
 
-    Raises CotextError: the run or device does not exist, or a decoding key is unknown; `decode` has engine =
-    ctranslate2, without `converts`.
+    Raises CotextError if the run or device does not exist, or a decoding key is unknown; or if `decode` has
+    engine = ctranslate2, but `converts` is False.
     """
     if not converts and (decode or {}).get("engine") == "ctranslate2" and not is_engine(run):
         raise CotextError(
@@ -288,7 +288,7 @@ def _open_language_model(run: Path, config: Config, device: torch.device) -> Ope
 def _combined(loaded: LoadedModel, config: Config, other: OpenedRun) -> tuple[WithLanguageModel, Config]:
     """Return a sentence model with a language model, and its configuration with the language model's view.
 
-    Raises CotextError: the runs or the decoding settings do not fit together.
+    Raises CotextError if the runs or the decoding settings do not fit together.
     """
     key, decode, view = f"decode.language_model = {other.folder}", config.decode, other.config.view
     model = loaded.left_to_right(key)
@@ -344,7 +344,7 @@ def _with_decode(config: Config, decode: dict[str, Any]) -> Config:
 
 # Entries that identify the model and its engine.
 OF_MODEL = ("model", "updates", "engine", "quantization", "precision")
-# Decoding entries that change scores of given translations.
+# Entries for decoding settings that change scores of given translations.
 OF_SCORES = ("languages", "view", "path", "group_windows", "language_model")
 
 

@@ -45,8 +45,8 @@ class ModelKind:
     `token_nll` returns the negative log-likelihood of every label given the previous labels; None if the
     model has no probabilities of single tokens. `forced_pass` runs the model on a batch with a given target.
     It is None for engines, which do not expose their states. It is also None for a model combined with a
-    language model, which reads other rows. `path`: whether a non-autoregressive model has a CTC path for each
-    sentence or each row, or none; None: the model is autoregressive.
+    language model, which reads other rows. `path`: see `NonAutoregressiveModel`; None for autoregressive
+    models.
     """
 
     search: Search
@@ -207,8 +207,8 @@ class DecodingPlan:
     def check_passes(self) -> None:
         """Check that the schedule and the first pass can be combined; scoring does not need this check.
 
-        Raises CotextError: the system is a language model, or needs a first pass that is missing or not
-        loaded. Also if the first pass has no effect, or itself has a first pass.
+        Raises CotextError if the system is a language model, or needs a first pass that is missing or not
+        loaded; or if the first pass has no effect, or itself has a first pass.
         """
         decode, first = self.decode, self.first_pass
         if not self.config.model.reads_source:

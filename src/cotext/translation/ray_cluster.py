@@ -71,8 +71,8 @@ def placed(opened: OpenedRun, request: ClusterOptions, decode: Mapping[str, Any]
     Scoring and checks stay in this process. The connection remains until the process ends or `ray.shutdown()`
     is called.
 
-    Raises CotextError: Ray is not installed, or the cluster does not exist or has too few resources. Also if
-    the run writes n-best lists, which are not available on clusters.
+    Raises CotextError if Ray is not installed, the cluster does not exist or has too few resources, or the
+    run writes n-best lists, which are not available on clusters.
     """
     if request.on is None:
         return opened
@@ -102,7 +102,7 @@ class _OnRay(DocumentTranslator):
         self._workers, self._make = workers, make
 
     @property
-    def takes_guides(self) -> bool:
+    def supports_terms(self) -> bool:
         return False
 
     def translate(
@@ -115,7 +115,8 @@ class _OnRay(DocumentTranslator):
     ) -> Iterator[tuple[int, Translation]]:
         """Translate like `DocumentTranslator.translate`; read all documents first, and do not use `log`.
 
-        Raises CotextError: constraints or given translations; an error of a worker; workers lost too often.
+        Raises CotextError if there are terms or given translations, a worker fails, or workers are lost too
+        often.
         """
         if guide is not None or taken:
             raise CotextError(
@@ -134,7 +135,7 @@ class _OnRay(DocumentTranslator):
                     worker, lot = idle.pop(), lots.pop(0)
                     promise = worker.translate.remote(given[lot.start : lot.stop])
                     at_work[promise], lot_of[promise] = worker, lot
-                for worker in idle:  # no lots remain: free their room for workers that Ray restarts
+                for worker in idle:  # no lots remain: free the resources for workers that Ray restarts
                     ray.kill(worker)
                 [ready], _ = ray.wait([*at_work])
                 idle, lot = [at_work.pop(ready)], lot_of.pop(ready)

@@ -21,12 +21,12 @@ def score_file(
 ) -> tuple[Iterator[ScoredDocument], str]:
     """Score a translation: yield documents with the scores of their sentences; also return the signature.
 
-    The tokenizer splits the text into subwords, even if the system that wrote it used other subwords. Scores
-    of these are written by `cotext translate --scores`. `columns`: document ids must fit into a table.
+    The tokenizer splits the text into subwords, even if the system that wrote it used other subwords (`cotext
+    translate --scores` writes the scores of those). `columns`: document ids must fit into a table.
 
-    Raises CotextError: file names that show swapped sides, files of unequal length, a sentence over a limit,
-    an id that does not fit. The error is raised before any work or, for a pipe, when the document is
-    reached.
+    Raises CotextError if file names show swapped sides, the files have different lengths, a sentence is
+    longer than allowed, or an id does not fit. The error is raised before any work or, for a pipe, when the
+    document is reached.
     """
     translator = opened.translator
     check_sides(opened.languages, source, target, f"{opened.folder} translates")

@@ -41,7 +41,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class SentenceScore:
-    """Log-probability of a sentence (natural logarithm), summed over `tokens` labels, end included."""
+    """Log-probability of a sentence (natural logarithm), summed over `tokens` labels and closing symbol."""
 
     log_probability: float
     tokens: int
@@ -143,8 +143,8 @@ class DocumentScorer:
     def check_pairs(self, documents: Iterable[ParallelDocument]) -> None:
         """Check that all documents can be scored.
 
-        Raises CotextError: a source sentence longer than `decode.max_source_tokens`, or a target sentence
-        longer than the longest allowed output.
+        Raises CotextError if a source sentence is longer than `decode.max_source_tokens`, or a target
+        sentence is longer than outputs may be.
         """
         for document in documents:
             self.encoded(document.id, document.source)
@@ -170,9 +170,9 @@ class DocumentScorer:
     ) -> list[list[tuple[float, ...]]]:
         """Return the log-probabilities of the tokens of chosen sentences in context, closing symbols last.
 
-        Empty for a sentence that is empty on both sides, or that has no valid CTC alignment.
+        The result is empty for a sentence that is empty on both sides, or has no valid CTC alignment.
 
-        Raises CotextError: the system has no token probabilities; or an error of `check_pairs`.
+        Raises CotextError if the system has no token probabilities; or an error of `check_pairs`.
         """
         self.plan.require_token_probabilities()
         scores = self.read(documents, score_labels)
@@ -187,8 +187,8 @@ class DocumentScorer:
     def visible_sentences(self, document: Document, own_row: bool = False) -> list[range]:
         """Return, for every sentence, the sentences that its translation may depend on, itself included.
 
-        This holds for source and target; a sentence without tokens depends only on itself. `own_row`: without
-        the sentences of other windows.
+        This holds for source and target. A sentence without tokens depends only on itself. `own_row`: leave
+        out the sentences of other windows.
         """
         kept, windows = cut_document(self.plan.view, self.tokenizer.encode_batch(document.sentences))
         visible = [range(j, j + 1) for j in range(len(document.sentences))]
@@ -254,7 +254,7 @@ class DocumentScorer:
         return self._within(most, f"document {document}, sentence", sentences, "source")
 
     def encoded_target(self, document: str, sentences: Sequence[str]) -> list[list[int]]:
-        """Tokenise target sentences; raise CotextError if one exceeds the longest allowed output."""
+        """Tokenise target sentences; raise CotextError if one is longer than outputs may be."""
         decode = self.config.decode
         most = int(decode.max_ratio * decode.max_source_tokens) + decode.max_extra
         return self._within(most, f"document {document}, target sentence", sentences, "target")

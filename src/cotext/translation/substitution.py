@@ -6,16 +6,16 @@
                Der Treppe war sehr zerbrechlich.     with another word before it, such as an article
                Die Treppe | ...                      searches the words after "|"
 
-"Free" means translated without constraints. Sentences whose free translation meets their constraints are not
-changed. The others are corrected from left to right, one defect at a time. Of the proposals that leave fewer
-defects, the most probable is chosen. There are penalties if the free translation of the term remains, and if
-the number of words is wrong.
+"Free" means translated without constraints. A sentence whose free translation meets its constraints is not
+changed. Other sentences are corrected from left to right, one defect at a time. Of the proposals that leave
+fewer defects, the most probable is chosen. There are penalties if the free translation of the term remains,
+and if the number of words is wrong.
 
 A copied text, such as a placeholder, may be unknown to the model, and the free translation around it is often
 wrong. Therefore all places between words are also proposed. They are the only proposals if no position is
 aligned, or if no other proposal helps. If more than eight phrases are missing or surplus, surplus copies are
 removed and missing phrases are added at the end, in one step. A sentence with a forbidden word is searched
-again; the tokens of this word are barred.
+again, without the tokens of this word (`barred`).
 """
 
 import re
@@ -81,7 +81,7 @@ class Draft:
     phrases: Phrases = ()
     edges: list[Span] = field(default_factory=list)  # spans of the tokens of the current sentence
     is_changed: bool = False
-    is_given_up: bool = False  # nothing corrects the current sentence further
+    is_given_up: bool = False  # no proposal corrects the current sentence further
 
     @property
     def sentence(self) -> int:
@@ -125,7 +125,7 @@ class Draft:
 
 
 class _Proposal(NamedTuple):
-    """Tokens of a proposed translation; if it is not `whole`, the rest is searched."""
+    """Tokens of a proposed translation or, if it is not `whole`, of its beginning; the rest is searched."""
 
     draft: Draft
     tokens: tuple[int, ...]
@@ -135,8 +135,8 @@ class _Proposal(NamedTuple):
 class Substitution:
     """Correction of drafts.
 
-    `symbols`: their `blank` contains all tokens that decode to an empty string on their own. `search_rows`
-    searches with them.
+    `symbols`: all tokens that decode to an empty string on their own must be in `symbols.blank`.
+    `search_rows` searches with these symbols.
     """
 
     def __init__(
@@ -241,7 +241,7 @@ class Substitution:
     def _proposals(
         self, draft: Draft, alignment: SentenceAlignment, likely: Sequence[Sequence[list[int]]]
     ) -> Iterator[_Proposal]:
-        """Yield proposals for the first missing phrase, or without one, deletions of surplus copies."""
+        """Yield proposals for the first missing phrase; if none is missing, deletions of surplus copies."""
         text, defects = draft.found[draft.at].text, draft.defects
         for start, copy in occurrences(text, defects.surplus) if not defects.missing else ():
             proposals = list(self._replaced(draft, (start, start + len(copy)), ()))
@@ -345,7 +345,7 @@ class Substitution:
         """Use the best proposal for the sentence of each draft; return the drafts without one."""
         sentences = self._complete(proposals)
         before = {id(draft): draft.defects.total for draft in drafts}
-        # Of equal proposals the last counts, so that rounding does not choose between them.
+        # If proposals are equal, the last counts, so that rounding does not choose between them.
         distinct = {
             (id(draft), sentence.tokens): (draft, sentence)
             for (draft, *_), sentence in zip(proposals, sentences, strict=True)
@@ -365,7 +365,7 @@ class Substitution:
         return [draft for draft in drafts if id(draft) not in best]
 
     def _complete(self, proposals: Sequence[_Proposal]) -> list[SentenceHypothesis]:
-        """Return the proposed sentences; search the rest of those that are not whole."""
+        """Return the proposed sentences; search the rest of proposals that are not whole."""
         rests = iter(self._search([(p.draft, self._request(p)) for p in proposals if not p.whole]))
         sentences = []
         for proposal in proposals:
@@ -385,7 +385,7 @@ class Substitution:
             request,
             prefix=(*self._closed(draft, draft.at), *begun),
             max_tokens=(max(request.max_tokens[draft.at] - len(begun), 2),),
-            goes_on=draft.at + 1 < len(draft.found),
+            row_continues=draft.at + 1 < len(draft.found),
             barred=draft.barred,
         )
 

@@ -3,9 +3,9 @@
 Every finished document is appended to `<out>.partial` at once. The output gets its name when it is complete.
 The same command continues an interrupted job.
 
-Re-ranking of n-best lists (`cotext rerank`) is such a job, too. Sentence by sentence, a system scores all
-translations in the list, each after the translations that were chosen for the sentences before. The best one
-is chosen. With a language model, this is the re-ranking of Sugiyama and Yoshinaga 2021.
+Re-ranking of n-best lists (`cotext rerank`) is such a job, too. For one sentence after the other, a system
+scores all translations in the list, each after the translations chosen for the previous sentences, and the
+best one is chosen. With a language model, this is the re-ranking of Sugiyama and Yoshinaga 2021.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -59,7 +59,7 @@ _LISTS: Final = tuple(part.name for part in fields(Translation) if part.name != 
 
 @dataclass(frozen=True, slots=True)
 class FileOptions:
-    """How a file is translated; the last three are for corpora.
+    """How a file is translated; the last three are only for corpora.
 
     `splitting`: split lines or paragraphs into sentences, translate these in context and join them. The value
     has additional abbreviations; None: do not split. `on_message` is called with messages for the user.
@@ -81,7 +81,7 @@ class CorpusJob(Job[FileReport]):
     The file is read several times, so it must be a regular file. Its documents stay in memory. `format`: name
     of its format; None: detected. `sentences` and `characters` count the translated text.
 
-    Raises CotextError: an error of `translate_file` that can be found in advance.
+    Raises the errors of `translate_file` that can be found in advance.
     """
 
     command, unit = "translate", "documents"
@@ -100,7 +100,7 @@ class CorpusJob(Job[FileReport]):
         self._translator.plan.check_passes()
         if scores is not None and not self._translator.plan.options.scored:
             raise CotextError(
-                f"{scores}: there are no scores with decode.scores = false; remove one of the two"
+                f"{scores}: there are no scores with decode.scores = false; remove this setting or --scores"
             )
         self._format = format or detect_format(source)
         find_format(self._format).require_written()
@@ -179,8 +179,8 @@ class CorpusJob(Job[FileReport]):
 def join_translations(out: Path, parts: Joined, overwrite: bool = False) -> FileReport:
     """Write the translation of a corpus from its shards, as one process does.
 
-    Raises CotextError: the source was moved or has changed; scores or lists exist, without `overwrite`; a
-    write fails.
+    Raises CotextError if the source was moved or has changed, files of scores or lists exist and `overwrite`
+    is False, or a write fails.
     """
     facts = parts.header.facts
     if facts["scores"] and Path(facts["scores"]).exists() and not overwrite:
@@ -235,9 +235,9 @@ def translate_file(
 
     `on_start` is called with the number of sentences, `on_sentences` with the number of newly finished ones.
 
-    Raises CotextError: unreadable input, a sentence over the limit, an output that cannot be written or that
-    another process writes, progress of another job. All that can be known in advance is checked before any
-    work is done.
+    Raises CotextError if the input cannot be read, a sentence is too long, the output cannot be written or is
+    being written by another process, or another job has left its progress. Whatever can be known in advance
+    is checked before any work is done.
     """
     check_outputs(out, None, [source])
     job = CorpusJob(opened, source, out, format, FileOptions())
@@ -276,7 +276,7 @@ def _language_warning(source: Path, format: str, opened: OpenedRun) -> str:
 
 
 def _require_room_for_missing(source: Path, kind: str, translator: DocumentTranslator) -> None:
-    """Raise CotextError for free search, which may omit sentences, if the format needs all."""
+    """Raise CotextError if search may omit sentences (free search), but the format needs all of them."""
     if translator.plan.options.align == "free" and not find_format(kind).holds_empty_sentences:
         able = ", ".join(name for name, row in FORMATS.items() if row.holds_empty_sentences)
         raise CotextError(
@@ -300,7 +300,7 @@ def entry_of(translation: Translation) -> dict[str, Any]:
 
 
 def translation_of(entry: Mapping[str, Any]) -> Translation:
-    """Reverse `entry_of`; raise KeyError, TypeError or ValueError for anything else."""
+    """Reverse `entry_of`; raise KeyError, TypeError or ValueError if `entry` is not one of its results."""
     document = Document(entry["id"], tuple(entry["sentences"]))
     values: dict[str, Any] = {name: tuple(entry[name]) for name in _LISTS}
     values["lists"] = tuple(tuple(Candidate(*values) for values in texts) for texts in entry["lists"])
@@ -341,7 +341,7 @@ class NotedWindows:
 
 @dataclass(frozen=True, slots=True)
 class RerankReport:
-    """The result; `changed` counts the sentences whose translation is not the first of its list."""
+    """The result of re-ranking; `changed` counts sentences whose translation is not the first of its list."""
 
     documents: int
     sentences: int
@@ -357,10 +357,10 @@ def best_candidates(
 ) -> list[int]:
     """Return the index of the best translation of every sentence.
 
-    Scores are divided by the length penalty, as in search. Of equal scores, the first wins. Sentences after
-    the scored one have their first translation.
+    Scores are divided by the length penalty, as in search. If scores are equal, the first translation wins.
+    Sentences after the scored one have their first translation.
 
-    Raises CotextError: a sentence over the length limits, or scores that are not finite numbers.
+    Raises CotextError if a sentence is too long, or a score is not a finite number.
     """
     known: KnownTokens = {}
     for text, tokens in zip(document.sentences, scorer.encoded(document.id, document.sentences), strict=True):
@@ -384,7 +384,7 @@ def best_candidates(
 class RerankJob(Job[RerankReport]):
     """The re-ranking of a file of n-best lists.
 
-    Raises CotextError: the lists do not belong to the source, a file cannot be read, or `out` exists.
+    Raises CotextError if the lists do not belong to the source, a file cannot be read, or `out` exists.
     """
 
     command, unit = "rerank", "documents"

@@ -1,17 +1,18 @@
 """Translation of documents: when each window is searched, and with which target context.
 
-    independent   No window waits for another: the sentence view, complete chunks of documents, context only
-                  on the source side, and the schedule `regenerate`: it searches complete windows.
-    prefix        Finished translations are the forced prefix of later windows: windows with target context,
-                  and chunks of documents whose sentences are searched one by one.
+    independent   No window waits for another. This is so for the sentence view, for complete chunks of
+                  documents, for context only on the source side, and for `decode.target_context =
+                  regenerate`, which also translates the context sentences of every window.
+    prefix        Finished translations are the forced prefix of later windows. This is so for windows with
+                  target context, and for chunks of documents whose sentences are searched one by one.
 
 A window is searched as soon as its forced prefix is finished. Several documents are open at a time and share
 batches; when one is finished, the next is opened. The translation of a document depends only on that
 document.
 
 With a first pass, another system first translates every document. Its translations are the target context,
-and no window waits. Windows that attend to each other (`document_state.py`) are searched one after the other,
-with the rest of their group as extra rows, or all together.
+and no window waits. With batch-level context, windows of a group attend to each other (`document_state.py`).
+Such windows are searched one after the other, with the rest of the group as context rows, or all at once.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -88,7 +89,7 @@ class DocumentPool:
         return self._search.settle(opened)
 
     def ready(self, opened: OpenDocument, tokens: float = inf) -> list[RowGroup]:
-        """Return the ready windows of a document: all, or as many as cost `tokens` in a batch."""
+        """Return the ready windows of a document, until their batch has `tokens` tokens; by default all."""
         groups = self._ready[opened]
         # Make requests lazily: a large document has far more windows than a batch takes.
         missing = tokens - sum(group.cost for group in groups)
@@ -98,7 +99,7 @@ class DocumentPool:
             missing -= group.cost
         return list(groups)
 
-    def waits(self, group: RowGroup) -> bool:
+    def is_ready(self, group: RowGroup) -> bool:
         """Whether a group is still ready and its document is in the pool."""
         return group in self._ready.get(group.document, ())
 
@@ -123,13 +124,13 @@ class DocumentPool:
         for opened in self._ready:
             if settled := self.settle(opened):
                 on_sentences(settled)
-        most = self._search.most_ready
+        most = self._search.max_ready_tokens
         groups = [group for opened in self._ready for group in self.ready(opened, most)]
         for batch in self._search.batches(groups):
             self._advance(batch, on_sentences)
 
     def _advance(self, batch: Sequence[RowGroup], on_sentences: Callable[[int], None]) -> None:
-        """Search a batch; at the end, report what no step reported: engines have no steps."""
+        """Search a batch; at its end, report sentences that no step reported (engines report no steps)."""
         reported = 0
 
         def on_step(count: int) -> None:
@@ -157,19 +158,20 @@ OF_SENTENCES: Final = ("truncated", "long", "shed", "missing", "resegmented")
 class Translation:
     """A translated document, with scores and properties of its sentences.
 
-    `log_probabilities` has one entry per sentence, over its output tokens and its closing symbol, which
-    `tokens` counts. It is empty with `decode.scores = false`. Other fields contain sentence indices, from 0:
+    `log_probabilities` has one sum per sentence, over its output tokens and its closing symbol. It is empty
+    with `decode.scores = false`. `tokens`: the number of summands. Other fields contain sentence indices,
+    from 0:
 
         truncated     the end of the sentence was forced at the length limit
-        long          the source is longer than any in training
-        shed          less context than the view allows, to keep the window within `view.max_tokens`
-        missing       no text; possible only in free search
-        resegmented   the tokenizer splits the text into subwords that differ from those of the output: scores
-                      of the text differ for these sentences, and for sentences that have them as context
+        long          the source is longer than any source in training
+        shed          some context was dropped, to keep the window within `view.max_tokens`
+        missing       the output has no text for the sentence; possible only in free search
+        resegmented   the tokenizer splits the text into other subwords than the output; so the text has
+                      another score in this sentence, and in sentences that have it as context
 
-    `pieces`: for every window (in the document view, every sub-document), whether it was recovered. Then no
-    current sentence is missing, and the output had exactly the requested sentences, in order. `lists`: with
-    `decode.nbest`, the best translations of every sentence, the first of which is used in the document.
+    `pieces`: for every window (in the document view, every sub-document), whether its output had exactly the
+    requested sentences, in order, and text for each current sentence. `lists`: with `decode.nbest`, the best
+    translations of every sentence; the document contains the first of them.
     """
 
     document: Document
@@ -191,8 +193,9 @@ class Translation:
     def confidences(self) -> list[float | None]:
         """The geometric means of the probabilities of the tokens of each sentence, closing symbol included.
 
-        They are comparable for any length; docs/results/terms.md has their correlation with quality. At most
-        1, also for scores of a language model, which are not probabilities. None without tokens or scores.
+        Sentences of different lengths can be compared; docs/results/terms.md has the correlation with
+        quality. Values are at most 1, also with a language model, whose scores are not probabilities. The
+        value is None if a sentence has no tokens, or no scores.
         """
         if not self.log_probabilities:
             return [None] * len(self.tokens)
@@ -219,10 +222,11 @@ class DocumentTranslator(DocumentScorer):
 
     `first_pass` translates every document first; `name` is the name of this system in signatures, if it is a
     first pass. `shortlist`: the tokens that sentences may contain, if `decode.shortlist` is set. `engine`:
-    the model in another program, which searches translations; everything else uses `model`.
+    the same model in CTranslate2, which is used only for search; scoring and the rest use `model`.
 
-    Raises CotextError: `decode.shortlist` without a shortlist; a multilingual tokenizer without chosen
-    languages, or without a symbol for one of them; or an error of `DecodingPlan.of`.
+    Raises CotextError if `decode.shortlist` is set, but there is no shortlist; or if the tokenizer is
+    multilingual, but the languages are not chosen, or it has no symbol for one of them. Also raises the
+    errors of `DecodingPlan.of`.
     """
 
     def __init__(
@@ -261,21 +265,24 @@ class DocumentTranslator(DocumentScorer):
 
     @property
     def signature(self) -> str:
-        """The signature of decoding, with the table of a shortlist and the engine, if they are used."""
+        """The signature of decoding; it names the shortlist table and the engine, if they are used."""
         table = named(self.shortlist) if self.config.decode.shortlist else ""
         parts = [self.plan.signature, f"shortlist_table:{table}" if table else ""]
         return "|".join(filter(None, [*parts, "" if self.engine is None else self.engine.name]))
 
     @property
-    def takes_guides(self) -> bool:
-        """Whether terms are supported: autoregressive with attention, constrained search, no sampling."""
+    def supports_terms(self) -> bool:
+        """Whether terms are supported.
+
+        This needs an autoregressive model with readable attention, and constrained search without sampling.
+        """
         kind, options = self.plan.kind, self.plan.options
         reads = kind.forced_pass is not None and kind.path is None
         return reads and options.align == "constrained" and options.sampling is None
 
-    def require_guides(self) -> None:
+    def require_terms(self) -> None:
         """Raise CotextError if terms are not supported."""
-        if not self.takes_guides:
+        if not self.supports_terms:
             raise CotextError(
                 "terms, words to keep and copied text need an autoregressive system with decode.align = "
                 "constrained, without decode.sampling; remove the glossary, or choose another run"
@@ -284,8 +291,8 @@ class DocumentTranslator(DocumentScorer):
     def check(self, documents: Iterable[Document]) -> int:
         """Check that all documents can be translated; return the number of their sentences.
 
-        Raises CotextError: a sentence longer than `decode.max_source_tokens`, here or in the first pass;
-        or an error of `DecodingPlan.check_passes`.
+        Raises CotextError if a sentence is longer than `decode.max_source_tokens` of this system or of the
+        first pass. Also raises the errors of `DecodingPlan.check_passes`.
         """
         self.plan.check_passes()
         sentences = 0
@@ -308,12 +315,13 @@ class DocumentTranslator(DocumentScorer):
         """Yield translations with the input index of their documents, as soon as they are complete.
 
         `on_sentences` is called with the number of finished sentences after every step of a search, also of a
-        first pass; often 0. `guide`: the terms of sentences, if `takes_guides`. `taken`: given
-        translations, by document and sentence. They are not searched, and serve as target context. In a chunk
-        that is searched as a whole, only those at its beginning are context, and only without `guide`. `log`:
-        windows that were found before; further ones are recorded, if each is searched separately.
+        first pass; often 0. `guide`: the terms of sentences, if `supports_terms`. `taken`: given
+        translations, by document and sentence. They are not searched, and serve as target context. If a chunk
+        is searched as a whole, only those at its beginning are context, and only without `guide`; the others
+        replace the output afterwards. `log`: windows that an interrupted call finished. Further windows are
+        recorded in it, unless windows are searched in groups.
 
-        Raises CotextError: an error of `check`, or a guide that is not supported.
+        Raises CotextError for an error of `check`, or if `guide` is not supported.
         """
         self.plan.check_passes()
         if guide is not None and self.plan.options.nbest > 1:
@@ -322,7 +330,7 @@ class DocumentTranslator(DocumentScorer):
                 "translation is corrected, not the alternatives; remove decode.nbest or the glossary"
             )
         if guide is not None:
-            self.require_guides()
+            self.require_terms()
         waiting = self._after_first_pass(documents, guide, lambda count: on_sentences(0))
         # Read enough for several batches, so that similar lengths can share one. Every beam is one row.
         wanted = max(1, BATCHES_AHEAD * self.config.decode.max_tokens // self.plan.options.beam)
@@ -360,13 +368,13 @@ class DocumentTranslator(DocumentScorer):
             return
         read: dict[int, Document] = {}
 
-        # The first pass finishes documents in another order; remember those that it has not finished.
+        # The first pass may finish documents in another order. Remember those that it has not finished.
         def remembered() -> Iterator[Document]:
             for index, document in enumerate(documents):
                 read[index] = document
                 yield document
 
-        supported = guide if self.first_pass.takes_guides else None
+        supported = guide if self.first_pass.supports_terms else None
         for index, translation in self.first_pass.translate(remembered(), on_sentences, supported):
             yield index, read.pop(index), translation.document.sentences
 
@@ -375,7 +383,7 @@ class DocumentTranslator(DocumentScorer):
         sentences = tuple(sentence.text for sentence in hypotheses)
         longest = self.config.view.max_tokens - self.plan.symbols.per_source_sentence
         missing = tuple(j for j in opened.kept if not sentences[j])
-        # Scoring tokenises the text: compare with the tokens of the output.
+        # Scoring tokenises the text again. If this gives other tokens than the output, scores differ.
         as_text = self.tokenizer.encode_batch(sentences, side="target")
         return Translation(
             document=Document(opened.document.id, sentences),
@@ -426,8 +434,8 @@ class Translator:
         `glossary`: source terms with one or more translations each; sentences with a term contain one of its
         translations.
 
-        Raises CotextError: a string instead of a sequence of sentences, a sentence longer than
-        `decode.max_source_tokens`, a glossary for a system that does not support it.
+        Raises CotextError if `sentences` is a string, a sentence is longer than `decode.max_source_tokens`,
+        or the system does not support glossaries.
         """
         document = Document("1", _several(sentences, "translate"))
         return list(self.translate_document(document, glossary).sentences)
@@ -444,8 +452,8 @@ class Translator:
 
         This is as fast as `cotext translate`; each result equals the result of `translate_document`.
 
-        Raises CotextError: a string instead of sentences, or a sentence longer than
-        `decode.max_source_tokens`, before any is translated; a glossary that the system does not support.
+        Raises CotextError, before anything is translated, if the sentences of a document are a string, a
+        sentence is longer than `decode.max_source_tokens`, or the system does not support glossaries.
         """
         given = [Document(d.id, _several(d.sentences, "translate")) for d in documents]
         filled = [index for index, document in enumerate(given) if document.sentences]
@@ -462,8 +470,8 @@ class Translator:
     def score(self, source: Sequence[str], target: Sequence[str]) -> list[float]:
         """Return the log-probability (natural logarithm) of every target sentence of a document, in context.
 
-        Raises CotextError: a string instead of a sequence, unequal numbers of sentences, a source over
-        `decode.max_source_tokens`, or a target over the longest allowed output.
+        Raises CotextError if a side is a string, or the sides have different numbers of sentences; or if a
+        source sentence is longer than `decode.max_source_tokens`, or a target longer than outputs may be.
         """
         document = ParallelDocument("1", _several(source, "score"), _several(target, "score"))
         return [s.log_probability for s in self.documents.score([document])[0]] if document.source else []

@@ -58,9 +58,9 @@ class SearchedWindow:
 
 
 def further(first: str, others: Iterable[Alternative], tokenizer: Tokenizer, most: int) -> Candidates:
-    """Return up to `most` translations that differ from the first one and from each other as texts.
+    """Return up to `most` translations whose texts differ from the first one and from each other.
 
-    Of several tokenisations of a text, the best one counts; empty texts are dropped.
+    If several tokenisations have the same text, the best one is returned. Empty texts are dropped.
     """
     candidates: dict[str, Candidate] = {}
     for alternative in others:
@@ -76,7 +76,7 @@ def further(first: str, others: Iterable[Alternative], tokenizer: Tokenizer, mos
 class RowGroup:
     """Rows of a document that share a batch: one row, or all of a group of windows that is searched together.
 
-    `longest`: cost of the longest row. `cost`: cost of the group in a separate batch, in tokens of all beams.
+    `longest`: tokens of the longest row, in all beams. `cost`: tokens of the group in a separate batch.
     """
 
     document: OpenDocument
@@ -125,8 +125,8 @@ def search_rows(scorer: DocumentScorer, rows: Sequence[Row], symbols: SearchSymb
 class WindowSearch:
     """The search of a system for the windows of its documents.
 
-    `shortlist`: the tokens to choose from. `engine`: searches windows in place of the model, except those
-    that it has no room for and those that are searched again.
+    `shortlist`: the tokens to choose from. `engine` searches windows in place of the model, except windows
+    that are too long for it, and those that are searched again.
     """
 
     def __init__(
@@ -163,7 +163,7 @@ class WindowSearch:
 
         `first_pass`: its translation by another system. `taken`: given translations of some sentences.
 
-        Raises CotextError: a sentence longer than `decode.max_source_tokens`.
+        Raises CotextError if a sentence is longer than `decode.max_source_tokens`.
         """
         scorer, plan = self._scorer, self._scorer.plan
         source = scorer.encoded(document.id, document.sentences)
@@ -180,8 +180,8 @@ class WindowSearch:
         return opened
 
     @property
-    def most_ready(self) -> float:
-        """Largest number of tokens made ready per document; limited if chunks have caches (memory)."""
+    def max_ready_tokens(self) -> float:
+        """Maximum number of tokens to prepare per document; limited only if chunks keep caches in memory."""
         plan = self._scorer.plan
         return inf if plan.searched_view is plan.view else BATCHES_AHEAD * plan.decode.max_tokens
 
@@ -245,7 +245,7 @@ class WindowSearch:
             # A window may be finished already, if its group failed in the middle and is searched again.
             finished = opened.is_finished(row.number)
             if group in replaced and not finished:
-                # This hypothesis was found in the context of other sentences than the group has now.
+                # A sentence of the group was replaced after this hypothesis had been found.
                 [hypothesis] = self._search([row], plan.search_symbols)
             sentences, exact = self._recovered(row, hypothesis)
             if plan.options.align == "constrained" and not self._shows(row, sentences):
@@ -287,8 +287,10 @@ class WindowSearch:
         """Return the request for one sentence after the best translations of the sentences before it."""
         request, before = window.row.request, (sentence.tokens for sentence in window.sentences[:k])
         prefix = request.closed(before, self._scorer.plan.search_symbols)
-        goes_on = k + 1 < request.sentences or request.goes_on
-        return replace(request, prefix=prefix, max_tokens=(request.max_tokens[k],), goes_on=goes_on)
+        row_continues = k + 1 < request.sentences or request.row_continues
+        return replace(
+            request, prefix=prefix, max_tokens=(request.max_tokens[k],), row_continues=row_continues
+        )
 
     def _finish(self, drafts: Sequence[tuple[Draft, bool]]) -> None:
         """Correct windows whose documents have constraints, and finish them."""

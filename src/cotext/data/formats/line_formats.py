@@ -40,8 +40,8 @@ def read_text(path: Path) -> Iterator[Record]:
         if sentence:
             if not sentences and line_number != first:
                 raise CotextError(
-                    f"{path}:{first}: an empty line where a sentence should begin. The format text has no "
-                    "empty sentences or documents; leave one empty line between documents, none at the start"
+                    f"{path}:{first}: an empty line where a sentence should begin; in the format text, leave "
+                    "one empty line between documents, and none at the start"
                 )
             sentences.append(sentence)
         elif sentences:
@@ -176,7 +176,7 @@ def _jsonl_record(where: str, number: int, value: object) -> Record:
         raise CotextError(f"{where}: expected a JSON object with the key 'id', found {type(value).__name__}")
     document_id = value.get("id")
     if document_id is None and str(kind := value.get("format")).startswith("cotext-"):
-        raise CotextError(f"{where}: {shown(kind)}, an additional output of Cotext, which is not a corpus")
+        raise CotextError(f"{where}: {shown(kind)} is a file that Cotext wrote, but not a corpus")
     if not isinstance(document_id, str) or not document_id:
         raise CotextError(f"{where}: the key 'id' must contain a text that is not empty")
     sides = {key: _sentences(where, document_id, key, value.get(key)) for key in LISTS}
@@ -260,7 +260,7 @@ def read_side_file(side_path: Path) -> Iterator[tuple[int, str, int]]:
         elif text:
             raise CotextError(
                 f"{side_path}:{number}: expected a document id, a tab and the number of sentences, but found "
-                f"{text[:80]!r}; if it has an id for every sentence, write the format tsv: paste IDS TEXT"
+                f"{text[:80]!r}; if it has one id per sentence, make a tsv file: paste IDS TEXT > FILE.tsv"
             )
     if not number:
         raise CotextError(f"{side_path}: is empty; it must contain the document ids of the text file")
@@ -280,8 +280,8 @@ def read_docids(path: Path) -> Iterator[Record]:
     for order, (side_line, document_id, count) in enumerate(read_side_file(side_path)):
         if order > 0 and line is not None:
             if empty_line_between is None:
-                # If the first boundary has an empty line, all must have one. If that line was an empty
-                # sentence instead, the line count is wrong at the end of the file, which raises an error.
+                # If the first boundary has an empty line, all must have one. If this line is really an empty
+                # sentence, later lines are shifted by one, which raises an error at the end of the file.
                 empty_line_between = line[1] == ""
             if empty_line_between:
                 if line[1]:

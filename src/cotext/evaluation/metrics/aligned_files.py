@@ -40,12 +40,13 @@ def read_aligned(
     *,
     same_sentences: bool = True,
 ) -> tuple[dict[str, list[Document]], list[list[Document]], list[Document]]:
-    """Read hypotheses, references and source (if any) under the document ids of the first file with ids.
+    """Read hypotheses, references and source (if any), and give their documents the same ids.
 
-    References are searched first for ids, then the source, so that errors name the hypothesis that differs.
-    Of WMT files, documents in `target_language` are read, in the order of the first file. Without
-    `same_sentences`, hypotheses may have different numbers of sentences. A message names files in Unicode NFD
-    if others are mostly in NFC. Raises CotextError if documents do not correspond.
+    Ids are taken from the first reference with ids, else from the source, else from a hypothesis. So errors
+    name the hypothesis that differs. From WMT files, only documents in `target_language` are read, and put
+    into the order of the file that gives the ids. Without `same_sentences`, hypotheses may have different
+    numbers of sentences. A message names files with more than twice as many decomposed sentences (not in
+    Unicode NFC) as the file with the fewest. Raises CotextError if documents do not correspond.
     """
     paths = [*hypotheses.values(), *references]
     read = [(path, *_read_side(path, format, "target", target_language)) for path in paths]
@@ -53,8 +54,8 @@ def read_aligned(
     for path, count in zip(paths, decomposed, strict=True):
         if count > 2 * min(decomposed):
             say(
-                f"{path}: {count:,} sentences have decomposed characters (accents apart from their letters, "
-                "Unicode NFD), more than in other files; metrics count them as wrong; convert the file to NFC"
+                f"{path}: {count:,} sentences have decomposed characters (Unicode NFD), which metrics count "
+                "as different from composed characters; convert the file to NFC"
             )
     original = source and (source, *_read_side(source, format, "source", target_language))
     count = len(hypotheses)
@@ -63,7 +64,7 @@ def read_aligned(
     if not any(kind.carries_ids for _, _, kind in every[:-count]):
         for path, _, kind in read[:count]:
             if kind.name == "wmt":
-                raise CotextError(f"{path}: WMT lines may be in any order; give the task with --source")
+                raise CotextError(f"{path}: WMT lines may be in any order; give WMT's source with --source")
     sides = [_as_others(*side, like) for side in read]
     sources = _as_others(*original, like) if original else []
     written, right = dict(zip(paths[:count], sides[:count], strict=True)), sides[count:]

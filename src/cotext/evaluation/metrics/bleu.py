@@ -27,7 +27,7 @@ from cotext.runtime import CotextError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Protocol(Metric):
-    """A metric of sacrebleu with its segments, and the settings that change the score.
+    """A metric of sacrebleu, the unit of its segments, and the settings that change the score.
 
     BLEU of tokenised text (`reads_words`) is not smoothed; other text is split by the tokenizer of its
     language: 13a, zh, ja-mecab, ko-mecab, char. `max_tokens`: size of a pseudo-document, see `piece_sizes`.
@@ -85,7 +85,7 @@ def chrf_utilities(metric: CHRF, texts: Sequence[str]) -> Floats:
 
 
 def _is_without_spaces(references: Sequence[Sequence[str]]) -> bool:
-    """Return whether most letters of the first 100 segments are of scripts without spaces."""
+    """Return whether most letters of the first 100 segments belong to scripts without spaces."""
     letters = [c for c in "".join(islice(chain(*references), 100)) if c.isalpha()]
     return 2 * sum(map(is_unspaced, letters)) > len(letters)
 
@@ -95,9 +95,9 @@ def build_metric(
     target_language: str | None = None,
     references: Sequence[Sequence[str]] | None = None,
 ) -> CorpusMetric:
-    """Return sacrebleu's metric, for references if known.
+    """Return sacrebleu's metric, with its data about the references, if they are given.
 
-    Raises CotextError if its tokenizer is missing, or references without spaces have no language.
+    Raises CotextError if its tokenizer is missing, or references have no spaces and the language is unknown.
     """
     language = primary_language(target_language or "")
     if protocol.kind == "chrf":

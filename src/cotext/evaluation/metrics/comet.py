@@ -67,7 +67,7 @@ def looks_like_path(model: str) -> bool:
 
 
 def find_python(given: Path | None) -> Path:
-    """Return the interpreter with COMET: `given` (its path or environment), or else COTEXT_COMET_PYTHON."""
+    """Return the interpreter with COMET: `given` (path or environment), otherwise COTEXT_COMET_PYTHON."""
     named = given or (Path(value) if (value := os.environ.get(PYTHON_VARIABLE)) else None)
     if named is None:
         raise CotextError(
@@ -88,7 +88,7 @@ def measure_comet(
 ) -> dict[str, list[Measurement]]:
     """Measure COMET and, if requested, document COMET of several systems; the model is loaded once.
 
-    A score is the mean over sentences, times 100. Of several references, COMET reads the first. Raises
+    A score is the mean over sentences, times 100. COMET reads only the first of several references. Raises
     CotextError if COMET or the model is missing, the model does not support context, or COMET failed.
     """
     contexts = sorted({0, comet.context_sentences})

@@ -1,8 +1,8 @@
 """Runs COMET for `cotext.evaluation.metrics.comet`, by the interpreter of an environment with COMET.
 
-May import only the standard library, COMET and its dependencies. Reads a file of JSON lines: settings (model,
-contexts, batch size), then one line per document of a system. Answers in JSON lines: the loaded model, then
-for each context the scores of each document; or an error message.
+This module may import only the standard library, COMET and its dependencies. It reads a file of JSON lines:
+settings (model, contexts, batch size), then one line per document of a system. It answers in JSON lines: the
+loaded model, then, for each context, the scores of each document; or an error message.
 """
 
 import hashlib
@@ -41,9 +41,9 @@ def build_windows(
 ) -> list[Window]:
     """Put up to `before` previous sentences in front of every sentence (Vernikos et al., 2022).
 
-    The hypothesis gets the context of the reference, so that an error counts once, and not again in the
-    following sentences. Without a reference, it gets its own context. All sides get the same number of
-    context sentences: the maximum that fits on all sides.
+    The context of the hypothesis is that of the reference, so that an error counts once, and not again in the
+    following sentences. Without a reference, it is the previous sentences of the hypothesis. All sides get
+    the same number of context sentences: the maximum that fits on all sides.
     """
     sides = {"src": document["source"], "mt": document["hypothesis"]}
     if document.get("reference"):
@@ -175,7 +175,7 @@ def _load(checkpoint: Path) -> Any:
 
 
 def blocks(documents: list[dict[str, Any]]) -> Iterator[list[int]]:
-    """Yield indices of documents to score in one call: of one system, so that all are truncated alike."""
+    """Yield indices of documents to score in one call: those of one system, so all are truncated alike."""
     block: list[int] = []
     sentences = 0
     for index, document in enumerate(documents):

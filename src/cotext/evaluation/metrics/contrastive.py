@@ -81,7 +81,7 @@ def words_of(sentence: str) -> Counter[str]:
 
 
 def forms_of(example: ContrastiveExample) -> list[Form]:
-    """Return for each candidate the words that not all candidates have, in the sentences that differ.
+    """Return the words of each candidate that some other candidate lacks, in the sentences that differ.
 
     The words are sorted: (er,), (sie,), (es,).
     """
@@ -138,7 +138,7 @@ class Accuracy:
     """The number of right decisions in a group of examples, and the expected accuracy of guessing.
 
     `chance`: mean of 1 / number of candidates. `balanced`: see `balanced_weights`; None if not requested.
-    Both are fractions; properties are in per cent. `correct` may be a mean over seeds.
+    Fields are fractions, and properties are in per cent. `correct` may be a mean over seeds.
     """
 
     correct: float
@@ -361,7 +361,7 @@ def digest_of(examples: Iterable[ContrastiveExample]) -> str:
 def decide(
     example: ContrastiveExample, scores: CandidateScores, *, tie: TieRule, score: ScoreRule
 ) -> Decision:
-    """Decide whether the right candidate wins; a wrong one spelled like it is tied, whatever its score."""
+    """Decide whether the right candidate wins; a wrong candidate with the same spelling is always tied."""
     values = _comparable(example, scores, score)
     right = values[example.correct]
     for index in example.identical_to_correct:
@@ -388,8 +388,8 @@ def distance_aggregates(buckets: Mapping[str, tuple[float, int]]) -> dict[str, f
     """Aggregate accuracies by distance as in Lupo et al. (2022), appendix B.1.
 
     `buckets`: accuracy and number of examples. `disc` weights the buckets 1, 2, 3, >3 by their size.
-    `disc_all_d` also includes 0. `disc_avg` is the plain mean of the four, if all four exist. Clues ahead are
-    ignored. If any distance is unknown, there are no aggregates.
+    `disc_all_d` also includes 0. `disc_avg` is the unweighted mean of these four buckets, if all four exist.
+    Clues ahead are ignored. If any distance is unknown, there are no aggregates.
     """
     if "unknown" in buckets:
         return {}
@@ -466,9 +466,9 @@ def _weighted(parts: Iterable[tuple[float, int]]) -> float:
 # In a sentence in which the right candidate and a wrong one differ, words are counted, ignoring case. Right
 # (wrong) forms are those that the right (wrong) candidate has more often. The translation *has the right
 # form* if one of the right forms is more frequent in it than in the wrong candidate. *Has the wrong form* is
-# defined in the same way. If there are no right forms, having no wrong form counts as having the right one. A
-# translation is right if it has the right form and not the wrong one, in all these sentences and against all
-# wrong candidates:
+# defined in the same way. If there are no right forms, a translation without a wrong form has the right form.
+# A translation is right if it has the right form and does not have the wrong form, in all these sentences and
+# against all wrong candidates:
 #
 #     right     Er ist alt, sagt sie.        sie: once in the right candidate, so one `sie` is not wrong
 #     wrong     Sie ist alt, sagt sie.
@@ -561,7 +561,7 @@ def generative_accuracy(
 ) -> GenerativeReport:
     """Compute the outcomes of the translations of a suite; `recipe` is added to the signature.
 
-    Raises the error of `require_forms`; CotextError if a signature cannot contain an entry of `recipe`.
+    Raises the error of `require_forms`, and CotextError if a signature cannot contain an entry of `recipe`.
     """
     require_forms(suite)
     outcomes = [outcome(e, t.sentences) for e, t in zip(suite.examples, translations, strict=True)]

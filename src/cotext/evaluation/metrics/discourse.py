@@ -24,7 +24,7 @@ from cotext.runtime import CotextError, __version__, optional_module, shown
 Tokens = Literal["none", "moses"]
 PHENOMENA = ("TC", "CP", "PT")
 PUBLISHED_DOCUMENTS = (50, 46, 52)  # for each phenomenon, in the order of the published file
-WINDOW = 20  # number of tokens before the expected position, and of tokens from it on
+WINDOW = 20  # tokens before the expected position, and tokens from the expected position on
 _POSITION = re.compile("[0-9]{1,9}")
 _LEAST_FIT = 0.9  # required share of marked words at their positions
 
@@ -85,7 +85,7 @@ def _parse_mark(path: Path, number: int, text: str) -> Mark:
 
 
 def measure_discourse(marked: Sequence[MarkedDocument], texts: Texts) -> dict[str, list[Measurement]]:
-    """Measure TC, CP and PT, each if it has marked words, and TCP if all three have.
+    """Measure each of TC, CP and PT that has marked words, and TCP if all three have marked words.
 
     Positions count words, if the reference has the marked words there; otherwise tokens of the Moses
     tokenizer, with hyphens split. Raises CotextError if the documents do not fit the marked words.
@@ -126,8 +126,8 @@ def measure_discourse(marked: Sequence[MarkedDocument], texts: Texts) -> dict[st
 def hits(marks: Sequence[Mark], hypothesis: Sequence[str], reference_tokens: int) -> list[bool]:
     """Return for every marked word whether one of its renderings is near its position in the hypothesis.
 
-    The position is scaled by the ratio of lengths. The window has the 20 tokens before it and the 20 starting
-    at it. A rendering of one word must be one of these tokens; one of several words must occur in their text.
+    The position is scaled by the ratio of lengths. The window has 20 tokens before this position, and 20 from
+    it on. A rendering of one word must be one of these tokens; a longer one must occur in their text.
     """
     outcome = []
     for mark in marks:

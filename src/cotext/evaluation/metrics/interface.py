@@ -3,7 +3,7 @@
 "d-BLEU" has meant cased, case-insensitive and lower-cased tokenised scores in different papers. A score is
 therefore always a number with a signature: the metric, its unit, and everything that changes the number.
 
-Texts are scored as they are or, as in papers, split into words by a Moses tokenizer (and joined again).
+Texts are scored unchanged or, as in papers, split into words by a Moses tokenizer (and joined again).
 """
 
 import pkgutil
@@ -283,8 +283,8 @@ def _split(words: Words, documents: Sequence[Document], tokenised: bool) -> list
 
 # --- Quality by position in the document, and by document length.
 #
-# Sentences at similar positions, or documents of similar length, are scored as a separate corpus, under any
-# protocol. By position, a document consists of its sentences at these positions.
+# All sentences at similar positions are scored as a corpus, by any protocol. Its documents contain only these
+# sentences. Documents of similar length are scored as a corpus, too.
 
 Kind = Literal["position", "length"]
 TITLES: Final[dict[Kind, str]] = {

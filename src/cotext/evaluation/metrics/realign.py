@@ -6,13 +6,13 @@ cuts, the ends of the system's own lines are preferred, then the later cut.
 
 Omissions and additions are found by the words shared with a reference:
 
-    omitted   a reference sentence whose piece of the translation has fewer than half as many words, and fewer
-              than a quarter of its words
+    omitted   a reference sentence whose piece of the translation has fewer than half as many words, and has
+              in common with it fewer than a quarter of its words
     added     a line with fewer than a quarter of its words in the sentences that it is aligned with. Their
               pieces are longer than these sentences, by at least half the number of words in the line
 
 Words are tokens with a letter or a digit, in lower case. Repeated words are matched one to one. With several
-references, this must hold for each of them.
+references, these conditions must hold for each of them.
 """
 
 import math
@@ -38,8 +38,8 @@ from cotext.runtime.rendering import listed, render_rows
 #
 # The tokens of a hypothesis are divided into as many pieces as the reference has segments. The division
 # minimises the total number of edits (insertions, deletions, substitutions) that turn pieces into segments.
-# With several references, each segment counts the fewest edits of any. This is one dynamic programme over
-# [reference tokens, hypothesis tokens], one row at a time:
+# With several references, the one with the fewest edits counts for each segment. This is one dynamic
+# programme over [reference tokens, hypothesis tokens], one row at a time:
 #
 #     row[i]  fewest edits of the segments so far and hypothesis tokens 0..i, then (among equals) fewest cuts
 #             at positions that are not preferred, then the latest beginning of the present segment
@@ -152,7 +152,7 @@ _UNSPACED: Final = ("zh", "ja", *UNSPACED_LANGUAGES)
 MOST_SHARED: Final = 0.25  # share of the words of an omitted sentence or added line that may be shared
 LEAST_GAP: Final = 0.5  # minimum difference in words, as a share of the words of the sentence or line
 # A document that keeps its lines is doubtful if they share less than this fraction of the words that the best
-# cuts share. Lines that correspond were never below it, even in poor translations (docs/results/scores.md).
+# cuts share. Corresponding lines always shared more, even in poor translations (docs/results/scores.md).
 LEAST_SHARED: Final = 0.95
 Realigned = Literal["unequal", "all"]  # documents whose numbers of sentences differ, or all
 _SHOWN: Final = 20  # number of documents listed for a system
@@ -435,8 +435,8 @@ def realign(
 ) -> tuple[list[Document], AlignmentReport]:
     """Divide documents at the sentences of the references, which all have the same sentences.
 
-    With `which` "unequal", documents that have the right number of lines keep their lines. Raises CotextError
-    for a document that is too long, or that needs the target language to be tokenised.
+    With `which` "unequal", documents with the right number of lines keep their lines. Raises CotextError if a
+    document is too long, or cannot be tokenised without the target language.
     """
     documents, fits = [], []
     for document, *theirs in zip(hypothesis, *references, strict=True):

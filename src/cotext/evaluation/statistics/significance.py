@@ -18,10 +18,10 @@ Systems with several seeds:
                 each system. s is the standard deviation over its n seeds. Degrees of freedom are those of
                 Satterthwaite (1946)
 
-p is the larger of the two p-values. The first test alone would find that a system differs from itself under
+p is the larger of the two p-values. The first test alone would find that a system differs from itself with
 other seeds, since its models do differ. Variance that seeds and documents share is in both parts of the
-error, so p is conservative. Seeds of two systems are not paired. A system with a single seed is assumed to
-vary as much as the other system. For two systems of a single seed, only documents are tested.
+error, so p is conservative. Seeds of two systems are not paired. If a system has only one seed, its variance
+is assumed to equal that of the other system. If both systems have one seed, only documents are tested.
 """
 
 import math
@@ -62,7 +62,7 @@ class Resampling:
 
 
 def compared_pairs(names: Sequence[str], baseline: str | None) -> list[tuple[str, str]]:
-    """Return pairs of systems, the baseline first (None: all pairs); raise CotextError without any."""
+    """Return pairs of systems, the baseline first (None: all pairs); raise CotextError if there are none."""
     if len(names) < 2:
         raise CotextError("a paired test compares systems; give at least two")
     if baseline is None:
@@ -104,7 +104,7 @@ def swapped_differences(one: Statistics, other: Statistics, resampling: Resampli
 
 
 def swapped_p(differences: Floats, observed: float) -> float:
-    """Return the two-sided p-value of a randomisation test: the share of differences as large as observed."""
+    """Return the two-sided p-value: the share of `differences` with at least the size of the observed one."""
     count = int(np.sum(~(abs(differences) < abs(observed) - _ROUNDING)))  # also NaN
     return (count + 1) / (len(differences) + 1)
 
@@ -112,7 +112,7 @@ def swapped_p(differences: Floats, observed: float) -> float:
 def holm(p_values: Sequence[float]) -> list[float]:
     """Correct the p-values of a family of tests (Holm, 1979); the order stays.
 
-    The smallest of m is multiplied by m, the next by m - 1 and so on; none becomes less than the one before.
+    The smallest of m values is multiplied by m, the next by m - 1, and so on; smaller products are raised.
     """
     corrected, floor = [0.0] * len(p_values), 0.0
     for rank, index in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
@@ -128,7 +128,7 @@ class McNemar:
     `only_baseline` and `only_system` count the cases that only one of them decided right. `difference` is the
     difference of the accuracies in percentage points (system - baseline). Both the test and the interval are
     over documents. `p_mid` counts the observed outcome half (Fagerland, Lydersen and Laake, 2013).
-    `interval_95` comes from the bootstrap, with one more case lost and one won (Bonett and Price, 2012).
+    `interval_95` comes from the bootstrap, after adding one lost and one won case (Bonett and Price, 2012).
     For a single document, it is -100 to 100.
     """
 
@@ -151,7 +151,7 @@ def mcnemar(baseline: Sequence[bool], system: Sequence[bool], documents: Sequenc
     interval = -100.0, 100.0
     if len(counts) > 1:
         rows, times = np.unique(counts, axis=0, return_counts=True)
-        # One more case is lost and one won (Bonett and Price, 2012), so that no interval is a point.
+        # One lost and one won case are added (Bonett and Price, 2012), so that no interval is a point.
         rows, times = np.concatenate([rows, [[1, 1], [-1, 1]]]), np.append(times, [1, 1])
         generator, number = np.random.default_rng(Resampling().seed), int(times.sum())
         drawn = generator.multinomial(number, times / number, Resampling().samples) @ rows
@@ -205,7 +205,7 @@ def flipped_counts(differences: Sequence[int]) -> float:
 
 
 def flipped_sums(differences: Sequence[float], samples: int = 20_000, seed: int = 12345) -> float:
-    """Return the two-sided p of differences by document, over all patterns or, if many, `samples` of them."""
+    """Return the two-sided p of differences by document, over all patterns or `samples` random patterns."""
     values = np.asarray(differences, dtype=np.float64)
     least = abs(values.sum()) - _ROUNDING * max(1.0, float(abs(values).sum()))
     if len(values) <= ALL_PATTERNS:
@@ -343,7 +343,8 @@ def paired_test(
 ) -> PairedTest:
     """Compare every system with `baseline` or, if it is None, all pairs of systems.
 
-    `systems`: seeds by name. Raises CotextError for fewer than two systems or units, or an unknown baseline.
+    `systems`: for each name, the statistics of every seed. Raises CotextError for fewer than two systems or
+    units, or an unknown baseline.
     """
     settings = resampling or Resampling()
     pairs = compared_pairs(list(systems), baseline)
@@ -409,7 +410,7 @@ def compare_accuracies(
 
 
 def _over_seeds(first: Spread, second: Spread, error_documents: float, documents: int) -> SeedTest | None:
-    """Run Welch's test over seeds, with the error from documents; None without several seeds."""
+    """Run Welch's test over seeds, with the error from documents; None if no system has several seeds."""
     deviations = [spread.deviation for spread in (first, second) if spread.deviation is not None]
     if not deviations:
         return None

@@ -1,11 +1,11 @@
 """Corpus scores as functions of sums, so that resampling scores ten thousand corpora in seconds.
 
-The counts of each segment are computed once, by sacrebleu for its own metrics. A corpus drawn from the
+The counts of each segment are computed once (by sacrebleu for its own metrics). A corpus drawn from the
 segments is scored from a sum of rows, and many such corpora by a few array operations.
 
 For minimum Bayes risk, the counts of all pairs of texts are computed at once. Each n-gram has one column for
-its first occurrence, one for its second, and so on. A text has a 1 in the column of each occurrence. Then the
-matches of all pairs are the product of this matrix with its transpose.
+its first occurrence, one for its second, and so on. A text has a 1 in the column of each occurrence. The
+product of this matrix with its transpose contains the numbers of matches of all pairs.
 
 Shapes: R corpora, K texts, S counts of a metric, G columns.
 """
@@ -78,7 +78,7 @@ def bleu_from_sums(sums: Floats, exponential_smoothing: bool) -> Floats:
     """Return BLEU of R corpora from hypothesis length, reference length, matches and totals by n-gram order.
 
     For orders without matches, exponential smoothing (NIST) counts 1/2, 1/4, ... matches; without it, scores
-    are 0. They are always 0 if nothing matches, or the hypothesis is shorter than the highest order.
+    are 0. Scores are always 0 if no word matches, or the hypothesis is shorter than the highest order.
     """
     orders = (sums.shape[1] - 2) // 2
     length, reference = sums[:, 0], sums[:, 1]
@@ -119,7 +119,7 @@ def ter_from_sums(sums: Floats) -> Floats:
 def chrf_pairs(metric: CHRF, texts: Sequence[str]) -> Floats:
     """Return the chrF counts of all pairs of K texts, [K, K, S]; the first index is the hypothesis.
 
-    By order: n-grams of the hypothesis (0 if the reference has none), n-grams of the reference, shared ones.
+    For each order: n-grams of the hypothesis (0 if the reference has none), of the reference, and of both.
     """
     extracted = [
         extract_all_char_ngrams(metric._preprocess_segment(t), metric.char_order, metric.whitespace)

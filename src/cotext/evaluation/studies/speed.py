@@ -1,8 +1,8 @@
 """Decoding time of several runs on the same documents, side by side (Yu et al. 2024, table 3).
 
-Every run is timed greedily and with its own beam, in two settings. `one`: a document at a time. `many`: all
-documents in batches of `decode.max_tokens`. A sentence system is also timed one sentence at a time. All
-runs decode with caches, so the speed-up of non-autoregressive decoding is relative to fair alternatives.
+Every run is timed with greedy search and with its own beam, in two settings. `one`: one document at a time.
+`many`: all documents in batches of `decode.max_tokens`. A sentence system is also timed one sentence at a
+time. All runs decode with caches, so the speed-up of non-autoregressive decoding is relative to fair rivals.
 Ratios compare times of the same round, because noise changes between rounds; their median is reported.
 """
 
@@ -46,10 +46,10 @@ class Way:
 
 @dataclass(frozen=True, slots=True)
 class TimedWay:
-    """The times of a way in one setting: seconds per document for each round, and the tokens written.
+    """The times of a `Way` in one setting: seconds per document for each round, and the tokens written.
 
-    `faster`, `than_rival`: the time of the first way, or of the fastest autoregressive way, divided by the
-    time of this way.
+    `faster`: the time of the first way divided by that of this way. `than_rival`: the same for the fastest
+    autoregressive way instead of the first.
     """
 
     way: Way
@@ -124,8 +124,8 @@ class Speed:
 def measure_speed(request: SpeedRequest, progress: Meter) -> Speed:
     """Time runs on documents, in turn, and compare every other run with the first.
 
-    Raises CotextError for a missing run or device, a document that a run rejects, documents without words, or
-    processor time on a GPU.
+    Raises CotextError if a run or device is missing, a run rejects a document, the documents have no words,
+    or processor time is to be measured on a GPU.
     """
     documents = list(islice(read_documents(request.document, request.format), request.documents))
     decode, rounds, threads = dict(request.decode), request.rounds, request.threads

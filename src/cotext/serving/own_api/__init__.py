@@ -128,8 +128,8 @@ def routes() -> list[Route]:
         Route("/api/explain", partial(explain, Explanations()), methods=["POST"]),
         Route("/api/files", send_file, methods=["POST"]),
         Route("/api/files", list_files, methods=["GET"]),
-        Route("/api/files/{id}", tell_file, methods=["GET"]),
-        Route("/api/files/{id}", forget_file, methods=["DELETE"]),
+        Route("/api/files/{id}", get_file_status, methods=["GET"]),
+        Route("/api/files/{id}", delete_file, methods=["DELETE"]),
         Route("/api/files/{id}/result", fetch_file, methods=["GET"]),
         Route("/", page, methods=["GET"]),
         Route("/page/{file}", page, methods=["GET"]),
@@ -179,7 +179,7 @@ def _described(system: System) -> dict[str, Any]:
         "target": {"code": languages.target, "name": name_of(languages.target)},
         "view": kind,
         "context_sentences": view.before + view.after if kind == "window" else None,
-        "takes_terms": translator.takes_guides,
+        "takes_terms": translator.supports_terms,
         "explains": not unexplained(system),
         "controlled": system.opened.controlled,
         "signature": system.opened.signature,
@@ -232,9 +232,9 @@ class TranslateBody(Body):
 
 
 async def events_of(service: Service, system: System, body: TranslateBody, client: str) -> Events:
-    """Yield the events `start`, `sentence` (for each translated one) and `done`; closing cancels the work.
+    """Yield `start`, then `sentence` for each translated sentence, then `done`; closing cancels the work.
 
-    Raises RequestError: before the first event: the errors of `Service.translate`; 400, a term is invalid.
+    Raises RequestError before the first event: an error of `Service.translate`; 400 for an invalid term.
     """
     begun = time.monotonic()
     lines = await service.in_thread(partial(PlainText, body.text, "1", ""), Work(client))
@@ -341,13 +341,13 @@ async def list_files(request: Request) -> Response:
     return JSONResponse({"files": [asdict(status) for status in statuses]})
 
 
-async def tell_file(request: Request) -> Response:
+async def get_file_status(request: Request) -> Response:
     """Return the status of a file."""
     client = asking(request)
     return JSONResponse(asdict(service_of(request).jobs.status(request.path_params["id"], client)))
 
 
-async def forget_file(request: Request) -> Response:
+async def delete_file(request: Request) -> Response:
     """Cancel the translation of a file, and delete it."""
     client = asking(request)
     service_of(request).jobs.delete(request.path_params["id"], client)
@@ -405,7 +405,7 @@ POLICY: Final = (
 HEADERS: Final = {
     "Content-Security-Policy": POLICY,
     "Cross-Origin-Opener-Policy": "same-origin",
-    "Cache-Control": "no-cache",  # an update of the server is an update of the page
+    "Cache-Control": "no-cache",  # so that browsers load the new page after an update of the server
 }
 
 

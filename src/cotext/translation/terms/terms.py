@@ -1,8 +1,8 @@
 """Terms of documents: their occurrences in the source, and constraints on the translations of sentences.
 
-A term occurs where its words follow each other. The longest term counts; occurrences do not overlap, and are
-not in copied text. A word matches as it is written, with a capital at the beginning of a sentence, or in
-capitals.
+A term occurs where its words follow each other. If several terms match, the longest counts. Occurrences do
+not overlap, and are not in copied text. A word matches in its own spelling, with a capital at the beginning
+of a sentence, or in capitals.
 """
 
 import csv
@@ -63,8 +63,8 @@ class Glossary:
         notes. Alternatives are separated by |, or on several lines. Lines that begin with # are comments; a
         first line "source, target" is a header. Columns are separated by tabs, in .csv files by commas.
 
-        Raises CotextError: the file is unreadable, a line has no translation, or TBX lacks terms in a
-        language.
+        Raises CotextError if the file is unreadable, a line has no translation, or TBX has no terms in one of
+        the languages.
         """
         content = read_bytes(path, MAX_BYTES)
         if content[:1024].lstrip(b"\xef\xbb\xbf \r\n\t").startswith(b"<"):
@@ -75,7 +75,7 @@ class Glossary:
 def read_words(path: Path) -> tuple[str, ...]:
     """Read words and phrases, one per line; lines that begin with # are comments.
 
-    Raises CotextError: the file is unreadable.
+    Raises CotextError if the file is unreadable.
     """
     lines = normalize("NFC", _text(read_bytes(path, MAX_BYTES), path)).splitlines()
     return tuple(line.strip() for line in lines if line.strip() and not line.startswith("#"))
@@ -177,9 +177,9 @@ def _is_status(node: "etree._Element") -> bool:
 
 # --- Translation memory: sentences that were translated before in the same context.
 #
-# A translation is used only if the memory has the sentence after the same sentence, ignoring white space. In
-# another context, the sentence may need another translation. The first sentence of a document must also be
-# the first in the memory. Of several translations in one context, the last counts.
+# A translation is used only if, in the memory too, the sentence follows the same sentence (ignoring white
+# space). In another context, the sentence may need another translation. The first sentence of a document must
+# be the first of a document in the memory, too. If there are several translations, the last counts.
 
 
 @dataclass(slots=True)
@@ -363,7 +363,7 @@ class TermGuide:
         return self._occurrences[document][sentence]
 
     def alternatives(self, occurrence: Occurrence) -> tuple[str, ...]:
-        """Return texts of which a translation must contain one. Empty: there is no requirement."""
+        """Return texts of which a translation must contain one; empty if any translation is allowed."""
         return self._forms(occurrence, occurrence.term.targets)
 
     def constraints(self, document: int, sentence: int) -> SentenceConstraints:

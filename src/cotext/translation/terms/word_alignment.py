@@ -60,7 +60,7 @@ def agreement(
     source_spans: Sequence[Span],
     target_spans: Sequence[Span],
 ) -> Tensor:
-    """Convert an alignment of tokens to one of other spans of the texts, source and target: [U, V].
+    """Convert an alignment of tokens to an alignment of other spans of source and target: [U, V].
 
     A token in several spans is divided among them by its characters. Rows are means over the tokens of a
     target span.
@@ -105,7 +105,7 @@ def sharpened(weights_UV: Tensor) -> Tensor:
 
     Attention is separate for each target unit, and several may attend to the same source unit. Columns and
     rows are therefore normalised in turn (Sinkhorn 1964), starting from weights with a slight preference for
-    the diagonal (as Dyer et al. 2013, section 2). The result is squared.
+    the diagonal (like Dyer et al. 2013, section 2). The result is squared.
     """
     place_U, place_V = ((torch.arange(n) + 0.5) / max(n, 1) for n in weights_UV.shape)
     weights = weights_UV * torch.exp(-DIAGONAL * (place_U[:, None] - place_V).abs())

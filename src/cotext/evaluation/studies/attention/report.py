@@ -1,7 +1,7 @@
 """Sentence-to-sentence attention of one document: `cotext attention`.
 
-Windows, and which of them attend to each other, are as in translation. Maps of every attention module, and
-gates, are written as JSON. For each kind of attention, an image shows the mean map.
+Windows, and the groups in which they attend to each other, are those of translation. Maps of every attention
+module, and gates, are written as JSON. For each kind of attention, an image shows the mean map.
 """
 
 import json
@@ -161,7 +161,7 @@ def document_maps(
 def document_attention(
     translator: DocumentTranslator, document: ParallelDocument, signature: str, own: bool
 ) -> DocumentAttention:
-    """Compute attention maps and gates of a document; `own`: its target is the translation by the run.
+    """Compute attention maps and gates of a document; `own`: whether the run itself translated its target.
 
     In non-autoregressive models, decoder positions depend on the source, not on the target.
     """
@@ -186,7 +186,7 @@ def document_attention(
 def report_attention(request: DocumentRequest) -> DocumentAttention:
     """Analyse a run on one document; write attention.json and an image for each kind of attention into `out`.
 
-    Raises CotextError if run, device or document does not exist, or the run cannot read the document.
+    Raises CotextError if the run, device or document does not exist, or the run cannot read the document.
     """
     from cotext.evaluation.studies.plots import sentence_map
 

@@ -1,8 +1,8 @@
 """Alignment of an output with its source, and the sentences that were moved.
 
-Word translations are learned from the audited text, as in `cotext.data.alignment`. Unlike there, lost, added
-and merged sentences have a low probability. A text in the place of a translation is paired with the source
-sentence, however unlike they are, so that one fault is one bead. Moved sentences are found in their document.
+Word translations are learned from the audited text, as in `cotext.data.alignment`; but lost, added and merged
+sentences have a lower probability. A text in the place of a translation is paired with the source sentence
+even if no words correspond, so that one fault is one bead. Moved sentences are found in their document.
 """
 
 import math
@@ -26,7 +26,7 @@ _PAIR: Final = _RARER + math.log(PRIORS[1, 1])  # added to the score of words an
 _ALONE: Final = math.log(PRIORS[1, 0])  # the score of an unaligned sentence
 _REPLACED: Final = -6.0  # the lowest score of a pair in the same place
 _UNRELATED: Final = -8.0  # the lowest score that is expected of unrelated sentences
-# Subtracted from the gain of a move
+# Subtracted from the gain of a move:
 _MOVED: Final = 10.0
 _SHIFTED: Final = 2.0  # instead of _MOVED, if all pairs between the two places shift by one
 _DISTANCE: Final = 2.0  # times the log of the distance in beads
@@ -41,8 +41,8 @@ _SAMPLE: Final = 128  # sentences of each side from which the score of unrelated
 class Bead:
     """Source and output sentences that correspond, counted from 0; one of the sides may be empty.
 
-    `score`: log-likelihood ratio in nats. `confidence`: the probability of the bead, among other beads of the
-    same sentences. `moved`: the sentences are in different places.
+    `score`: log-likelihood ratio in nats. `confidence`: the probability of the bead, relative to other beads
+    of the same sentences. `moved`: the sentences are in different places.
     """
 
     source: tuple[int, ...]
@@ -55,7 +55,7 @@ class Bead:
 def align(source: Text, output: Text, reference: Text = ()) -> list[Bead]:
     """Align the documents of two texts; return beads in the order of the text, numbered over all documents.
 
-    The words of `reference`, line by line, are added to those of the source.
+    The words of each line of `reference` are added to those of the source line.
     """
     if reference:
         sides = zip(source, reference, strict=True)
@@ -86,9 +86,9 @@ class _Judge:
         self._lexicon = alignment.Lexicon(pairs, vocabulary)
         self._lengths = alignment.Lengths.of(sides for sides, _ in aligned)
         merged = sum(len(i) + len(j) > 2 for _, _, i, j in beads) / max(1, len(beads))
-        # Squared: otherwise a few wrongly merged beads would lead to more.
+        # Squared, because otherwise a few wrongly merged beads would lead to more of them.
         self._merged = math.log(max(merged, _LEAST_MERGED) ** 2 / 2 / PRIORS[1, 2])
-        self._unrelated = 0.0  # the score that is expected of unrelated sentences, for each of their words
+        self._unrelated = 0.0  # the expected score of unrelated sentences, per word
         words = sum(len(side.words) / max(1, len(side)) for side in sample)
         self._unrelated = float(self._scores(*sample)[0].mean() / max(1.0, words))
 
@@ -107,7 +107,7 @@ class _Judge:
         return alignment.align_sides(source, output, band, scores)
 
     def beads(self, source: Side, output: Side, before: Path) -> list[Bead]:
-        """Return the beads of a document; moved sentences are put back, and all are aligned once more."""
+        """Return the beads of a document; moved sentences are put back, and the document is aligned again."""
         path = self._path(source, output, before)
         moved = self._moved(source, output, path)
         places = [moved.get(t, (float(t), 0, 1.0)) for t in range(len(output))]
@@ -123,7 +123,7 @@ class _Judge:
         return beads
 
     def _joined(self, source: Side, output: Side, path: Path) -> tuple[Path, list[float], list[float]]:
-        """Join unaligned sentences to an adjacent bead if they are more probably a part of it.
+        """Join each unaligned sentence to an adjacent bead if it is more probable that it is a part of it.
 
         Returns beads, their scores and probabilities.
         """
@@ -148,8 +148,8 @@ class _Judge:
     def _moved(self, source: Side, output: Side, path: Path) -> dict[int, tuple[float, int, float]]:
         """Return the output sentences that are in another place.
 
-        Of all moves in a window that increase the score of the path, the best ones are made first. For each
-        sentence, the place where it belongs, its source sentence and the confidence are returned.
+        Moves in a window that increase the score of the path are made, the best first. For each sentence,
+        the place where it belongs, its source sentence and the confidence are returned.
         """
         moved = {}
         starts = np.cumsum([0, *(len(j) for _, j in path)])  # first output sentence of each bead
@@ -176,8 +176,8 @@ class _Judge:
     def _gains(scores: Floats, of_ours: Ints, of_theirs: Ints) -> tuple[Floats, Floats]:
         """Return by how much the score of a path increases if a pair is moved, in two ways, [n, m].
 
-        First: the former counterparts of both sentences are left unaligned. Second: all pairs between the two
-        places shift by one. `scores`: of all pairs. `of_ours`, `of_theirs`: the bead of each sentence.
+        First: the former counterparts of the two sentences are left unaligned. Second: all pairs between the
+        two places shift by one. `scores`: of all pairs. `of_ours`, `of_theirs`: the bead of each sentence.
         """
         apart = np.abs(of_ours[:, None] - of_theirs)
         placed = np.maximum(scores, _REPLACED) + _PAIR

@@ -32,7 +32,7 @@ from cotext.translation.terms.terms import Glossary, TermGuide
 # the target word that occurs in nearly all of their translations, and in few other sentences. Address,
 # pronouns and tense are found by the patterns below, in the languages that have patterns.
 
-# How many other sentences must have another form of address, keep a name, or have a term (in the document).
+# Minimum number of other sentences that have another form of address, keep a name, or have a term.
 _LEAST: Final = 3
 _NAMED: Final = 2
 _TERM: Final = 4
@@ -83,7 +83,7 @@ def new_numbers(pairs: Sequence[Pair]) -> Found:
 
 
 def changed_names(pairs: Sequence[Pair]) -> Found:
-    """Yield names that a translation lacks although others keep them, or whose letters it has swapped."""
+    """Yield names that a translation lacks although others keep them, or has with swapped letters."""
     total, kept = Counter[str](), Counter[str]()  # sentences with a source word, and those that keep it
     for _, source, target in pairs:
         words = {word.text for word in words_of(source)}
@@ -101,7 +101,7 @@ def changed_names(pairs: Sequence[Pair]) -> Found:
 
 
 def wrong_terms(pairs: Sequence[Pair], glossary: Glossary | None) -> Found:
-    """Yield glossary terms of which no inflected form is found, and forbidden translations."""
+    """Yield glossary terms of which the translation has no inflected form, and forbidden translations."""
     guide = TermGuide([[source for _, source, _ in pairs]], glossary)
     for number, (_, _, text) in enumerate(pairs):
         wanted = guide.constraints(0, number)
@@ -217,7 +217,7 @@ class Finding:
     """A place in an output that may be wrong.
 
     `sentence`: number of the source sentence, from 1 over the whole text; for an added sentence, that of the
-    sentence before it (0: none). `output_sentence`: number in the output, or None. `confidence`: 0 to 1.
+    previous one (0: none). `output_sentence`: number in the output, or None. `confidence`: 0 to 1.
     """
 
     kind: str
@@ -336,7 +336,7 @@ _SAMPLE: Final = 100  # sentences from which the language of a text is identifie
 
 
 def audit(request: AuditRequest) -> Audit:
-    """Audit all outputs; raise CotextError for unreadable files, or if documents or lines do not match."""
+    """Audit all outputs; raise CotextError if a file is unreadable, or documents or lines do not match."""
     given = request.target_language or ""
     origin, read = request.source or request.output[0], partial(read_sentences, format=request.format)
     source = read(origin, "source", "")
@@ -414,7 +414,7 @@ def _system(
 def _faults(
     beads: Sequence[Bead], texts: Sequence[Pair], languages: tuple[str, str], glossary: Glossary | None
 ) -> list[list[Fault]]:
-    """Return the faults of each bead. If its output is not a translation, its details are omitted."""
+    """Return the faults of each bead; without details if its output is not a translation."""
     both = [n for n, bead in enumerate(beads) if bead.source and bead.output]
     pairs = [texts[n] for n in both]
     checks = Checks([pair[1:] for pair in pairs], ("", languages[1]), [beads[n].score for n in both])

@@ -55,8 +55,8 @@ from cotext.runtime import __version__
 class ContrastiveTest:
     """A test of contrastive accuracy, in per cent by seed, against the first system, on a group of examples.
 
-    `first_sees`: the clue is also in the context window of the first system. `test` is over
-    documents and, if there are several, seeds. Its p is corrected for all tests (their number is `tests`).
+    `first_sees`: the clue is also in the context window of the first system. `test` is over documents and, if
+    a system has several, seeds. Its p is corrected for all `tests` tests.
     """
 
     run: int
@@ -121,7 +121,7 @@ CHANCE_TOLERANCE_POINTS: Final = 3.0
 def accuracy_rows(
     systems: Sequence[MeasuredSystem], groups: Sequence[Group], evidence: Sequence[Sequence[Evidence]]
 ) -> list[AccuracyRow]:
-    """Return accuracies of all systems (means over seeds) by group, PHENOMENA with an exact chance first."""
+    """Return accuracies of all systems (means over seeds) by group, first PHENOMENA with an exact chance."""
     order = {name: number for number, name in enumerate(PHENOMENA)}
     by_title: dict[str, list[Group]] = {}
     for group in groups:
@@ -196,7 +196,7 @@ def contrastive_tests(systems: Sequence[MeasuredSystem], groups: Sequence[Group]
         for group in groups:
             if not system.first.window.has_clue_of(group):
                 continue
-            # By seed, whether each example is decided right.
+            # For each seed, whether each example is decided right.
             theirs, ours = (
                 [[run.decisions[group.suite].right[e.id] for e in group.examples] for run in each.runs]
                 for each in (systems[0], system)
@@ -277,8 +277,7 @@ def measure_quality(
 # --- Published values compared with measured values on the same test set or suite.
 #
 # A row of a table belongs to a run with the row's settings. A measured value is compared with a published one
-# of the same language pair. The suite, or the size of the test set in documents and sentences, must also
-# agree.
+# if their language pairs agree, and the suite, or the size of the test set in documents and sentences.
 
 MEAN: Final = "mean-accuracy"
 
@@ -287,7 +286,7 @@ MEAN: Final = "mean-accuracy"
 class PublishedComparison:
     """A published value of a run's recipe, and the value measured here on the same data, if any.
 
-    `first_...`: the values of the first run with a row in the same table; None for this run itself.
+    `first_...`: the values of the first run that has a row in the same table; None for that run itself.
     """
 
     run: int
@@ -366,7 +365,7 @@ def of_untokenised(score: Score) -> bool:
 def _accuracy(value: Published, run: MeasuredSystem, suites: Mapping[str, ContrastiveSuite]) -> float | None:
     """Return the accuracy over all suites of a value; None if a suite or a required distance is missing.
 
-    `mean-accuracy`: the mean of the accuracies of the suites, or for a single suite over distances from 1 on.
+    `mean-accuracy`: the mean over the suites or, if there is only one, over distances from 1 on.
     """
     pair = Languages.parse(value.test.direction)
     suites_by_name = {
@@ -503,7 +502,7 @@ def compare_runs(
         rows=tuple(rows),
         contrastive_tests=tuple(contrastive_tests(runs, groups)),
         evidence=evidence,
-        gains=tuple(gains_of_seeds([run.use for run in system.runs], drawing) for system in runs),
+        gains=tuple(gains_of_seeds([run.cxmi for run in system.runs], drawing) for system in runs),
         published=tuple(compare_with_papers(runs, plain, size, suites)),
         notes=tuple(notes),
     )

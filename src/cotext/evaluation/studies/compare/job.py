@@ -39,8 +39,8 @@ def compare_folders(
 ) -> RunComparison:
     """Measure all runs and write the files; results that a run folder contains are not measured again.
 
-    `notes`: further paragraphs for the page. Raises CotextError if there is nothing to measure; for missing,
-    damaged, repeated runs or files, or different languages; and for missing, unfinished or different seeds.
+    `notes`: further paragraphs for the page. Raises CotextError if there is nothing to measure; if a run or
+    file is missing, damaged or repeated, or languages differ; or for an error of `run_folders`.
     """
     drawing = Resampling(samples=request.samples)
     folders = find_systems(request.runs)
@@ -82,9 +82,9 @@ def compare_folders(
 
 
 def find_systems(paths: Sequence[Path]) -> dict[str, tuple[tuple[Path, ...], tuple[int, ...]]]:
-    """Return the runs of each requested system by its title, and their seeds; none for a single run.
+    """Return the runs of each requested system by its title, and their seeds (empty for a single run).
 
-    Raises CotextError for a file, or a run given twice; also the errors of `run_folders`.
+    Raises CotextError if a path is a file, or a run is given twice; also the errors of `run_folders`.
     """
     systems = {}
     for title, path in name_systems(paths).items():
@@ -97,7 +97,7 @@ def find_systems(paths: Sequence[Path]) -> dict[str, tuple[tuple[Path, ...], tup
 
 
 def run_folders(path: Path) -> dict[int, Path]:
-    """Return the runs of a folder of several seeds, by seed; none if it is a run.
+    """Return the runs of a folder of several seeds, by seed; empty if the folder is itself a run.
 
     Raises CotextError if a run is missing or not finished, or runs differ in more than their seed.
     """

@@ -1,10 +1,10 @@
 """Measurements of one run: translations, contrastive decisions and CXMI, stored in the run folder.
 
-    RUN/compared/<test set>-<model and decoding>.<format>    translations
+    RUN/compared/<test set>-<model and decoding><suffix of the source file>    translations
     RUN/compared/<test set>-<model and decoding>.use.json    CXMI of the references
-    RUN/compared/<suite>-<model>.json                        decisions, as `contrastive --controls --out`
+    RUN/compared/<suite>-<model>.json    decisions, in the format of `contrastive --controls --out`
 
-File names contain digests of everything that the content depends on; existing files are reused.
+File names consist of digests of everything that the content depends on, so existing files are reused.
 """
 
 import hashlib
@@ -38,9 +38,10 @@ from cotext.translation.open import OpenedRun, open_run
 from cotext.translation.translate_file import translate_file
 
 FOLDER: Final = "compared"
-CONDITIONS: Final[Sequence[Condition]] = ("true", "random")  # kinds of context, compared with none
-# Decoding settings that scores depend on.
+CONDITIONS: Final[Sequence[Condition]] = ("true", "random")  # kinds of context, compared with no context
+# Decoding settings that change scores; they are part of file names.
 CHANGING_SCORES: Final = ("before", "group_windows", "precision", "source_language", "target_language")
+# Decoding settings for scoring: also a limit, and the language model, whose digest is part of file names.
 SCORING_SETTINGS: Final = ("max_source_tokens", "language_model", *CHANGING_SCORES)
 _DIGITS = 12  # hexadecimal digits of a digest: 48 bits
 
@@ -77,12 +78,12 @@ class CorpusCxmi:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredRun:
-    """A run with its measurements; None or empty if not requested or not possible.
+    """A run with its measurements. Values that were not requested or are not possible are None or empty.
 
-    `data`: digest of the checksums of the training data; empty if the run folder has none.
-    `first_loss`: the development loss before the first update, and the loss on single sentences of the run
-    from which training started. `is_start`: no checkpoint was better than the initial model. `is_finished`:
-    false if training was interrupted or goes on.
+    `data`: digest of the checksums of the training data; empty if the run folder has no checksums.
+    `first_loss`: two development losses: of this run before its first update; and, on single sentences, of
+    the run that training started from. `is_start`: no checkpoint was better than the initial model.
+    `is_finished`: false if training was interrupted or is still running.
     """
 
     path: Path
@@ -96,7 +97,7 @@ class MeasuredRun:
     parameters: int = 0
     updates: int = 0
     data: str = ""
-    use: CorpusCxmi | None = None
+    cxmi: CorpusCxmi | None = None
     first_loss: tuple[float, float] | None = None
     is_start: bool = False
     is_finished: bool = True
@@ -104,7 +105,7 @@ class MeasuredRun:
 
 @dataclass(frozen=True, slots=True)
 class MeasuredSystem:
-    """A system: its runs, one for each of its `seeds` (empty for a single run)."""
+    """A system with its runs, one for each of its `seeds`; without seeds, there is one run."""
 
     title: str
     runs: tuple[MeasuredRun, ...]
@@ -144,7 +145,7 @@ class MeasuredSystem:
         return min(counts), max(counts)
 
     def right(self, suite: str) -> dict[str, float]:
-        """Return the share of runs that decide an example of a suite right, by its id."""
+        """Return, for the id of each example of a suite, the share of runs whose decision is right."""
         decided = [run.decisions[suite].right for run in self.runs]
         return {example: sum(right[example] for right in decided) / len(decided) for example in decided[0]}
 
@@ -162,8 +163,8 @@ class MeasurementSettings:
 def measure_run(path: Path, title: str, settings: MeasurementSettings) -> MeasuredRun:
     """Measure a run; existing results are reused.
 
-    Raises CotextError if the run does not exist, is in use, damaged or not writable, or a sentence is too
-    long.
+    Raises CotextError if the run does not exist, is in use, is damaged or is not writable; or if a sentence
+    is too long.
     """
     folder = path / FOLDER
     try:
@@ -180,7 +181,7 @@ def _measure(path: Path, title: str, settings: MeasurementSettings) -> MeasuredR
     opened = open_run(path, settings.request.device, dict(settings.request.decode))
     loaded, window = opened.loaded, context_window_of(opened.translator)
     weights = checksum(opened.weights)
-    hypothesis, use = None, None
+    hypothesis, cxmi = None, None
     if (test := settings.test) is not None:
         stem = f"{test.digest}-{_digest(opened.signature, weights)}"
         hypothesis = path / FOLDER / f"{stem}{test.source.suffix}"
@@ -199,7 +200,7 @@ def _measure(path: Path, title: str, settings: MeasurementSettings) -> MeasuredR
             scorer = opened
             if opened.first_pass is not None:
                 scorer = opened.with_decode({**settings.request.decode, "first_pass": ""})
-            use = _use(scorer, path / FOLDER / f"{stem}.use.json", test, meter)
+            cxmi = _measure_cxmi(scorer, path / FOLDER / f"{stem}.use.json", test, meter)
     metrics, record = read_metrics(path), noted_data(path)
     first_loss = None
     with suppress(KeyError, TypeError, ValueError):
@@ -220,7 +221,7 @@ def _measure(path: Path, title: str, settings: MeasurementSettings) -> MeasuredR
         data=_digest(json.dumps(record["checksums"], sort_keys=True)) if record else "",
         hypothesis=hypothesis,
         decisions=_decide(opened, weights, window, settings, title),
-        use=use,
+        cxmi=cxmi,
     )
 
 
@@ -233,7 +234,7 @@ def read_metrics(run: Path) -> list[dict[str, Any]]:
     return [entry for entry in entries if entry.keys() >= {"kind", "update"}]
 
 
-def _use(opened: OpenedRun, path: Path, test: EvaluationSet, meter: Meter) -> CorpusCxmi | None:
+def _measure_cxmi(opened: OpenedRun, path: Path, test: EvaluationSet, meter: Meter) -> CorpusCxmi | None:
     """Return the CXMI of the test set; None if no document has several sentences."""
     documents = test.documents()
     if not any(len(document) > 1 for document in documents):
@@ -248,16 +249,16 @@ def _use(opened: OpenedRun, path: Path, test: EvaluationSet, meter: Meter) -> Co
             format=test.format,
             context=conditions,
         )
-        cxmi = measure_corpus(opened, request, meter)
+        scores = measure_corpus(opened, request, meter)
         sums: dict[str, dict[int, list[float]]] = {condition: {} for condition in conditions}
         number = 0  # of the document: ids may occur twice
-        for sentence in cxmi.sentences:
+        for sentence in scores.sentences:
             number += sentence.number == 0
             for condition, by_document in sums.items() if sentence.context else ():
                 entry = by_document.setdefault(number, [0.0, 0])
                 entry[0] += sentence.cxmi(condition)
                 entry[1] += len(sentence.token_cxmi())
-        write_text(path, json.dumps({"signature": cxmi.signature, "documents": sums}))
+        write_text(path, json.dumps({"signature": scores.signature, "documents": sums}))
     try:
         stored = json.loads(path.read_text(encoding="utf-8"))
         sums_of = {kind: [*sums.values()] for kind, sums in stored["documents"].items()}
@@ -305,9 +306,9 @@ def _digest(*parts: str) -> str:
 class ContextGain:
     """CXMI of a test set for one kind of context, in nats per token.
 
-    `interval_95` comes from the bootstrap over documents; for one document it is infinite. `p` comes from
-    flipping the signs of documents. `p_foreign`: for true context, p of the same test of the difference from
-    random context.
+    `interval_95` comes from the bootstrap over documents; for one document it is infinite. `p`: p-value of a
+    randomisation test, which flips the sign of the gain of each document. `p_foreign`, only for true context:
+    p-value of the same test for the gain from true context minus the gain from random (foreign) context.
     """
 
     condition: str
@@ -319,14 +320,16 @@ class ContextGain:
     p_foreign: float | None = None
 
 
-def gains_of_seeds(uses: Sequence[CorpusCxmi | None], drawing: Resampling) -> tuple[ContextGain, ...]:
-    """Return the gains of a system: means over its seeds, with the largest p of a seed."""
-    available = [use for use in uses if use is not None]
-    if len(available) < len(uses):
+def gains_of_seeds(
+    cxmi_of_seeds: Sequence[CorpusCxmi | None], drawing: Resampling
+) -> tuple[ContextGain, ...]:
+    """Return the gains of a system: means over its seeds, with the largest p-value of its seeds."""
+    available = [cxmi for cxmi in cxmi_of_seeds if cxmi is not None]
+    if len(available) < len(cxmi_of_seeds):
         return ()
-    of_seeds = [context_gains(use, drawing) for use in available]
+    of_seeds = [context_gains(cxmi, drawing) for cxmi in available]
     kinds = available[0].documents
-    means = {kind: np.mean([use.documents[kind] for use in available], axis=0) for kind in kinds}
+    means = {kind: np.mean([cxmi.documents[kind] for cxmi in available], axis=0) for kind in kinds}
     gains = []
     for gain, *seeds in zip(context_gains(CorpusCxmi("", means), drawing), *of_seeds, strict=True):
         gain = replace(gain, p=_least_sure([(seed.nats, seed.p) for seed in seeds]))
@@ -338,19 +341,19 @@ def gains_of_seeds(uses: Sequence[CorpusCxmi | None], drawing: Resampling) -> tu
 
 
 def _least_sure(seeds: Sequence[tuple[float, float]]) -> float:
-    """Return the largest p of the seeds, given their differences; 1 if these have different signs."""
+    """Return the largest p-value of pairs (difference, p); 1 if the differences have different signs."""
     differences, p_values = zip(*seeds, strict=True)
     return max(p_values) if max(differences) < 0 or min(differences) > 0 else 1.0
 
 
-def context_gains(use: CorpusCxmi, drawing: Resampling) -> tuple[ContextGain, ...]:
+def context_gains(cxmi: CorpusCxmi, drawing: Resampling) -> tuple[ContextGain, ...]:
     """Return the nats per token that each kind of context adds, with bootstrap intervals over documents."""
-    foreign, p_foreign = use.documents.get("random"), None
+    foreign, p_foreign = cxmi.documents.get("random"), None
     if foreign is not None and len(foreign):
-        changes = (use.documents["true"] - foreign)[:, 0].tolist()
+        changes = (cxmi.documents["true"] - foreign)[:, 0].tolist()
         p_foreign = flipped_sums(changes, drawing.samples, drawing.seed)
     gains = []
-    for condition, sums in use.documents.items():
+    for condition, sums in cxmi.documents.items():
         if not len(sums):
             continue
         draws = np.random.default_rng(drawing.seed)

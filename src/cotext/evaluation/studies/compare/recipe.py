@@ -61,8 +61,8 @@ class MatchedRecipe:
 def recipe_of(config: Config) -> MatchedRecipe:
     """Find the recipe of a configuration: a recipe for the same row of a paper, otherwise the closest.
 
-    Recipes of the same width are preferred to those of other widths. Width, depth, and values computed from
-    data do not count as changes. Ties are broken by depth, then by the number of all keys that differ.
+    Recipes of the same width are preferred. Width, depth, and values computed from data do not count as
+    changes. Ties are broken by depth, then by the number of all keys that differ.
     """
     ours = _settings(config)
     candidates: dict[tuple[bool, bool, int, int], list[tuple[str, Config, tuple[str, ...]]]] = {}
@@ -145,7 +145,7 @@ _MAY_DIFFER: Final = ("train.log_every", "train.threads", "train.keep")
 
 
 def missing_seeds(path: Path, folders: Mapping[int, Path]) -> str:
-    """Return a message about seeds that were requested with those of `folders` but have no run, if any."""
+    """Return a message about seeds that were requested with those of `folders`, but have no run, if any."""
     expected = sorted({*folders, *(seed for run in folders.values() for seed in noted_seeds(run))})
     missing = [seed for seed in expected if seed not in folders]
     if not missing:

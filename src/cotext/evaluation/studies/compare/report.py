@@ -315,7 +315,7 @@ def _facts(result: RunComparison) -> str:
         entries = []
         for measured in run.runs:
             signatures += [f"{name}: {decisions.signature}" for name, decisions in measured.decisions.items()]
-            signatures += [f"context: {measured.use.signature}"] if measured.use else []
+            signatures += [f"context: {measured.cxmi.signature}"] if measured.cxmi else []
             entries += [
                 ("run", f"<code>{escape(str(measured.path))}</code>"),
                 ("model and decoding", f"<code>{escape(measured.signature)}</code>"),

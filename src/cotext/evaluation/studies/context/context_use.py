@@ -4,9 +4,9 @@ CXMI (conditional cross-mutual information; Fernandes et al. 2021, section 3) of
 
     log p(y | x, C) - log p(y | x)
 
-of a target sentence y, given its source sentence x, in nats; for a corpus it is the mean over sentences or
+of a target sentence y, given its source sentence x, in nats; for a corpus, it is the mean over sentences or
 tokens. A system scores the sentence with its context and alone (see `cotext.data.context_edits`). With other
-contexts (shuffled, from other documents) the difference shows the effect of context of any kind.
+contexts (shuffled, from other documents), the difference shows the effect of any context, right or not.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -89,7 +89,7 @@ def excerpts(
 ) -> list[Excerpt]:
     """Return for each (selected) sentence the part of the document that is visible to it, as a document.
 
-    If the part alone would be split into other windows than in the document, the whole document is used.
+    If this part would be split into windows differently than in the document, the whole document is used.
     """
     visible = scorer.visible_sentences(Document(document.id, document.source))
     by_window = {range(len(visible)): visible}
@@ -172,7 +172,7 @@ def measure_group(
 
 
 def check_conditions(conditions: Sequence[str], documents: int) -> None:
-    """Raise CotextError for conditions that are not possible."""
+    """Raise CotextError if `conditions` cannot be measured with this number of documents."""
     if "true" not in conditions:
         raise CotextError("the other contexts are compared with the true context: choose true, too")
     if "random" in conditions and documents < 2:
@@ -195,7 +195,7 @@ def score_excerpts(scorer: DocumentTranslator, excerpts_scored: Sequence[Excerpt
 
 @dataclass(frozen=True, slots=True)
 class Influence:
-    """How a context sentence changes the tokens of a sentence: log p with it minus log p without it."""
+    """The effect of a context sentence on the tokens of a sentence: log p with it minus log p without it."""
 
     number: int  # index of the context sentence in its document
     tokens: tuple[float, ...]
@@ -226,7 +226,7 @@ class SentenceInfluences:
 
 
 def influences(scorer: DocumentTranslator, document: ParallelDocument) -> list[SentenceInfluences]:
-    """Remove the context sentences of every sentence of a document, one at a time, and all together."""
+    """Measure, for every sentence, the effect of removing each of its context sentences, and all of them."""
     variants = [counterfactuals(variant) for variant in excerpts(scorer, document)]
     scores = iter(score_excerpts(scorer, [variant for of_sentence in variants for variant in of_sentence]))
     return [influences_of([(variant, next(scores)) for variant in of_sentence]) for of_sentence in variants]
@@ -343,7 +343,8 @@ def _signature(opened: OpenedRun, request: CxmiRequest) -> str:
 def read_checked(opened: OpenedRun, request: CxmiRequest) -> list[ParallelDocument]:
     """Read a parallel corpus and check that CXMI can be computed for it with this run.
 
-    Raises CotextError for unreadable, unequal or swapped files, too long sentences, or no context.
+    Raises CotextError if files are unreadable, unequal or swapped, a sentence is too long, or none has
+    context.
     """
     source, target, translator = request.source, request.target, opened.translator
     documents = list(read_parallel(source, second_file(source, target), request.format))
@@ -381,8 +382,8 @@ def _corpus_use(
 class CorpusUseJob(Job[None]):
     """The scoring of the documents of a shard under every condition; see `measure_corpus`.
 
-    Documents in common batches stay in one shard, so results are the same. All documents are read, because
-    random context is drawn from them. Raises CotextError for an input that is not a regular file.
+    Documents in common batches stay in one shard, so results are the same as without shards. All documents
+    are read, because random context is drawn from them. Raises CotextError if an input is not a regular file.
     """
 
     command, unit = "cxmi", "groups of documents"
@@ -463,10 +464,10 @@ def translated_by(run: OpenedRun, document: ParallelDocument) -> ParallelDocumen
 
 
 def open_document(request: DocumentRequest, translates: bool = True) -> tuple[OpenedRun, ParallelDocument]:
-    """Load the run and the document to analyse; the run can score the document, and translate it if required.
+    """Load the run and the document to analyse; check that the run can score it and, if needed, translate it.
 
     Without a target, target sentences are empty. With a target and `translates=False`, the run only needs to
-    score. Raises CotextError if run, device, document or target does not exist, or does not fit the run.
+    score. Raises CotextError if the run, device, document or target does not exist, or does not fit the run.
     """
     source, target = request.document, request.target
     if target is not None:

@@ -26,7 +26,7 @@ from cotext.translation.translator import DocumentTranslator
 
 DIGITS = 4  # decimal places of a log-probability
 END = "(end)"  # represents the symbol that closes a sentence
-STRONG_NATS = 0.5  # from here on, the number is shown next to the word
+STRONG_NATS = 0.5  # from this value on, the number is shown next to the word
 FAINT_NATS = 0.1  # below this value, words are not shaded
 FULL_SHADE_NATS = 3.0  # value of the darkest shade
 MOST_OPAQUE_PERCENT = 55  # keeps the text legible
@@ -124,7 +124,7 @@ class DocumentContextUse:
 def document_context_use(
     translator: DocumentTranslator, document: ParallelDocument, signature: str, own: bool, progress: Meter
 ) -> DocumentContextUse:
-    """Score each sentence without each of its context sentences; `own`: the run translated the target."""
+    """Score each sentence without each of its context sentences; `own`: the run itself made the target."""
     sentence_influences = influences(translator, document)
     variants: dict[int, tuple[Excerpt, Excerpt, Excerpt]] = {}
     for number, effect in enumerate(sentence_influences):

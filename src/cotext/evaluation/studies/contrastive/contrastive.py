@@ -1,8 +1,8 @@
 """Contrastive suites with a run: the preferred candidates, and the generated forms.
 
-For controls, each sentence in which candidates differ is also scored alone, and in context from other
-documents of the suite (see `cotext.data.context_edits`). Examples of a document with the same sentence and
-candidates get the same context if it is equally long, and are then scored once.
+As controls, each sentence in which candidates differ is also scored alone, and in context from other
+documents of the suite (see `cotext.data.context_edits`). If several examples of a document have the same
+sentence, candidates and length of context, they get the same context, and are scored once.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -104,7 +104,7 @@ def score_in_contexts(
 
 
 def reaches_beyond_rows(translator: DocumentTranslator, example: ContrastiveExample) -> bool:
-    """Return whether an example has a sentence visible only through other sequences, as `global` needs."""
+    """Return whether an example has a sentence that is visible only in other sequences (for `global`)."""
     right = ParallelDocument(example.id, example.source, example.candidates[example.correct])
     numbers = example.differing_sentences
     parts = excerpts(translator, right, numbers)
@@ -153,9 +153,8 @@ def run_suite(
     """Score every candidate of a suite in its context and count how often the right one wins.
 
     The sentences in which the candidates differ are scored, each as current sentence of its window. Raises
-    CotextError for a sentence that is too long, before any work; and for controls or edited context if all
-    examples are from one document. `global` needs sequences that attend to each other, and examples longer
-    than a window.
+    CotextError, before any work, if a sentence is too long; if controls or edited context need examples of
+    several documents; or if `global` needs sequences that attend to each other, or longer examples.
     """
     rules = rules or SuiteRules()
     scorer = suite_scorer(translator, suite, rules)
@@ -221,7 +220,7 @@ def write_suite_forms(
 ) -> GenerativeReport:
     """Translate every different source of a suite and count how often the right form is in the translation.
 
-    Raises CotextError for a sentence that is too long, or candidates that do not differ in words.
+    Raises CotextError if a sentence is too long, or no example has candidates that differ in words.
     """
     translator.check(Document(e.id, e.source) for e in suite.examples)
     documents = translated_once(translator, [e.source for e in suite.examples], on_sentences)
@@ -229,7 +228,7 @@ def write_suite_forms(
 
 
 def _texts(suite: ContrastiveSuite) -> Iterator[ParallelDocument]:
-    """Yield every candidate with its source; further candidates only where they differ from the first."""
+    """Yield every candidate with its source; of all but the first, only sentences that differ from it."""
     for example in suite.examples:
         first, *others = example.candidates
         yield ParallelDocument(example.id, example.source, first)

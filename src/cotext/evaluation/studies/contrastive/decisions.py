@@ -1,7 +1,8 @@
 """Contrastive decisions of several systems: accuracies, and tests of their differences.
 
 Decisions are read from files of `cotext contrastive --out` (docs/contrastive-format.md). Several suites can
-be pooled, without clues in the sentence itself (distance 0): Disc. of Lupo et al. (2022), appendix B.1.
+be pooled. Examples whose clue is in the sentence itself (distance 0) are then left out, as in the score Disc.
+of Lupo et al. (2022), appendix B.1.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,8 +22,8 @@ from cotext.runtime.rendering import render_p, render_rows
 class Decisions:
     """The decisions of one system on one suite: right or not, by example id.
 
-    `documents`: document numbers, if examples share one. `readings`: decisions in each kind of context.
-    `digest`: digest of the examples; empty if unknown.
+    `documents`: the document number of each example; empty if every example is a separate document.
+    `readings`: decisions in each kind of context. `digest`: digest of the examples; empty if unknown.
     """
 
     suite: str
@@ -41,7 +42,10 @@ class Decisions:
 
 @dataclass(frozen=True, slots=True)
 class SuiteDifference:
-    """Accuracies on one suite, in per cent; tests by (baseline, system), with corrected `p_mid`."""
+    """Accuracies on one suite, in per cent, and tests of their differences.
+
+    `tests`: for each (baseline, system), McNemar's test and its mid-p value after Holm's correction.
+    """
 
     suite: str
     examples: int
@@ -114,7 +118,7 @@ def _parse(path: Path, suite: str, entry: Any) -> Decisions:
     documents = entry.get("documents", {})
     numbered = isinstance(documents, dict) and all(type(number) is int for number in documents.values())
     if not numbered or (documents and documents.keys() != decisions.keys()):
-        raise CotextError(f"{where}: 'documents' are not those of the decided examples")
+        raise CotextError(f"{where}: 'documents' needs a number for each example; write the file again")
     right = {example: value == "right" for example, value in decisions.items()}
     readings = _parse_readings(where, entry, right)
     return Decisions(suite, signature, right, documents, readings, str(entry.get("digest", "")))
@@ -137,10 +141,10 @@ def _parse_readings(where: str, entry: dict[str, Any], right: dict[str, bool]) -
 def compare_decisions(
     systems: Mapping[str, Mapping[str, Decisions]], baseline: str | None = None
 ) -> list[SuiteDifference]:
-    """Compare systems on every suite that all systems decided, with `baseline` or, if None, all pairs.
+    """Compare every system with `baseline`, or all pairs if it is None, on each suite that all decided.
 
-    Pooled suites are compared if all systems pooled the same ones. Raises CotextError if there is no suite to
-    compare, or examples or rules differ.
+    Pooled suites are compared only if all systems pooled the same examples. Raises CotextError if there is no
+    suite to compare, or if systems decided different examples or used different rules.
     """
     pairs = compared_pairs(list(systems), baseline)
     first, *others = systems.values()
@@ -149,8 +153,8 @@ def compare_decisions(
         shared.remove(ALL_SUITES)
     if not shared:
         raise CotextError(
-            f"no suite is decided by all systems; the first has {', '.join(first)}; decide the same suites "
-            "with `cotext contrastive --out`"
+            f"no suite was decided by all systems; the first system decided {', '.join(first)}; run `cotext "
+            "contrastive --out` with the same suites for each system"
         )
     return [
         _compare({name: decisions[suite] for name, decisions in systems.items()}, pairs) for suite in shared
@@ -158,7 +162,7 @@ def compare_decisions(
 
 
 def require_comparable(systems: Mapping[str, Decisions]) -> None:
-    """Raise CotextError if systems decided different examples of a suite, or by different rules."""
+    """Raise CotextError if systems decided different examples of a suite, or used different rules."""
     (name, first), *others = systems.items()
     for other, decisions in others:
         if decisions.right.keys() != first.right.keys():
@@ -183,7 +187,7 @@ def _compare(systems: Mapping[str, Decisions], pairs: Sequence[tuple[str, str]])
     require_comparable(systems)
     first = next(iter(systems.values()))
     right = {system: [decisions.right[key] for key in first.right] for system, decisions in systems.items()}
-    # If systems have different numbers of documents, the fewest documents are the most careful choice.
+    # If systems number documents differently, the numbering with the fewest documents is conservative.
     numbered = (decisions.documents for decisions in systems.values() if decisions.documents)
     numbers = min(numbered, key=lambda numbers: len(set(numbers.values())), default={})
     documents = [numbers.get(key, index) for index, key in enumerate(first.right)]
@@ -203,7 +207,7 @@ ALL_SUITES: Final = "all suites"  # name of the pooled suites in tables
 
 
 def pooled_aggregates(right: Mapping[str, Sequence[float]]) -> dict[str, float]:
-    """Return accuracies in per cent: `disc` weights all examples alike, `disc_avg` all suites."""
+    """Return accuracies in per cent: `disc` is the mean over examples, `disc_avg` the mean over suites."""
     shares = [100.0 * sum(decisions) / len(decisions) for decisions in right.values()]
     disc = 100.0 * sum(map(sum, right.values())) / sum(map(len, right.values()))
     return {"disc": disc, "disc_avg": sum(shares) / len(shares)}
@@ -212,7 +216,7 @@ def pooled_aggregates(right: Mapping[str, Sequence[float]]) -> dict[str, float]:
 def pool(
     suites: Mapping[str, ContrastiveSuite], reports: Mapping[str, ContrastiveReport]
 ) -> ContrastiveReport | None:
-    """Combine the reports of a system into one, with a group for each suite; None without two suites."""
+    """Combine a system's reports into one, with a group for each suite; None for fewer than two suites."""
     examples: list[ContrastiveExample] = []
     decisions: list[Decision] = []
     documents: list[int] = []

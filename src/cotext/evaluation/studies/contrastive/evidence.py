@@ -1,6 +1,6 @@
 """Tests of context use on a contrastive suite.
 
-A system that prefers one form is often right where that form is frequent, and context from any document may
+A system that prefers one form is often right if this form is frequent, and context from any document may
 change its preference. On examples of one phenomenon at one distance, five conditions must therefore hold:
 
     chance      accuracy above chance
@@ -195,7 +195,7 @@ def groups_of(suite: ContrastiveSuite) -> list[Group]:
 
 
 def weigh(group: Group, readings: Readings) -> Evidence:
-    """Test all conditions on a group, from the decisions in true context, without and in foreign context."""
+    """Test all conditions on a group, from the decisions in true context, no context and foreign context."""
     ids = [example.id for example in group.examples]
     right = {kind: [item.right[id] for id in ids] for kind, item in readings.by_context.items()}
     plain = [1 / len(ids)] * len(ids)
@@ -262,7 +262,7 @@ def _guessed(group: Group, right: Sequence[bool], weightings: Sequence[Sequence[
 
     A single random number u from 0 to 1 decides all examples of a document: those whose chance is above u are
     right. So agreement within a document is not evidence. For documents with the same chances and weights,
-    one multinomial draw gives how many have which outcome.
+    one multinomial draw gives the number of documents with each outcome.
     """
     counts = list(zip(group.chances, zip(*weightings, strict=True), strict=True))
     indices: dict[int, list[int]] = defaultdict(list)

@@ -17,7 +17,7 @@ from cotext.runtime import __version__, naming
 from cotext.runtime.rendering import render_p, render_rows
 from cotext.translation.terms.terms import Glossary
 
-# Scores of joined sentences, which do not depend on where the text is cut.
+# Scores of the joined sentences of a document, which do not depend on the places where the text is cut.
 _OF_JOINED_TEXT: Final = ("d-bleu", "d-bleu-ci", "tc", "cp", "pt", "tcp")
 
 

@@ -54,7 +54,7 @@ class MbrReport:
 def choose_translations(request: MbrRequest, progress: Meter) -> tuple[list[Document], MbrReport]:
     """Return the translations of least risk, as documents, and a report.
 
-    Files are lists (`cotext.data.nbest_lists`) or outputs in any corpus format, one per system. Raises
+    Each file is an n-best list (`cotext.data.nbest_lists`) or an output in any corpus format. Raises
     CotextError if a file is given twice, cannot be read, or has other documents than the first file.
     """
     paths, source, comet, sign = request.files, request.source, request.comet_model(), 1
@@ -145,7 +145,7 @@ def pooled(lists: Sequence[Candidates], weighting: Weighting) -> Pool:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The index of the selected translation of a sentence; expected utilities of this and the first one."""
+    """The index of the selected translation of a sentence; its expected utility, and that of the first."""
 
     chosen: int
     utility: float

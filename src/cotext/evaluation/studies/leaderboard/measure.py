@@ -45,7 +45,7 @@ class Place:
 
 
 def ranked(scores: Mapping[str, float], protocol: str) -> list[str]:
-    """Return the systems, the best first; systems with equal scores in the given order."""
+    """Return the systems, the best first; systems with equal scores stay in the given order."""
     sign = 1 if is_lower_better(protocol) else -1
     return sorted(scores, key=lambda name: sign * scores[name])
 
@@ -69,7 +69,7 @@ def places(order: Sequence[str], test: PairedTest | None, protocol: str) -> list
 
 
 SAMPLES: Final = 10_000
-# With randomisation, the smallest p after correction for all pairs is then at most 1 / 40.
+# With this number, the smallest p of a randomisation test, corrected for all pairs, is at most 1 / 40.
 _SAMPLES_FOR_EACH_PAIR: Final = 40
 # Endings of files in a folder that are not outputs of systems.
 _BESIDE: Final = (".nbest.jsonl", ".report.json", ".html", ".htm")
