@@ -61,7 +61,7 @@ def test_translated_segments_without_inline_elements_and_fuzzy_entries() -> None
     mixed = XLIFF_1.replace("de-DE", "fr", 1)
     must_raise("has files in en-fr and in en-de", translated_in_xliff, mixed.encode(), "a.xlf")
     found = translated_in_po(PO.encode(), "a.po")
-    assert found == (("", ""), [[("Open", "Öffnen"), ("%d file", "%d Datei")]])
+    assert found == (("", "de"), [[("Open", "Öffnen"), ("%d file", "%d Datei")]])
 
 
 def test_every_segment_with_inline_elements() -> None:
@@ -91,6 +91,7 @@ def test_a_folder_of_bilingual_files_is_a_corpus(tmp_path: Path) -> None:
     french, inside = Languages("fr", "de"), folder / "x" / "pairs.tmx"
     must_raise("is en-de, and the languages are to be fr-de", pair_files, folder, None, out, french)
     must_raise("would be written into the folder", pair_files, folder, None, inside, Languages())
+    must_raise(r"is \?-de, and .* fr-nl", pair_files, folder / "c.po", None, out, Languages("fr", "nl"))
     (folder / "e.xlf").write_text(XLIFF_2.replace('"de"', '"fr"'))
     must_raise("is en-fr, and files before it are en-de", pair_files, folder, None, out, Languages())
     (folder / "b.txt").write_text("One language.\n")

@@ -149,9 +149,9 @@ def _bilingual_documents(path: Path) -> tuple[list[ParallelDocument], Languages]
             )
         if languages.contradicts(here):
             raise CotextError(
-                f"{file}: is {here}, and files before it are {languages}; use one language pair"
+                f"{file}: is {here.shown}, and files before it are {languages.shown}; use one language pair"
             )
-        languages = here if str(here) else languages
+        languages = Languages(languages.source or here.source, languages.target or here.target)
         documents += found
     return documents, languages
 
