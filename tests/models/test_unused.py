@@ -97,6 +97,7 @@ OF_TRAINING: dict[str, tuple[list[str], list[str]]] = {
         f"train.{key}": ([], ["train.init=run"])
         for key in ("init_parts=encoder", "init_copies=false", "init_architecture=run", "blend_updates=9")
     },
+    "train.blend=[mean]": ([], ["train.init=run"]),
     "train.word_dropout_epochs=2": ([], ["train.word_dropout=0.1"]),
     "loss.foreign_weight=0.5": ([], S4TO4),
     "loss.glancing=[0.1,0.1]": (DOCUMENT, ["model.writes=non_autoregressive", "loss.name=glancing"]),
