@@ -145,7 +145,7 @@ def test_every_use_is_of_a_setting_and_tried_above() -> None:
     for each, use in USES.items():
         start = each.partition(" = ")[0]
         covered = [key for key, _ in keys(Config) if key.startswith(start)]
-        assert covered == [start] if not start.endswith(".") else covered, each
+        assert start in covered if not start.endswith(".") else covered, each
         assert use == "the decoder" or any(key.startswith(start) for key in tried), each
 
 
