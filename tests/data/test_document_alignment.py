@@ -177,6 +177,15 @@ def test_dropped_and_merged_sentences_are_found() -> None:
     assert alignment.beads == expected
 
 
+@loop_over("side", [0, 1])
+def test_headings_of_one_side_are_no_parts_of_sentences(side: int) -> None:
+    pairs = [(f"{source}.", f"{target}.") for source, target in pairs_of(90, 6)]
+    sides = sides_of(pairs)
+    for n in range(80, 0, -10):
+        sides[side].insert(n, " ".join(pairs_of(90, 13)[n][side].split()[:2]))
+    assert corpus_of(sides).beads == {"1-1": 90}
+
+
 def test_a_sentence_alone_is_dropped_and_a_long_gap_cuts() -> None:
     source, target = sides_of(pairs_of(60, 3))
     del target[40:50], target[10]

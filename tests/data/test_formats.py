@@ -164,8 +164,7 @@ def test_docids_with_empty_lines_and_sentences_and_compressed_otherwise(tmp_path
     (tmp_path / "a.en").write_text("\nB.\n\n\n\nC.\n")
     (tmp_path / "a.docids").write_text("x\t3\ny\t2\n")
     assert [d.sentences for d in read_documents(tmp_path / "a.en")] == [("", "B.", ""), ("", "C.")]
-    with lzma.open(tmp_path / "a.en.xz", "wt") as stream:
-        stream.write("A.\nB.\n")
+    (tmp_path / "a.en.xz").write_bytes(bytes(4).join((lzma.compress(b"A.\n"), lzma.compress(b"B.\n"), b"")))
     (tmp_path / "a.docids").write_text("x\t1\ny\t1\n")
     assert [d.id for d in read_documents(tmp_path / "a.en.xz")] == ["x", "y"]
 
@@ -213,6 +212,11 @@ XML_BOMB = (
         ("A.\n".encode("utf-16"), None, r"a\.en:1: invalid UTF-8, .* looks like UTF-16"),
         (lzma.compress(b"A.\n"), None, r"a\.en:1: .* add \.xz to the file name"),
         ({"a.en.xz": b"A sentence.\n" * 9}, None, r"a\.en\.xz: cannot be read: Input format not supported"),
+        (
+            {"a.en.xz": lzma.compress(b"A.\n") + b"damaged"},
+            None,
+            r"a\.en\.xz: cannot be read: Input format not",
+        ),
         ({"a.en.gz": gzip.compress(b"A.\n" * 9)[:-9]}, None, r"a\.en\.gz: cannot be read: .*ended"),
         (b"A.\nB\0c.\n", None, r"a\.en:2: contains a NUL"),
         (b"", None, r"a\.en: is empty"),

@@ -43,8 +43,9 @@ def test_codes_names_and_pairs() -> None:
         assert languages_of_names(Path("train.en"), target) == Languages()
     assert EN_DE.contradicts(Languages("en", "ru"))
     assert EN_DE.contradicts(EN_DE.reversed)
+    assert EN_DE.contradicts(Languages("", "fr"))
     # The same by other codes, perhaps; half a pair; nothing.
-    for other in (EN_DE, Languages("eng", "deu"), Languages("fr", ""), Languages()):
+    for other in (EN_DE, Languages("eng", "deu"), Languages("en", ""), Languages()):
         assert not EN_DE.contradicts(other)
     assert Languages.parse(str(EN_DE)) == Languages.parse("eng-deu") == EN_DE
     assert Languages.parse("") == Languages()

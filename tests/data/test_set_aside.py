@@ -36,8 +36,14 @@ def test_the_seed_decides_and_parts_are_read_apart() -> None:
     found = [[d.id for d in part(skipped)] for part in read.values()]
     assert ([len(part) for part in found], skipped) == ([21, 5, 4], ["x"])
     assert {name for part in found for name in part} == {f"{n}" for n in range(30)}
-    for number, said in ((1, "has 1 document,"), (5, "has 5 documents,")):
-        told = must_raise(said, set_aside, documents[:number], {"dev": 3, "test": 2}, seed=1)
+    twice = [document("a", "p"), document("a", "q"), document("b", "q"), document("c", "r")]
+    alike = r"has 4 documents with only 2 different ids and sources"
+    for few, said in (
+        (documents[:1], "has 1 document,"),
+        (documents[:5], "has 5 documents,"),
+        (twice, alike),
+    ):
+        told = must_raise(said, set_aside, few, {"dev": 3, "test": 2}, seed=1)
         assert "an empty line between documents" in told
 
 

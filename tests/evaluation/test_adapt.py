@@ -122,6 +122,7 @@ def test_what_cannot_be_adapted_is_refused(here: Path, tmp_path: Path) -> None:
     out = ("--out", tmp_path / "x")
     write_parallel(here / "few.tmx", None, training_documents(2, 1), "tmx", ("en", "de"))
     write_parallel(here / "swapped.tmx", None, training_documents(2, 1), "tmx", ("de", "en"))
+    (here / "copy").write_bytes((here / "all.en").read_bytes())
     for arguments, reason in (
         ((here / "model", here / "swapped.tmx"), "use the same language pair for both"),
         ((here / "none", here / "all.tmx"), "no such run folder"),
@@ -129,6 +130,7 @@ def test_what_cannot_be_adapted_is_refused(here: Path, tmp_path: Path) -> None:
         ((here / "model", here / "all.tmx", "--test-documents", "500"), "set fewer aside"),
         ((here / "model", here / "all.en", here / "all.de", here / "all.en"), "one file or two"),
         ((here / "model", here / "few.tmx"), "too few to set aside"),
+        ((here / "model", here / "all.en", here / "copy"), "both sides are the same text"),
     ):
         must_refuse(reason, "adapt", *arguments, *out)
         assert not list(tmp_path.iterdir())

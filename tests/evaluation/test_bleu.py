@@ -103,18 +103,21 @@ def test_every_protocol_equals_sacrebleu_called_directly() -> None:
 def test_pieces_by_hand() -> None:
     # Tokens of the reference by 13a: 3, 4 (the full stop is one), 1, 6, 2.
     reference = single("a b c", "d e f.", "g", "h i j k l m", "n o")
-    assert piece_sizes(reference, 8) == [[3, 2]]
-    assert piece_sizes(reference, 7) == [[2, 2, 1]]
+    assert piece_sizes([reference], 8) == [[3, 2]]
+    assert piece_sizes([reference], 7) == [[2, 2, 1]]
     # A sentence that is too long stands alone and is not cut; one that fits exactly is in.
-    assert piece_sizes(reference, 4) == [[1, 1, 1, 1, 1]]
-    assert piece_sizes(reference, 16) == [[5]]
-    assert piece_sizes([*reference, Document("e", ()), *single("p")], 9) == [[3, 2], [], [1]]
+    assert piece_sizes([reference], 4) == [[1, 1, 1, 1, 1]]
+    assert piece_sizes([reference], 16) == [[5]]
+    assert piece_sizes([[*reference, Document("e", ()), *single("p")]], 9) == [[3, 2], [], [1]]
+    # Of several references, the longest counts, in any order.
+    other = single("a b c d", "d", "g", "h", "n o")
+    assert piece_sizes([reference, other], 8) == piece_sizes([other, reference], 8) == [[2, 2, 1]]
     # Of tokenised text "f." is one token.
-    assert piece_sizes(reference, 13, None, PROTOCOLS["d-bleu-512-tok"]) == [[4, 1]]
-    assert piece_sizes(reference, 13) == [[3, 2]]
+    assert piece_sizes([reference], 13, None, PROTOCOLS["d-bleu-512-tok"]) == [[4, 1]]
+    assert piece_sizes([reference], 13) == [[3, 2]]
     # Chinese is counted as it is scored, by characters.
     for language in ("zh", "yue"):
-        assert piece_sizes(single("灯很新。", "它很亮。", "好"), 8, language) == [[2, 1]]
+        assert piece_sizes([single("灯很新。", "它很亮。", "好")], 8, language) == [[2, 1]]
 
 
 def test_counts_of_segments_make_the_score() -> None:

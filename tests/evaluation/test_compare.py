@@ -383,6 +383,10 @@ def test_windows_of_another_size_decide_suites_too(world: World, runs: Runs, tmp
     assert found["decisions"] == decided["decisions"]
     assert "view:window-0+1+0" in found["signature"]
     assert "view:window-0+1+0" in decided["signature"]
+    measured = {*seeing.rglob("compared/*")}
+    other = arguments_of(world, (seeing, runs[0]), tmp_path / "page.html")
+    must_refuse("decode.before = 2: this system does not translate windows", *other, "--set", "before=2")
+    assert {*seeing.rglob("compared/*")} == measured
 
 
 def test_controls_are_measured_when_they_are_asked_for(world: World, runs: Runs, tmp_path: Path) -> None:

@@ -114,7 +114,11 @@ def test_counts_by_document() -> None:
     assert statistics.by("sentence")[0] is rows
     whole = Statistics(rows, np.arange(3), "document", lambda sums: sums[:, 0])
     assert whole.by("sentence") == (rows, "document")
-    assert share(0, 1)(np.array([[0.5, 0.5], [0.0, 0.0]])).tolist() == [100.0, 0.0]
+    # Three of four documents have no term; samples of these have no score.
+    terms = Statistics(np.eye(2)[[0, 1, 1, 1]][:, :1].repeat(2, 1), np.arange(4), "document", share(0, 1))
+    [drawn] = bootstrap_scores([terms], Resampling())
+    assert set(drawn) == {100.0}
+    assert len(drawn) == pytest.approx(10_000 * (1 - 0.75**4), rel=0.03)
 
 
 @loop_over("chunk", [50, 2_000_000])

@@ -28,7 +28,7 @@ PAGE = """<!DOCTYPE html>
 <body class='x>y'><!-- a > comment -->
 <h1>Title&nbsp;one</h1>
 <p> She <b>sold   <i>it</i></b>, <a href="a?b=1&c=2" title='Go&#10;"on"'>here</a>.<br>
-Next <img src=x alt="A picture"> one <span class="icon"></span>ends &lt;here&gt;.
+Next <img src=x alt="A picture"> one <span class="icon"></span> ends &lt;here&gt;.
 <p><% if a > b %><?php $a->b ?>Un<%= c %> closed <b>bold, <em>both</b> one</em>
 <ul><li>One<li translate="no">Two<li>Three <code>f(x)</code> is <i class="x notranslate">Cotext</i>.</ul>
 <pre>  as   it is </pre>
@@ -44,7 +44,8 @@ def test_a_page_is_read_in_blocks() -> None:
     file = opened(PAGE)
     assert texts(file) == [
         [
-            *("A page & more", "What it's about", "Title\xa0one", "She sold it, here.Next  one ends <here>."),
+            *("A page & more", "What it's about", "Title\xa0one"),
+            "She sold it, here.Next  one  ends <here>.",
             *('Go\n"on"', "A picture", "Un<%= c %> closed bold, both one", "One", "Three f(x) is Cotext."),
             *("Cell", "12", "Name", "Send it", "two\nlines", "First line", "second line"),
         ]

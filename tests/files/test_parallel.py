@@ -61,7 +61,7 @@ def test_translated_segments_without_inline_elements_and_fuzzy_entries() -> None
     mixed = XLIFF_1.replace("de-DE", "fr", 1)
     must_raise("has files in en-fr and in en-de", translated_in_xliff, mixed.encode(), "a.xlf")
     found = translated_in_po(PO.encode(), "a.po")
-    assert found == (("", ""), [[("Open", "Öffnen"), ("%d file", "%d Datei")]])
+    assert found == (("", "de"), [[("Open", "Öffnen"), ("%d file", "%d Datei")]])
 
 
 def test_every_segment_with_inline_elements() -> None:
@@ -91,6 +91,7 @@ def test_a_folder_of_bilingual_files_is_a_corpus(tmp_path: Path) -> None:
     french, inside = Languages("fr", "de"), folder / "x" / "pairs.tmx"
     must_raise("is en-de, and the languages are to be fr-de", pair_files, folder, None, out, french)
     must_raise("would be written into the folder", pair_files, folder, None, inside, Languages())
+    must_raise(r"is \?-de, and .* fr-nl", pair_files, folder / "c.po", None, out, Languages("fr", "nl"))
     (folder / "e.xlf").write_text(XLIFF_2.replace('"de"', '"fr"'))
     must_raise("is en-fr, and files before it are en-de", pair_files, folder, None, out, Languages())
     (folder / "b.txt").write_text("One language.\n")
@@ -143,13 +144,13 @@ def test_documents_without_a_source_are_reported(tmp_path: Path) -> None:
 
 def test_a_corpus_of_few_documents_is_cut_into_sections(tmp_path: Path) -> None:
     document = ParallelDocument("a", *([f"{side}{n}" for n in range(50)] for side in "st"))
-    write_parallel(tmp_path / "a.tmx", None, [document], "tmx", ("en", "de"))
+    write_parallel(tmp_path / "a.jsonl", None, [document] * 2, "jsonl")
     out = tmp_path / "out.tmx"
-    notes = cut_corpus(tmp_path / "a.tmx", None, None, out, Languages(), 2)
+    notes = cut_corpus(tmp_path / "a.jsonl", None, None, out, Languages("en", "de"), 3)
     assert notes is not None
-    assert notes[0] == "fewer than 2 documents: cut into sections of about 20 sentences"
+    assert notes[0] == "fewer than 3 documents: cut into sections of about 20 sentences"
     assert languages_of_tmx(out) == ("en", "de")
     sections = [*read_parallel(out, None)]
-    assert [len(section) for section in sections] == [25, 25]
-    assert [text for section in sections for text in section.source] == [*document.source]
+    assert [(section.id[-1], len(section)) for section in sections] == [(n, 25) for n in "1234"]
+    assert [text for section in sections for text in section.source] == [*document.source] * 2
     assert cut_corpus(out, None, "tmx", tmp_path / "again.tmx", Languages(), 2) is None

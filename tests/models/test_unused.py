@@ -97,6 +97,7 @@ OF_TRAINING: dict[str, tuple[list[str], list[str]]] = {
         f"train.{key}": ([], ["train.init=run"])
         for key in ("init_parts=encoder", "init_copies=false", "init_architecture=run", "blend_updates=9")
     },
+    "train.blend=[mean]": ([], ["train.init=run"]),
     "train.word_dropout_epochs=2": ([], ["train.word_dropout=0.1"]),
     "loss.foreign_weight=0.5": ([], S4TO4),
     "loss.glancing=[0.1,0.1]": (DOCUMENT, ["model.writes=non_autoregressive", "loss.name=glancing"]),
@@ -144,7 +145,7 @@ def test_every_use_is_of_a_setting_and_tried_above() -> None:
     for each, use in USES.items():
         start = each.partition(" = ")[0]
         covered = [key for key, _ in keys(Config) if key.startswith(start)]
-        assert covered == [start] if not start.endswith(".") else covered, each
+        assert start in covered if not start.endswith(".") else covered, each
         assert use == "the decoder" or any(key.startswith(start) for key in tried), each
 
 

@@ -216,7 +216,8 @@ def test_sessions_by_header_address_and_field(client: TestClient, translated: Tr
         assert [send(line)["translatedText"] for line in LINES] == expected, name
     listed = answer(client, json={"q": LINES, **EN_DE, "cotext": {"session": "list", "segment": 4}})
     assert listed["translatedText"] == expected
-    for line, own in ((LINES[0], "Die Katze."), ("A cat.\r\nIt runs.\r\n", "Eine Katze.\r\nSie rennt.\r\n")):
+    two, mine = "A cat.\r\nIt runs.\r\n", "Eine Katze.\r\nSie rennt.\r\n"
+    for line, own in ((LINES[0], mine[:11]), (two, mine), (two, mine[:11]), (two, mine * 2)):
         confirmed = {"session": "list", "segment": 4, "confirmed": own}
         assert answer(client, json={"q": line, **EN_DE, "cotext": confirmed})["translatedText"] == own
 

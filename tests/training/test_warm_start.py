@@ -267,6 +267,11 @@ class TestTraining:
         tokenizer = open_data(data).tokenizer
         model = build_model(here, tokenizer.vocabulary_size)
         found = start_from(tmp_path / "near", model, here, tokenizer)
+        assert "not finished" not in found.render()
+        reports = tmp_path / "near" / "metrics.jsonl"
+        reports.write_text("".join(reports.read_text().splitlines(keepends=True)[:-1]))
+        killed = start_from(tmp_path / "near", model, here, tokenizer)
+        assert "(updates 2; its training is not finished)" in killed.render()
         assert found.differing == {"model.relative_span": ("4", "2")}
         assert "relative" in found.inheritance.taken
         before = ckpt.load_weights(tmp_path / "near" / "model.safetensors")["relative"]

@@ -1,11 +1,12 @@
 """Adaptation of a model to a corpus: the command `cotext adapt`.
 
 Documents are set aside, the rest is prepared with the model's tokenizer, and training starts from the model
-(`model.neutral_start`). The folder OUT.adapt contains, in addition to a copy of the references:
+(`model.neutral_start`). The folder OUT.adapt contains:
 
     pairs.tmx                     pairs of bilingual files or documents, or of a corpus cut into sections
     data/                         the prepared corpus; whole documents are for training, development or test
     before.jsonl, after.jsonl     the test documents, translated by the model and by the run
+    reference.jsonl               their references
     report.json, report.html      scores of both, tests, and the sentences that changed most
 
 Steps that are complete are skipped, so the same call resumes an interrupted adaptation.
@@ -25,6 +26,7 @@ from cotext.config.recipe import Config, load_config
 from cotext.data.documents import Document, Languages, ParallelDocument, check_pair
 from cotext.data.formats import languages_of_files, read_documents, read_parallel, write_documents
 from cotext.data.requests import PreparationRequest
+from cotext.data.selection import copied
 from cotext.data.tokenizer import ImportedTokenizer, load_tokenizer
 from cotext.evaluation.requests import AdaptRequest, EvaluationRequest
 from cotext.evaluation.statistics.significance import SIGNIFICANT
@@ -34,6 +36,7 @@ from cotext.evaluation.studies.tables import Cell, Table, interval
 from cotext.files.parallel import cut_corpus, pair_files
 from cotext.interchange.model_names import name_of
 from cotext.models.run_folder import config_of, describe_file, model_file
+from cotext.runtime import CotextError
 from cotext.runtime.devices import choose_threads
 from cotext.runtime.rendering import facts, render_p, whole_page
 from cotext.training.inputs import written_config
@@ -124,14 +127,25 @@ class Adaptation:
         return self.folder / "data"
 
     def preparation(self) -> PreparationRequest:
-        """Return the request to set documents aside and prepare the data with the model's tokenizer."""
+        """Return the request to set documents aside and prepare the data with the model's tokenizer.
+
+        Raises CotextError if most pairs have the same text on both sides.
+        """
         tokenizer = load_tokenizer(self.request.model / "tokenizer")
         # A multilingual tokenizer already knows its languages, under its own names.
         of_many = isinstance(tokenizer, ImportedTokenizer) and bool(tokenizer.languages)
         pair = Languages() if of_many else self._languages
-        share = sum(1 for _ in read_parallel(*self._files, self._format)) // SHARE
+        documents = pairs = copies = 0
+        for document in read_parallel(*self._files, self._format):
+            documents, pairs = documents + 1, pairs + len(document)
+            copies += sum(map(copied, zip(document.source, document.target, strict=True)))
+        if 2 * copies > pairs:
+            raise CotextError(
+                f"{self.request.corpus[-1]}: in {copies:,} of {pairs:,} pairs, both sides are the same text; "
+                "pass the translations, too"
+            )
         dev, test = (
-            min(MOST_HELD_OUT, max(least, share)) if given is None else given
+            min(MOST_HELD_OUT, max(least, documents // SHARE)) if given is None else given
             for given, least in ((self.request.dev_documents, 1), (self.request.test_documents, 2))
         )
         return PreparationRequest(

@@ -455,15 +455,49 @@ def align_documents(
         if band.width > NARROW_WIDTH:
             path = by_shared_words(source, target, lexicon.translated(source))
             band = path_band(path, len(source), len(target))
-        path = align_sides(source, target, band, scores)
+        path = without_headings(align_sides(source, target, band, scores), texts, (source, target), lexicon)
         evidence = bead_scores(source, target, path, lexicon.scores)
         if probabilities is not None:
             near = NearScores.of(*texts, path, probabilities)
             band = path_band(path, len(source), len(target))
             path = align_sides(source, target, band, partial(near.added_to, scores))
+            path = without_headings(path, texts, (source, target), lexicon)
             evidence = bead_scores(source, target, path, lexicon.scores) + near.evidence(path)
         alignments.append(Alignment(path, evidence.tolist()))
     return alignments
+
+
+def without_headings(
+    path: Sequence[Bead],
+    texts: tuple[Sequence[str], Sequence[str]],
+    sides: tuple[Side, Side],
+    lexicon: Lexicon,
+) -> list[Bead]:
+    """Separate headings of one side from the sentences before or after them.
+
+    By their lengths, such beads look like a sentence with two translations. A heading has no punctuation at
+    its end, and the words fit better without it.
+    """
+    separate: list[Bead] = []
+    for bead in path:
+        separate.append(bead)
+        if sorted(map(len, bead)) != [1, 2]:
+            continue
+        several = len(bead[1]) - 1  # the side with two sentences
+        found = lexicon.scores(*(s.part(range(n[0], n[-1] + 1)) for s, n in zip(sides, bead, strict=True)))
+        alone = found[0].ravel()
+        kept = int(alone.argmax())
+        heading = bead[several][1 - kept]
+        if (
+            alone[kept] > found[1 + (several == 0), -1, -1]
+            and texts[several][heading].rstrip()[-1:].isalnum()
+        ):
+            one, other = (bead[several][kept],), bead[1 - several]
+            beads: list[Bead] = (
+                [(other, one), ((), (heading,))] if several else [(one, other), ((heading,), ())]
+            )
+            separate[-1:] = beads[:: 1 if kept == 0 else -1]
+    return separate
 
 
 def diagonal_band(source: Side, target: Side) -> Band:

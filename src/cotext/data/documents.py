@@ -79,10 +79,15 @@ class Languages:
     def reversed(self) -> "Languages":
         return Languages(self.target, self.source)
 
+    @property
+    def shown(self) -> str:
+        """The pair for messages, such as "?-de" if the source language is unknown."""
+        return f"{self.source or '?'}-{self.target or '?'}"
+
     def contradicts(self, other: "Languages") -> bool:
-        """Return whether both pairs are known and differ; codes of unequal length are not compared."""
+        """Return whether a side is known in both and differs; codes of unequal length are not compared."""
         sides = ((self.source, other.source), (self.target, other.target))
-        return bool(str(self) and str(other)) and any(len(a) == len(b) and a != b for a, b in sides)
+        return any(len(a) == len(b) and a != b for a, b in sides)
 
 
 def language_code(text: str, option: str) -> str:
@@ -153,9 +158,11 @@ def check_sides(
 
 
 def check_pair(known: Languages, other: Languages, what: str, whose: str) -> None:
-    """Raise CotextError if both language pairs are known and differ; `whose`: see `check_sides`."""
+    """Raise CotextError if the language pairs contradict each other; `whose`: see `check_sides`."""
     if known.contradicts(other):
-        raise CotextError(f"{what} is {other}, and {whose} {known}; use the same language pair for both")
+        raise CotextError(
+            f"{what} is {other.shown}, and {whose} {known.shown}; use the same language pair for both"
+        )
 
 
 def name_warning(path: Path, language: str, whose: str) -> str:

@@ -45,7 +45,10 @@ def set_aside(
     groups = _groups(documents)
     if len(groups) <= sum(wanted.values()):
         asked = " and ".join(f"{count} for {part} (--{part}-documents)" for part, count in wanted.items())
-        available = f"{len(groups):,} document{'s' if len(groups) > 1 else ''}"
+        total = sum(map(len, groups))
+        available = f"{total:,} document{'s' if total > 1 else ''}"
+        if total > len(groups):
+            available += f" with only {len(groups):,} different ids and sources, which stay together"
         raise CotextError(
             f"the corpus has {available}, too few to set aside {asked} and leave one for training; set fewer "
             f"aside, or pass a larger corpus. If the corpus has no document boundaries: {BOUNDARIES}"
@@ -186,7 +189,7 @@ class Cleaner:
             "empty": lambda pair: bool(pair[0].strip()) != bool(pair[1].strip()),
             "length": lambda pair: max(map(len, pair)) > rules["length"],
             "ratio": self._out_of_proportion,
-            "copies": _copied,
+            "copies": copied,
             "language": lambda pair: any(map(self._is_foreign, pair, (languages.source, languages.target))),
         }
         self._tests = {rule: test for rule, test in tests.items() if rule in rules}
@@ -254,7 +257,8 @@ class Cleaner:
         return {i + k for i, before in zip(starts, known, strict=True) if before for k in range(length)}
 
 
-def _copied(pair: Pair) -> bool:
+def copied(pair: Pair) -> bool:
+    """Return whether both sides are the same text, with enough letters not to be a name."""
     source, target = (" ".join(side.casefold().split()) for side in pair)
     return source == target and sum(map(str.isalpha, source)) >= COPY_LETTERS
 

@@ -172,8 +172,9 @@ def end_of(all_tokens: Sequence[Token], index: int) -> int:
 
 _NUMBER: Final = re.compile("&#([0-9]{8,});?")
 _SPACES: Final = re.compile(rf"[{SPACE}]+")
-# Empty elements that are rendered: white space before and after them is not collapsed into one space.
-_SHOWN: Final = _names("cdata img input svg math iframe object applet canvas audio video embed")
+# Empty elements that are rendered: white space before and after them is not collapsed into one space. Style
+# sheets render empty <i> and <span> as icons.
+_SHOWN: Final = _names("cdata img input svg math iframe object applet canvas audio video embed i span")
 
 
 @dataclass(frozen=True, slots=True)

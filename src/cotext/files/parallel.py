@@ -5,7 +5,8 @@ sentence (`cotext.data.aligned_corpus`). `prepare` and `adapt` accept both and w
 """
 
 import re
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import groupby, islice, pairwise
 from pathlib import Path
@@ -101,7 +102,8 @@ def _write_pairs(
     notes = []
     if len(documents) < needed:
         notes.append(f"fewer than {needed} documents: cut into sections of about {SECTION} sentences")
-        documents = [section for document in documents for section in _sections(document)]
+        count = Counter[str]()  # sections by id, as several documents may have one id
+        documents = [section for document in documents for section in _sections(document, count)]
     known, stated = languages
     codes = known.source or stated.source, known.target or stated.target
     out.parent.mkdir(parents=True, exist_ok=True)
@@ -149,21 +151,21 @@ def _bilingual_documents(path: Path) -> tuple[list[ParallelDocument], Languages]
             )
         if languages.contradicts(here):
             raise CotextError(
-                f"{file}: is {here}, and files before it are {languages}; use one language pair"
+                f"{file}: is {here.shown}, and files before it are {languages.shown}; use one language pair"
             )
-        languages = here if str(here) else languages
+        languages = Languages(languages.source or here.source, languages.target or here.target)
         documents += found
     return documents, languages
 
 
-def _sections(document: ParallelDocument) -> list[ParallelDocument]:
-    """Cut a document into sections of about `SECTION` sentence pairs."""
+def _sections(document: ParallelDocument, before: Counter[str]) -> Iterator[ParallelDocument]:
+    """Cut a document into sections of about `SECTION` sentence pairs; `before`: earlier sections by id."""
     count = max(1, round(len(document) / SECTION))
     bounds = [len(document) * number // count for number in range(count + 1)]
-    return [
-        ParallelDocument(f"{document.id}, section {number}", document.source[a:b], document.target[a:b])
-        for number, (a, b) in enumerate(pairwise(bounds), 1)
-    ]
+    for a, b in pairwise(bounds):
+        before[document.id] += 1
+        name = f"{document.id}, section {before[document.id]}"
+        yield ParallelDocument(name, document.source[a:b], document.target[a:b])
 
 
 def align_files(

@@ -250,6 +250,14 @@ def _unescaped(quoted: str, where: str) -> str:
     return _ESCAPE.sub(character, quoted[1:-1])
 
 
+def _header(entries: Sequence[_Entry]) -> tuple[_Entry | None, dict[str, str]]:
+    """Return the entry of the header, if there is one, and its fields by name in lower case."""
+    header = next((e for e in entries if not e.texts["msgid"].text and "msgctxt" not in e.texts), None)
+    lines = header.forms[0].text.splitlines() if header else []
+    fields = (line.split(":", 1) for line in lines if ":" in line)
+    return header, {key.strip().lower(): value.strip() for key, value in fields}
+
+
 class _Catalogue:
     """Reads the entries of a catalogue as slots."""
 
@@ -258,12 +266,7 @@ class _Catalogue:
             raise CotextError(f"{source.name}: more than {MAX_ENTRIES:,} entries; split the catalogue")
         self._source, self._text, self._job, self._entries = source, source.text, job, entries
         self._break = "\r\n" if "\r\n" in source.text else "\n"
-        self._header = next(
-            (e for e in entries if not e.texts["msgid"].text and "msgctxt" not in e.texts), None
-        )
-        header = self._header.forms[0].text if self._header else ""
-        fields = (line.split(":", 1) for line in header.splitlines() if ":" in line)
-        self._fields = {key.strip().lower(): value.strip() for key, value in fields}
+        self._header, self._fields = _header(entries)
         plurals = re.search(r"nplurals\s*=\s*(\d{1,3})", self._fields.get("plural-forms", ""))
         self._forms = min(max(int(plurals[1]), 1), MAX_FORMS) if plurals else 0  # 0: unknown
         self._messages: list[str] = []
@@ -382,16 +385,18 @@ def _escaped(text: str) -> str:
 def translated_documents(
     content: bytes, name: str, every: bool = False
 ) -> tuple[tuple[str, str], list[list[tuple[str, str]]]]:
-    """Return two empty language codes, and one document: source and translation of all finished entries.
+    """Return the language codes, and one document with the pairs of translated, not fuzzy entries.
 
-    Only the first plural form is returned. `every`: also fuzzy and untranslated entries, with all spaces.
+    The target language is that of the header; the source language is empty. Only the first plural form is
+    returned. `every`: include fuzzy and untranslated entries, and keep spaces.
     """
-    entries = _entries(decoded(content, name).text, name)
+    entries = [*_entries(decoded(content, name).text, name)]
+    languages = "", _header(entries)[1].get("language", "")
     texts = [(e.texts["msgid"].text, e.forms[0].text) for e in entries if every or "fuzzy" not in e.flagged()]
     if every:
-        return ("", ""), [[pair for pair in texts if pair[0]]]
+        return languages, [[pair for pair in texts if pair[0]]]
     pairs = ((" ".join(source.split()), " ".join(target.split())) for source, target in texts)
-    return ("", ""), [[pair for pair in pairs if all(pair)]]
+    return languages, [[pair for pair in pairs if all(pair)]]
 
 
 FORMAT: Final = FileFormat("po", (".po", ".pot"), _recognises, _open, bilingual=True)

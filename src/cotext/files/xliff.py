@@ -427,7 +427,7 @@ def translated_documents(
     stated = [tuple(holder.attributes.get(key, "") for key in keys) for holder in holders]
     first, *others = (Languages(*map(primary_language, pair)) for pair in stated)
     if other := next(filter(first.contradicts, others), None):
-        raise CotextError(f"{name}: has files in {first} and in {other}; use one language pair")
+        raise CotextError(f"{name}: has files in {first.shown} and in {other.shown}; use one language pair")
     documents = [
         [pair for unit, *_ in _units(file) for pair in _translated(text, unit, is_second, every)]
         for file in files

@@ -302,7 +302,7 @@ def _check_non_autoregressive(config: Config) -> None:
 TARGET_CONTEXT: Final = "windows with target sentences before the current one"
 MEMORY: Final = "model.decoder.span = memory, model.decoder.top.span = memory"
 TOP: Final = "model.attention.top.layers other than 0"
-OF_START: Final = ("freeze", "fresh_rate", "blend_updates", "init_parts", "init_copies", "init_architecture")
+OF_START: Final = ("freeze", "fresh_rate", "blend", "init_parts", "init_copies", "init_architecture")
 ROWS: Final = "layers whose only span is row (gated: also gated top layers)"
 # Settings, or sections (with a dot at the end), and the condition under which they have an effect.
 # Alternatives are separated by commas. `view.kind` may be that of any view that is mixed.

@@ -219,10 +219,15 @@ def _as_context(pair: PairedSentence, window: FoundWindow | None) -> ContextSent
 
 
 def _written(blocks: Sequence[Block], text: str) -> list[Block]:
-    """Return the blocks with one confirmed line each; too many lines are all written to the first block."""
+    """Return the blocks with one confirmed line each, without those for which there is no line.
+
+    Too many lines are all written to the first block.
+    """
     lines, count = _LINE_ENDS.split(text)[::2], sum(block.translate for block in blocks)
-    written = iter([*(lines if len(lines) <= count else [text]), *[""] * count])
-    return [replace(block, pieces=(next(written),)) if block.translate else block for block in blocks]
+    own = [block for block in blocks if block.translate]
+    kept = [block for block in blocks if not block.translate]
+    written = zip(own, lines if len(lines) <= count else [text], strict=False)
+    return [*kept, *(replace(block, pieces=(line,)) for block, line in written)]
 
 
 def also_in_sessions(routes: Sequence[Route]) -> list[Route]:
@@ -287,8 +292,9 @@ class PlainText:
         ]
 
     def written(self, blocks: Sequence[Block]) -> str:
-        ends = [*self._parts[1::2], ""]
-        return "".join(block.text + end for block, end in zip(blocks, ends, strict=True))
+        """Return the text of the blocks; a confirmed translation may have fewer."""
+        ends = [*self._parts[1::2][: len(blocks) - 1], ""]
+        return "".join(block.text + end for block, end in zip(blocks, ends, strict=False))
 
 
 class TaggedText:

@@ -148,6 +148,12 @@ def load_progress(folder: Path) -> TrainingProgress:
     return _load(folder).progress
 
 
+def is_ended(run: Path) -> bool:
+    """Return whether the last report of a run is the final one; also true if there are no reports."""
+    path = run / "metrics.jsonl"
+    return not path.exists() or '"kind": "final"' in sealed_lines(path)[-2:][0]
+
+
 def require_resumable(run: Path, corpus: Mapping[str, str]) -> None:
     """Raise CotextError if training cannot be resumed.
 
@@ -162,9 +168,7 @@ def require_resumable(run: Path, corpus: Mapping[str, str]) -> None:
     updates = checkpoints(run)
     if not updates:
         # Training that was killed at its first validation has left a model, but no final report.
-        reports = sealed_lines(run / "metrics.jsonl")
-        ended = not (run / "metrics.jsonl").exists() or '"kind": "final"' in reports[-2:][0]
-        if ended and (run / "model.safetensors").exists():
+        if is_ended(run) and (run / "model.safetensors").exists():
             raise CotextError(
                 f"{run}: contains a model, but no checkpoints to resume its training from; choose another "
                 "--out, or start from this model with --init"

@@ -41,6 +41,7 @@ from cotext.runtime.files import sealed, unsealed, write_text
 from cotext.runtime.jobs.engine import in_ranges
 from cotext.training.inputs import ARCHITECTURE, architecture, replacements
 from cotext.training.losses import CrossEntropy
+from cotext.training.resume import is_ended
 
 # Settings that change the meaning of weights, but not their shape: scores, and vectors added to embeddings.
 MEANING = (
@@ -110,7 +111,7 @@ class WarmStart:
     that change the meaning of the weights, with both values. `symbols`: the origin of symbols
     that do not occur in the other run. `architecture`: settings taken from the other run
     (`train.init_architecture`), with their values and the recipe's. `blended`: parts that are blended in
-    over the first `blend_updates` updates.
+    over the first `blend_updates` updates. `is_ended`: whether the training of the other run is finished.
     """
 
     run: Path
@@ -122,10 +123,12 @@ class WarmStart:
     architecture: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     blended: tuple[str, ...] = ()
     blend_updates: int = 0
+    is_ended: bool = True
 
     def render(self) -> str:
         updates = "+".join(map(str, self.updates))
-        lines = [f"starting from {self.run} (updates {updates}):", *self.inheritance.lines()]
+        so_far = "" if self.is_ended else "; its training is not finished"
+        lines = [f"starting from {self.run} (updates {updates}{so_far}):", *self.inheritance.lines()]
         if self.left_out:
             left_out = ", ".join(grouped(self.left_out, [*self.inheritance.source, *self.left_out]))
             lines.append(
@@ -237,6 +240,7 @@ def start_from(
         {key: (str(here), str(recipe)) for key, recipe, here in changed if key in keys},
         tuple(replacements(described, config)),
         config.train.blend_updates or 0 if config.train.blend else 0,
+        is_ended(run),
     )
 
 

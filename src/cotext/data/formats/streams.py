@@ -115,7 +115,41 @@ def subtitle_kind(lines: list[str]) -> str:
     return "subtitles (ASS, SSA)" if first[0] == "[Script Info]" else ""
 
 
-_UNPACK: Final[dict[str, Callable[..., Any]]] = {".xz": lzma.open, ".gz": gzip.open}
+class _XzContent(io.RawIOBase):
+    """The decompressed content of all streams of an xz file, and of padding between them.
+
+    `lzma.open` takes padding, or a damaged later stream, for the end of the file.
+    """
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self._stream = lzma.LZMADecompressor()
+        self._is_between = False  # between two streams, or after the last one
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        plain = b""
+        while not plain:
+            packed = self._stream.unused_data
+            if self._stream.eof:
+                self._stream, self._is_between = lzma.LZMADecompressor(), True
+            elif self._stream.needs_input:
+                packed = self._file.read(io.DEFAULT_BUFFER_SIZE)
+                if not packed and self._is_between:
+                    return 0
+                if not packed:
+                    raise EOFError("Compressed file ended before the end-of-stream marker was reached")
+            if self._is_between:
+                packed = packed.lstrip(b"\0")  # padding
+                self._is_between = not packed
+            plain = self._stream.decompress(packed, len(buffer))
+        buffer[: len(plain)] = plain
+        return len(plain)
+
+
+_UNPACK: Final[dict[str, Callable[..., Any]]] = {".xz": _XzContent, ".gz": gzip.open}
 COMPRESSIONS = tuple(_UNPACK)
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 MAX_LINE_BYTES = 1 << 24  # enough for a document of three million words on one line
@@ -201,7 +235,7 @@ def read_whole(path: Path) -> str:
             content = raw.read(MAX_WHOLE_BYTES + 1)
         begins = {".xz": XZ_BEGINNING, ".gz": GZ_BEGINNING}
         if suffix := next((suffix for suffix, magic in begins.items() if content.startswith(magic)), ""):
-            with _UNPACK[suffix](io.BytesIO(content)) as plain:
+            with io.BufferedReader(_UNPACK[suffix](io.BytesIO(content))) as plain:
                 content = plain.read(MAX_WHOLE_BYTES + 1)
     except READ_ERRORS as error:
         raise _cannot_be_read(path, error) from error

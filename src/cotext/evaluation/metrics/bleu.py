@@ -42,7 +42,7 @@ class Protocol(Metric):
         if self.unit == "sentence":
             sizes = [[1] * len(document) for document in texts.references[0]]
         elif self.max_tokens is not None:
-            sizes = piece_sizes(texts.references[0], self.max_tokens, target_language, self)
+            sizes = piece_sizes(texts.references, self.max_tokens, target_language, self)
         else:
             sizes = [[len(document)] for document in texts.references[0]]
         references = [_joined(documents, sizes) for documents in texts.references]
@@ -134,25 +134,26 @@ def build_metric(
 
 
 def piece_sizes(
-    references: Sequence[Document],
+    references: Sequence[Sequence[Document]],
     max_tokens: int,
     target_language: str | None = None,
     protocol: Protocol | None = None,
 ) -> list[list[int]]:
     """Divide documents into pseudo-documents; return the number of sentences in each piece of each document.
 
-    A piece has at most `max_tokens` tokens of the reference, counted by the tokenizer of `protocol`. A longer
-    sentence is a separate piece. Hypotheses are divided at the same sentences.
+    A piece has at most `max_tokens` tokens of the references, counted by the tokenizer of `protocol`; of
+    several translations of a sentence, the longest counts. A longer sentence is a separate piece. Hypotheses
+    are divided at the same sentences.
     """
-    lines = [[sentence for document in references for sentence in document.sentences]]
+    lines = [[sentence for document in side for sentence in document.sentences] for side in references]
     metric = build_metric(protocol or PROTOCOLS["d-bleu-512"], target_language, lines)
     assert isinstance(metric, BLEU)
     sizes = []
-    for document in references:
+    for documents in zip(*references, strict=True):
         pieces: list[int] = []
         filled = 0
-        for sentence in document.sentences:
-            tokens = len(metric.tokenizer(sentence.rstrip()).split())
+        for sentences in zip(*(document.sentences for document in documents), strict=True):
+            tokens = max(len(metric.tokenizer(sentence.rstrip()).split()) for sentence in sentences)
             if not pieces or filled + tokens > max_tokens:
                 pieces.append(0)
                 filled = 0

@@ -73,7 +73,10 @@ def compared_pairs(names: Sequence[str], baseline: str | None) -> list[tuple[str
 
 
 def bootstrap_scores(systems: Sequence[Statistics], resampling: Resampling) -> list[Floats]:
-    """Return scores of corpora drawn with replacement, in the same way as sacrebleu with the same seed."""
+    """Return scores of corpora drawn with replacement, in the same way as sacrebleu with the same seed.
+
+    Corpora without a score, such as those without a term, are left out.
+    """
     matrices = [statistics.by(resampling.unit)[0] for statistics in systems]
     units = len(matrices[0])
     joined = np.concatenate(matrices, axis=1)
@@ -87,7 +90,8 @@ def bootstrap_scores(systems: Sequence[Statistics], resampling: Resampling) -> l
         parts = np.split(times.astype(np.float64) @ joined, ends, axis=1)
         for scores, statistics, part in zip(drawn_scores, systems, parts, strict=True):
             scores.append(statistics.scorer(part))
-    return [np.concatenate(scores) for scores in drawn_scores]
+    found = np.array([np.concatenate(scores) for scores in drawn_scores])
+    return [*found[:, np.isfinite(found).all(axis=0)]]
 
 
 def swapped_differences(one: Statistics, other: Statistics, resampling: Resampling) -> Floats:

@@ -54,10 +54,10 @@ class Statistics:
 
 
 def share(part: int, whole: int, scale: float = 100.0) -> SumScorer:
-    """Return a scorer: one column divided by another, times `scale`; 0 if the divisor is 0."""
+    """Return a scorer: one column divided by another, times `scale`; NaN if the divisor is 0."""
 
     def score(sums: Floats) -> Floats:
-        shares: Floats = scale * sums[:, part] / np.where(sums[:, whole] > 0, sums[:, whole], 1.0)
+        shares: Floats = scale * sums[:, part] / np.where(sums[:, whole] > 0, sums[:, whole], np.nan)
         return shares
 
     return score

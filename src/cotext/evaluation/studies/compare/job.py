@@ -32,6 +32,7 @@ from cotext.models.run_folder import (
 from cotext.runtime import CotextError
 from cotext.runtime.files import write_text, writing
 from cotext.runtime.progress import Meter
+from cotext.translation.open import open_run
 
 
 def compare_folders(
@@ -57,14 +58,17 @@ def compare_folders(
         check_output(path, [*suites, *([test.source, test.reference] if test else [])])
     if len({path.absolute() for path in request.outputs}) < len(request.outputs):
         raise CotextError(f"{request.out}: two outputs would be written to one file; give different names")
-    _check_languages([run for paths, _ in folders.values() for run in paths], test, suites)
+    runs = [run for paths, _ in folders.values() for run in paths]
+    _check_languages(runs, test, suites)
+    for run in runs if request.decode else []:  # before hours of measuring: the settings must fit every run
+        open_run(run, request.device, dict(request.decode))
     with writing(*request.outputs):
         settings = MeasurementSettings(request, test, suites, new_meter)
         measured = []
         for title, (paths, seeds) in folders.items():
             titles = [f"{title}, seed {seed}" for seed in seeds] or [title]
-            runs = (measure_run(*each, settings) for each in zip(paths, titles, strict=True))
-            measured.append(MeasuredSystem(title, tuple(runs), seeds))
+            found = (measure_run(*each, settings) for each in zip(paths, titles, strict=True))
+            measured.append(MeasuredSystem(title, tuple(found), seeds))
         comparison = compare_runs(
             measured,
             test,
