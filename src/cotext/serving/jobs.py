@@ -338,7 +338,7 @@ class Jobs:
 
     def _measure(self, id: str) -> None:
         """Update the size of a job, unless it has been deleted."""
-        if self._space.of(id) and (row := self.table.find(id)) is not None:
+        if (row := self.table.find(id)) is not None:
             self._space.put(id, row.client, self.table.size(id))
 
     def _forget(self, table: JobTable, rows: Iterable[Row]) -> None:

@@ -92,10 +92,6 @@ class Space:
     def drop(self, name: str) -> None:
         self._entries.pop(name, None)
 
-    def of(self, name: str) -> int:
-        """Return the size of a file; 0 if it is unknown."""
-        return self._entries.get(name, ("", 0))[1]
-
     def require(self, client: str, more: int) -> None:
         """Raise RequestError 429 or 503 if there is no space for `more` bytes of a client."""
         sizes: Counter[str] = Counter()

@@ -122,17 +122,14 @@ def accuracy_rows(
     systems: Sequence[MeasuredSystem], groups: Sequence[Group], evidence: Sequence[Sequence[Evidence]]
 ) -> list[AccuracyRow]:
     """Return accuracies of all systems (means over seeds) by group, PHENOMENA with an exact chance first."""
-    order = {name: number for number, name in enumerate(PHENOMENA)}
-    by_title: dict[str, list[Group]] = {}
-    for group in groups:
-        by_title.setdefault(group.title, []).append(group)
+    titles = list(dict.fromkeys(group.title for group in groups))
+    known = {name: number for number, name in enumerate(PHENOMENA)}
 
-    def rank(title: str) -> int:
-        return order.get(title, len(order)) if by_title[title][0].exact_chance else len(order)
+    def rank(group: Group) -> tuple[int, int]:
+        place = known.get(group.title, len(known)) if group.exact_chance else len(known)
+        return place, titles.index(group.title)
 
-    return [
-        _row(systems, group, evidence) for title in sorted(by_title, key=rank) for group in by_title[title]
-    ]
+    return [_row(systems, group, evidence) for group in sorted(groups, key=rank)]
 
 
 def _row(
