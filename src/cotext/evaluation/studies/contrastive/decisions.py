@@ -230,5 +230,6 @@ def pool(
     signature = reports[next(iter(right))].signature.split("|")
     rest = [part for part in signature if not part.startswith(("suite:", "n:"))]
     signature = [f"suite:{'+'.join(right)}", f"n:{len(pooled)}", *rest]
-    report = summarise("|".join(signature), *zip(*pooled, strict=True))
+    examples, decisions, documents = zip(*pooled, strict=True)
+    report = summarise("|".join(signature), examples, decisions, documents)
     return replace(report, by_distance={}, aggregates=pooled_aggregates(right))

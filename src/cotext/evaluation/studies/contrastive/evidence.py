@@ -265,8 +265,8 @@ def _guessed(group: Group, right: Sequence[bool], weightings: Sequence[Sequence[
     one multinomial draw gives how many have which outcome.
     """
     by_document: dict[int, list[tuple[float, tuple[float, ...]]]] = defaultdict(list)
-    for document, chance, *weights in zip(group.documents, group.chances, *weightings, strict=True):
-        by_document[document].append((chance, tuple(weights)))
+    for document, chance, *of_example in zip(group.documents, group.chances, *weightings, strict=True):
+        by_document[document].append((chance, tuple(of_example)))
     alike = Counter(map(_outcomes, by_document.values()))
     generator = np.random.default_rng(_SEED)
     sums_RK = np.zeros((SAMPLES, len(weightings)))
