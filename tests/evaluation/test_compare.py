@@ -299,7 +299,7 @@ def test_published_values_stand_beside_measured_ones() -> None:
     seeing = run("s4to4", made, {0: 10, 1: 20}, before=3, recipe=s4to4)
     found = compared([run("base", made, {0: 10, 1: 10}, recipe=base), seeing], made)
     cell = (1, "Lupo et al. 2022, table 2", "d = 1")
-    of = [(b.run, b.published.table_title, b.published.column.name) for b in found.published]
+    of = [(b.run, b.published.table_title, b.published.column) for b in found.published]
     ours = found.published[of.index(cell)]
     assert (ours.published.value, ours.first_published) == (68.89, 32.89)
     assert (ours.measured, ours.first_measured) == (100.0, 50.0)

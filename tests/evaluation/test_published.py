@@ -30,9 +30,7 @@ WITHOUT_VALUES = {"mcn/final-sent", "d-lm/lm", "docrepair/repair"}
 
 
 def of(paper: str, table: str, row: str) -> dict[str, float | None]:
-    return {
-        v.column.name: v.value for v in published_values() if (v.paper, v.table, v.row) == (paper, table, row)
-    }
+    return {v.column: v.value for v in published_values() if (v.paper, v.table, v.row) == (paper, table, row)}
 
 
 def numbers(listed: str) -> Iterator[str]:
@@ -133,7 +131,7 @@ def beside(
     measured = replace(PLAIN, recipe=MatchedRecipe(recipe, ()), languages=languages, decisions=decisions)
     system = MeasuredSystem("run", (measured,))
     found = compare_with_papers([system], [scores], size, {s.name: s for s in suites})
-    return {(each.published.table_title, each.published.column.name): each for each in found}
+    return {(each.published.table_title, each.published.column): each for each in found}
 
 
 def test_contrapro_stands_beside_contrapro() -> None:

@@ -100,11 +100,14 @@ class Published:
     paper: str
     table: str
     row: str
-    column: Column
+    column: str
     recipes: tuple[str, ...]
     setting: str
     test: TestSet
     measure: Measure
+    phenomenon: str
+    distance: str
+    tag: str
     value: float | None
 
     @property
@@ -129,11 +132,14 @@ def published_values() -> tuple[Published, ...]:
             paper=paper.paper,
             table=table.table,
             row=row.row,
-            column=column,
+            column=column.name,
             recipes=row.recipes or paper.links.get(row.row, ()),
             setting=row.setting,
             test=paper.tests[column.test],
             measure=paper.measures[column.measure],
+            phenomenon=column.phenomenon,
+            distance=column.distance,
+            tag=column.tag,
             value=value,
         )
         for paper in published_papers()

@@ -19,7 +19,7 @@ from cotext.evaluation.metrics.interface import (
     is_lower_better,
     measure_words,
 )
-from cotext.evaluation.published import Column, Published, published_values
+from cotext.evaluation.published import Published, published_values
 from cotext.evaluation.statistics.significance import (
     Difference,
     PairedTest,
@@ -323,9 +323,9 @@ def compare_with_papers(
         for table, values in tables.items():
             first_run = next(run for run, other in enumerate(of_run) if table in other)
             # If a table has several rows for a run (other training data), the first one is used.
-            of_first = {value.column.name: value for value in reversed(of_run[first_run][table])}
+            of_first = {value.column: value for value in reversed(of_run[first_run][table])}
             for value in values:
-                first = of_first.get(value.column.name) if number != first_run else None
+                first = of_first.get(value.column) if number != first_run else None
                 ours = measured_by(value, number)
                 other = measured_by(value, first_run) if first else None
                 comparisons.append(
@@ -376,20 +376,18 @@ def _accuracy(value: Published, run: MeasuredSystem, suites: Mapping[str, Contra
         for of_name in suites_by_name.values()
         for suite in of_name
         for example in suite.examples
-        if value.column.phenomenon in ("", example.phenomenon)
+        if not value.phenomenon or example.phenomenon == value.phenomenon
     ]
-    pooled = not value.column.phenomenon
+    pooled = not value.phenomenon
     if not examples or (pooled and not all(suites_by_name.values())):
         return None
     mean_of_distances = value.measure.here == MEAN and len(suites_by_name) == 1
-    if (value.column.distance or mean_of_distances) and any(
-        example.distance is None for _, example in examples
-    ):
+    if (value.distance or mean_of_distances) and any(example.distance is None for _, example in examples):
         return None
     shares = {suite: run.right(suite) for suite in {name for name, _ in examples}}
     right: dict[str, list[float]] = {}
     for name, example in examples:
-        if _is_of(example, value.column):
+        if _is_of(example, value):
             group = distance_bucket(example.distance) if mean_of_distances else name
             right.setdefault(group, []).append(shares[name][example.id])
     if value.measure.here != MEAN:
@@ -401,14 +399,14 @@ def _accuracy(value: Published, run: MeasuredSystem, suites: Mapping[str, Contra
     return pooled_aggregates(right)["disc_avg"]
 
 
-def _is_of(example: ContrastiveExample, column: Column) -> bool:
+def _is_of(example: ContrastiveExample, value: Published) -> bool:
     bucket = distance_bucket(example.distance)
-    if column.distance == "context" and bucket in (SAME_SENTENCE, "ahead"):
+    if value.distance == "context" and bucket in (SAME_SENTENCE, "ahead"):
         return False
-    if column.distance not in ("", "any", "context", bucket):
+    if value.distance not in ("", "any", "context", bucket):
         return False
-    tag, _, value = column.tag.partition("=")
-    return not column.tag or example.tags.get(tag) == value
+    tag, _, tag_value = value.tag.partition("=")
+    return not value.tag or example.tags.get(tag) == tag_value
 
 
 # --- All results.

@@ -274,11 +274,11 @@ def _published(result: RunComparison) -> Section:
     tables, notes = [], []
     for title, group in groupby(result.published, key=lambda value: value.published.table_title):
         values = list(group)
-        described = {value.published.column.name: value.published for value in values}
+        described = {value.published.column: value.published for value in values}
         by_row: dict[tuple[int, str], dict[str, Cell]] = {}
         for value in values:
             cells = by_row.setdefault((value.run, value.published.row), {})
-            cells[value.published.column.name] = _published_cell(value)
+            cells[value.published.column] = _published_cell(value)
         rows: list[Row] = [
             (result.runs[run].label, row, *(cells.get(column, "") for column in described))
             for (run, row), cells in by_row.items()
@@ -448,8 +448,8 @@ def figures(result: RunComparison) -> Iterator[dict[str, Any]]:
         for compared in result.published:
             value, measure, data = compared.published, compared.published.measure, compared.published.test
             if compared.run == number and value.value is not None:
-                yield make(kind="published", name=f"{value.table_title}, {value.row}",
-                           group=value.column.name, value=value.value,
+                yield make(kind="published", name=f"{value.table_title}, {value.row}", group=value.column,
+                           value=value.value,
                            difference=difference_of(value.value, compared.first_published),
                            signature="|".join((measure.title, data.direction, data.corpus,
                                                measure.protocol)))  # fmt: skip
