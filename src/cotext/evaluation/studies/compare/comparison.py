@@ -314,23 +314,19 @@ def compare_with_papers(
         score = next((s for s in scores[run] if s.protocol == value.measure.here), None) if same else None
         return None if score is None or of_untokenised(score) else score.value
 
-    of_run: list[dict[str, list[Published]]] = [{} for _ in runs]
-    for tables, run in zip(of_run, runs, strict=True):
-        for value in of_pair(published_for(run.first.recipe), pair):
-            tables.setdefault(value.table_title, []).append(value)
     comparisons = []
-    for number, tables in enumerate(of_run):
-        for table, values in tables.items():
-            first_run = next(run for run, other in enumerate(of_run) if table in other)
-            # If a table has several rows for a run (other training data), the first one is used.
-            of_first = {value.column: value for value in reversed(of_run[first_run][table])}
-            for value in values:
-                first = of_first.get(value.column) if number != first_run else None
-                ours = measured_by(value, number)
-                other = measured_by(value, first_run) if first else None
-                comparisons.append(
-                    PublishedComparison(number, value, first.value if first else None, ours, other)
-                )
+    first_runs: dict[str, int] = {}  # by table
+    of_first: dict[tuple[str, str], Published] = {}  # by table and column
+    for number, run in enumerate(runs):
+        for value in of_pair(published_for(run.first.recipe), pair):
+            ours, key = measured_by(value, number), (value.table_title, value.column)
+            first, theirs = None, None
+            if (first_run := first_runs.setdefault(value.table_title, number)) == number:
+                # If a table has several rows for a run (other training data), the first one is used.
+                of_first.setdefault(key, value)
+            elif key in of_first:
+                first, theirs = of_first[key].value, measured_by(value, first_run)
+            comparisons.append(PublishedComparison(number, value, first, ours, theirs))
     order = list(dict.fromkeys(value.table_title for value in published_values()))
     return sorted(comparisons, key=lambda each: (order.index(each.published.table_title), each.run))
 
