@@ -202,9 +202,9 @@ def decided(made: ContrastiveSuite, right: str) -> ContrastiveReport:
 def test_suites_together() -> None:
     suites = {"p": suite("p", [0, 1, 1, -1]), "q": suite("q", [1, None], 4), "same": suite("same", [0, 0])}
     marks = {"p": "+-+=", "q": "++", "same": "++"}
-    reports = {name: decided(suites[name], each) for name, each in marks.items()}
-    assert pool({"p": suites["p"], "same": suites["same"]}, reports) is None
-    found = pool(suites, reports)
+    judged = {name: (made, decided(made, marks[name])) for name, made in suites.items()}
+    assert pool({"p": judged["p"], "same": judged["same"]}) is None
+    found = pool(judged)
     assert found.examples == ("p: 1", "p: 2", "p: 3", "q: 0", "q: 1")
     assert [each.right for each in found.decisions] == [False, True, False, True, True]
     assert (found.overall.correct, found.overall.total, found.overall.ties) == (3, 5, 1)

@@ -158,7 +158,7 @@ def test_lengths_tell_of_sentences_merged_and_divided() -> None:
 
 
 ENDPOINT = Endpoint(endpoint="http://a/v1", model="m", source_language="en", target_language="de")
-PIECE = Piece(("He {count}s.", "{sentences}"), ("A {context}.",), ("Ein {context}.",))
+PIECE = Piece(("He {count}s.", "{sentences}"), (("A {context}.", "Ein {context}."),))
 
 
 def test_what_a_text_holds_is_no_place_of_a_template() -> None:

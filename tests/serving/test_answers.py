@@ -46,7 +46,7 @@ def held(service: Service, then: Callable[[], Coroutine[Any, Any, Any]], name: s
         with service.shared(service.systems.named(name)).exclusively(Work()):
             task = asyncio.ensure_future(then())
             await until(lambda: bool(service._requests.pending) or task.done())
-            await until(lambda: all(p.events.past for p in service._requests.pending))
+            await until(lambda: all(p.events for p in service._requests.pending))
             await asyncio.sleep(0.02)
         return await task
 

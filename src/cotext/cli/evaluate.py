@@ -302,8 +302,7 @@ def write_reports(
     tell = _tell_unless(json)
     evidence: dict[str, list[Evidence]] = {}
     reports: dict[str, Any] = {}
-    judged: dict[str, ContrastiveReport] = {}
-    named: dict[str, ContrastiveSuite] = {}
+    judged: dict[str, tuple[ContrastiveSuite, ContrastiveReport]] = {}
     for (path, suite), (report, forms) in zip(suites, found, strict=True):
         figures = {} if report is None else report.as_dict()
         tell(suite.name if report is None else f"{suite.name}\n{render_table(report)}\n")
@@ -314,11 +313,11 @@ def write_reports(
         reports[key] = figures
         if report is None:
             continue
-        judged[key], named[key] = report, suite
+        judged[key] = suite, report
         if report.readings is not None:
             groups = [group for group in groups_of(suite) if window.has_clue_of(group)]
             evidence[key] = [weigh(group, report.readings) for group in groups]
-    if pooled := pool(named, judged):
+    if pooled := pool(judged):
         tell(f"{ALL_SUITES}, clues in other sentences\n{render_table(pooled)}\n")
         reports[ALL_SUITES] = pooled.as_dict()
     if evidence:

@@ -36,22 +36,6 @@ Sentences to translate:
 {sentences}"""
 
 
-def template_problems(template: str, translates_one: bool, shows_context: bool) -> Iterator[str]:
-    """Yield the problems of a template; `translates_one`: requests contain one sentence."""
-    places = _PLACE.findall(template)
-    translated = [place for place in places if place in ("sentences", "sentence")]
-    if not translated:
-        yield "has no field {sentences} for the numbered sentences (or {sentence} for one without a number)"
-    elif len(translated) > 1:
-        yield "has several fields for the text to translate; use only one of {sentences} and {sentence}"
-    elif translated == ["sentence"] and not translates_one:
-        yield "has {sentence}, which is for the modes sentence and context; use {sentences}"
-    if shows_context and "context" not in places:
-        yield "has no field {context} for the preceding sentences, which this mode shows"
-    if not shows_context and "context" in places and translates_one:
-        yield "has a field {context}, but this mode shows no context; remove it"
-
-
 Mode = Literal["sentence", "context", "chunk", "document"]
 Language = Annotated[str, Field(pattern=r"^[^\x00-\x1f|]{2,64}$")]
 
@@ -235,10 +219,23 @@ def _contradictions(endpoint: Endpoint) -> Iterator[str]:
     if source.casefold() == target.casefold():
         yield f"source_language and target_language are both {source}"
     if endpoint.template:
-        for problem in template_problems(
-            endpoint.template, endpoint.piece_sentences == 1, endpoint.context_sentences > 0
-        ):
-            yield f"template: {problem}"
+        yield from (f"template: {problem}" for problem in _template_problems(endpoint))
+
+
+def _template_problems(endpoint: Endpoint) -> Iterator[str]:
+    places = _PLACE.findall(endpoint.template)
+    translates_one, shows_context = endpoint.piece_sentences == 1, endpoint.context_sentences > 0
+    translated = [place for place in places if place in ("sentences", "sentence")]
+    if not translated:
+        yield "has no field {sentences} for the numbered sentences (or {sentence} for one without a number)"
+    elif len(translated) > 1:
+        yield "has several fields for the text to translate; use only one of {sentences} and {sentence}"
+    elif translated == ["sentence"] and not translates_one:
+        yield "has {sentence}, which is for the modes sentence and context; use {sentences}"
+    if shows_context and "context" not in places:
+        yield "has no field {context} for the preceding sentences, which this mode shows"
+    if not shows_context and "context" in places and translates_one:
+        yield "has a field {context}, but this mode shows no context; remove it"
 
 
 # --- Prompts that request the translation of sentences, and the parsing of their answers.
@@ -350,36 +347,14 @@ _AGAIN: Final = "Mind the form of your answer: an earlier one was of no use, as 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Consecutive sentences to translate, and preceding sentences with their translations.
+    """Consecutive sentences to translate, and preceding sentences (`before`), each with its translation.
 
     `instruction`: instruction for the document, from the file.
     """
 
     sentences: tuple[str, ...]
-    before: tuple[str, ...] = ()
-    translated_before: tuple[str, ...] = ()
+    before: tuple[tuple[str, str], ...] = ()
     instruction: str = ""
-
-
-def piece_of(
-    source: Sequence[str],
-    translated: Sequence[str],
-    sentences: Sequence[int],
-    context: int,
-    instruction: str = "",
-) -> Piece:
-    """Return sentences of a document by index, with up to `context` preceding sentences.
-
-    `translated`: translations of all preceding sentences; untranslated ones are not context.
-    """
-    first = sentences[0]
-    shown = [index for index in range(max(0, first - context), first) if translated[index]]
-    return Piece(
-        tuple(source[index] for index in sentences),
-        tuple(source[index] for index in shown),
-        tuple(translated[index] for index in shown),
-        instruction,
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -429,10 +404,9 @@ class Prompt:
     def _context(self, piece: Piece) -> str:
         if not piece.before:
             return ""
-        pairs = zip(piece.before, piece.translated_before, strict=True)
         lines = (
             f"{name}: {one_line(text)}\n"
-            for pair in pairs
+            for pair in piece.before
             for name, text in zip(self.endpoint.language_names, pair, strict=True)
         )
         return _CONTEXT + "".join(lines)

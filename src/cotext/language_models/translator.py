@@ -35,7 +35,6 @@ from cotext.language_models.config import (
     Prompt,
     UnusableError,
     one_line,
-    piece_of,
 )
 from cotext.runtime import CotextError, __version__, shown
 from cotext.runtime.files import checksum, writing
@@ -288,9 +287,11 @@ class _ChainTranslation:
 
     def _request(self, prompt: Prompt, sentences: Sequence[int], context: int, repeats: int) -> str:
         """Request sentences, repeatedly if needed; return the problem of the last answer, or ""."""
-        source = self._work.document.sentences
-        context = min(context, sentences[0] - self._start)
-        piece = piece_of(source, self._work.translated, sentences, context, self._work.instruction)
+        source, translated = self._work.document.sentences, self._work.translated
+        shown = range(max(self._start, sentences[0] - context), sentences[0])
+        # Untranslated sentences are not context.
+        before = tuple((source[index], translated[index]) for index in shown if translated[index])
+        piece = Piece(tuple(source[index] for index in sentences), before, self._work.instruction)
         first = problem = ""
         for repeat in range(repeats + 1):
             try:
@@ -308,7 +309,7 @@ class _ChainTranslation:
                 self._work.note(sentences, f"has {thing}", LEFT_OUT)
             for index, text in zip(sentences, translations, strict=True):
                 if index not in wrong:
-                    self._work.translated[index] = text
+                    translated[index] = text
             for index, doubt in wrong.items():
                 self._work.note([index], doubt, AGAIN)
                 self.translate([index], self._repair_context, self._repeats)

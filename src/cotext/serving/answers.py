@@ -66,44 +66,33 @@ Listener = Callable[[Event], object]
 
 
 @dataclass(slots=True, eq=False)
-class Events:
-    """The events of a request so far, and its listeners; `publish` may be called in any thread.
+class PendingRequest:
+    """A request that is being computed, its events so far, and its listeners.
 
-    Listeners are called in the event loop, before the task of the request ends. Without listeners, `publish`
-    does not wake the event loop.
+    `waiting`: number of calls that wait for it. `publish` may be called in any thread. Listeners are called in
+    the event loop, before the task ends. Without listeners, `publish` does not wake the event loop.
     """
 
+    work: Work
     loop: asyncio.AbstractEventLoop
-    past: list[Event] = field(default_factory=list)
+    task: "asyncio.Task[TextAnswer] | None" = None
+    waiting: int = 0
+    events: list[Event] = field(default_factory=list)
     listeners: list[Listener] = field(default_factory=list)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def publish(self, event: Event) -> None:
         with self._lock:
-            self.past.append(event)
+            self.events.append(event)
             for listener in self.listeners:
                 self.loop.call_soon_threadsafe(listener, event)
 
     def listen(self, listener: Listener) -> None:
         """Send all events to a listener until it is removed, also past ones; call this in the event loop."""
         with self._lock:
-            self.replay(listener)
+            for event in self.events:
+                listener(event)
             self.listeners.append(listener)
-
-    def replay(self, listener: Listener) -> None:
-        """Send all events so far."""
-        for event in self.past:
-            listener(event)
-
-
-@dataclass(slots=True, eq=False)
-class PendingRequest:
-    """A request that is being computed; `waiting`: number of calls that wait for it."""
-
-    work: Work
-    events: Events
-    task: "asyncio.Task[TextAnswer] | None" = None
-    waiting: int = 0
 
     def stop_unless_waiting(self) -> None:
         """Cancel the work if no client waits for it."""
@@ -125,7 +114,7 @@ class RequestCache:
         self._max_requests, self._max_requests_of_client = max_requests, max_requests_of_client
         self._pending: dict[str, PendingRequest] = {}
         # The oldest answers come first. The request and its work are larger than the answer, and not stored.
-        self._cached: dict[str, tuple[float, Events, TextAnswer]] = {}
+        self._cached: dict[str, tuple[float, list[Event], TextAnswer]] = {}
         self._bytes = 0
 
     @property
@@ -138,25 +127,25 @@ class RequestCache:
         if key in self._cached:
             _, events, answer = self._cached[key]
             if listener is not None:
-                events.replay(listener)
+                for event in events:
+                    listener(event)
             return answer
         loop, pending = asyncio.get_running_loop(), self._pending.get(key)
         # A request of another event loop, or a cancelled request, cannot be joined.
-        if pending is None or pending.work.cancelled or pending.events.loop is not loop:
+        if pending is None or pending.work.cancelled or pending.loop is not loop:
             pending = self._begin(key, client, compute)
         assert pending.task is not None
         pending.waiting += 1
         pending.work.background = False
         if listener is not None:
-            pending.events.listen(listener)
+            pending.listen(listener)
         try:
             return await asyncio.shield(pending.task)  # other calls may wait for it, too
         finally:
             pending.waiting -= 1
             if listener is not None:
                 # The old list may be in use in another thread.
-                others = [other for other in pending.events.listeners if other is not listener]
-                pending.events.listeners = others
+                pending.listeners = [other for other in pending.listeners if other is not listener]
             if not pending.waiting and not pending.task.done():
                 pending.work.background = True
                 loop.call_later(0.0 if self._is_full(client) else LINGER_SECONDS, pending.stop_unless_waiting)
@@ -166,7 +155,7 @@ class RequestCache:
         return len(clients) > self._max_requests or clients.count(client) > self._max_requests_of_client
 
     def _begin(self, key: str, client: str, compute: Compute) -> PendingRequest:
-        pending = PendingRequest(Work(client), Events(asyncio.get_running_loop()))
+        pending = PendingRequest(Work(client), asyncio.get_running_loop())
         pending.task = asyncio.create_task(compute(pending))
         self._pending[key] = pending
 
@@ -179,7 +168,7 @@ class RequestCache:
         pending.task.add_done_callback(finished)
         return pending
 
-    def _cache(self, key: str, events: Events, answer: TextAnswer) -> None:
+    def _cache(self, key: str, events: list[Event], answer: TextAnswer) -> None:
         if answer.bytes <= KEPT_BYTES and key not in self._cached:
             self._bytes += answer.bytes
             self._cached[key] = time.monotonic(), events, answer

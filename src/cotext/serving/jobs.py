@@ -113,7 +113,7 @@ def translate_job(
         terms = row.options.terminology
         options = BlockOptions(frozenset(), terms, before.append, by_window=True, alone=alone)
         job = open_job(shared.opened_for(running.work), source, out, format, options)
-        table.read(row.id, job.sentences, job.characters)
+        table.change(row.id, {"sentences": job.sentences, "billed_characters": job.characters})
         at_start = list(before)  # later messages are also in the report
         report = run(job, running.advance, overwrite=True, keep=True)
     except CotextError as error:
@@ -342,7 +342,7 @@ class Jobs:
 
     def _measure(self, id: str) -> None:
         """Update the size of a job, unless it has been deleted."""
-        if self._space.of(id) and (row := self.table.find(id)) is not None:
+        if (row := self.table.find(id)) is not None:
             self._space.put(id, row.client, self.table.size(id))
 
     def _forget(self, table: JobTable, rows: Iterable[Row]) -> None:
@@ -410,7 +410,8 @@ class Jobs:
             waiting = [row for row in table.unfinished() if row.id not in self._running]
             if waiting:
                 row = self._next(waiting)
-                if table.begin(row):
+                # False if the job has been deleted.
+                if table.change(row.id, {"state": "translating"}, attempts=row.attempts + 1):
                     self._running[row.id] = running = Running(Work(row.client, background=True))
                     return row, running
             else:
@@ -438,7 +439,7 @@ class Jobs:
             state = "done"
         except CancelledError:
             if self._stopping.is_set():
-                table.put_back(row.id)
+                table.change(row.id, {}, attempts=0)
                 return
         except CotextError as error:
             message = str(error)

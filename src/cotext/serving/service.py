@@ -157,13 +157,13 @@ class Service:
         texts = BlockDocuments(opened, contents, splitter, request.terminology, alone, request.given)
         self.check_sentences(sum(len(document.sentences) for document in texts.documents))
         texts.check()
-        pending.events.publish([SourceSentence(*sentence) for sentence in texts.sentences])
+        pending.publish([SourceSentence(*sentence) for sentence in texts.sentences])
 
         def on_sentence(index: int, sentence: int, target: str) -> None:
             fixed = taken.get(index, {}).get(sentence)
             text = texts.written(index, sentence, target) if fixed is None else fixed
             text = texts.for_people(index, sentence, text)
-            pending.events.publish((texts.numbers[index], sentence, text))
+            pending.publish((texts.numbers[index], sentence, text))
 
         indices = range(len(texts.documents))
         guide, taken = texts.guide(indices), texts.taken(indices)

@@ -92,10 +92,6 @@ class Space:
     def drop(self, name: str) -> None:
         self._entries.pop(name, None)
 
-    def of(self, name: str) -> int:
-        """Return the size of a file; 0 if it is unknown."""
-        return self._entries.get(name, ("", 0))[1]
-
     def require(self, client: str, more: int) -> None:
         """Raise RequestError 429 or 503 if there is no space for `more` bytes of a client."""
         sizes: Counter[str] = Counter()
@@ -472,23 +468,12 @@ class JobTable:
         """Return the waiting and running jobs, the oldest first."""
         return [row for row in self.everything() if row.state not in FINISHED]
 
-    def begin(self, row: Row) -> bool:
-        """Mark a waiting job as running; return False if it has been deleted."""
-        return self._change(row.id, {"state": "translating"}, attempts=row.attempts + 1)
-
-    def put_back(self, id: str) -> None:
-        """Reset the attempts of a job that a regular stop of the server interrupts."""
-        self._change(id, {}, attempts=0)
-
-    def read(self, id: str, sentences: int, characters: int) -> None:
-        self._change(id, {"sentences": sentences, "billed_characters": characters})
-
     def finish(
         self, id: str, state: State, done: int = 0, message: str = "", messages: Sequence[str] = ()
     ) -> bool:
         """Mark a job as ended; return False if it had ended before or was deleted."""
         status = {"state": state, "sentences_done": done, "message": message, "messages": tuple(messages)}
-        return self._change(id, status, finished=time.time())
+        return self.change(id, status, finished=time.time())
 
     def forget(self, rows: Iterable[Row]) -> None:
         with self._lock:
@@ -496,7 +481,7 @@ class JobTable:
                 if self._rows.pop(row.id, None) is not None:
                     remove(self.root / row.id / RECORD)
 
-    def _change(self, id: str, status: Mapping[str, Any], **changes: Any) -> bool:
+    def change(self, id: str, status: Mapping[str, Any], **changes: Any) -> bool:
         """Change the record of a job that has not ended, and its status; return False if there is none."""
         with self._lock:
             row = self._rows.get(id)

@@ -82,9 +82,21 @@ def align_by_error(
             f"{MAX_CELLS:,} for their product, and {_MAX_TOKENS:,} on a side); divide the document, on all "
             "sides at the same place"
         )
-    table = _Table(hypothesis, references, may_cut, preferred)
     if not segments:
         return (0,)
+    beginning = _START - np.arange(len(hypothesis) + 1, dtype=np.int64)
+    penalty, closed = np.where(preferred, 0, _CUT), np.flatnonzero(~may_cut)
+
+    def rows_of(row: Integers, block: range) -> Iterator[Integers]:
+        """Yield the rows at the ends of segments, from the row at the end of the previous segment."""
+        for segment in block:
+            begin = row & ~_START | beginning
+            row = np.minimum.reduce([_after(begin, hypothesis, tokens) for tokens in references[segment]])
+            if segment + 1 < segments:
+                row += penalty
+                row[closed] = _NEVER
+            yield row
+
     # One row is stored for each segment of a block, and the row in which each block begins.
     size = max(math.isqrt(2 * segments), _BLOCK_BYTES // (4 * (len(hypothesis) + 1)))
     blocks = [range(first, min(first + size, segments)) for first in range(0, segments, size)]
@@ -92,57 +104,32 @@ def align_by_error(
     begins[0][0] = 0  # the first segment begins with the hypothesis
     for block in blocks[:-1]:
         row = begins[-1]
-        for row in table.rows(begins[-1], block):  # noqa: B007 - the last row is used
+        for row in rows_of(begins[-1], block):  # noqa: B007 - the last row is used
             pass
         begins.append(row)
     cuts = [len(hypothesis)]
     for block, begin in zip(reversed(blocks), reversed(begins), strict=True):
-        starts = [(_START - (row & _START)).astype(np.int32) for row in table.rows(begin, block)]
+        starts = [(_START - (row & _START)).astype(np.int32) for row in rows_of(begin, block)]
         for start in reversed(starts):
             cuts.append(int(start[cuts[-1]]))
     return tuple(reversed(cuts))
 
 
-class _Table:
-    """The rows of the dynamic programme.
+def _after(row: Integers, hypothesis: Integers, tokens: Integers) -> Integers:
+    """Return the row at the end of a segment with these tokens, from the row at its beginning.
 
     Rows hold costs minus one edit for every hypothesis token before the position. An insertion then costs
     nothing, a deletion one edit, a substitution nothing, and a match gains one edit.
     """
-
-    def __init__(
-        self,
-        hypothesis: Integers,
-        references: Sequence[Sequence[Integers]],
-        may_cut: Flags,
-        preferred: Flags,
-    ) -> None:
-        self._hypothesis, self._references = hypothesis, references
-        self._begins = _START - np.arange(len(hypothesis) + 1, dtype=np.int64)
-        self._penalty = np.where(preferred, 0, _CUT)
-        self._closed = np.flatnonzero(~may_cut)
-
-    def rows(self, row: Integers, segments: range) -> Iterator[Integers]:
-        """Yield the rows at the ends of segments, from the row at the end of the previous segment."""
-        for segment in segments:
-            begin = row & ~_START | self._begins
-            rows_of_references = [self._after(begin, tokens) for tokens in self._references[segment]]
-            row = np.minimum.reduce(rows_of_references)
-            if segment + 1 < len(self._references):
-                row += self._penalty
-                row[self._closed] = _NEVER
-            yield row
-
-    def _after(self, row: Integers, tokens: Integers) -> Integers:
-        row = np.minimum.accumulate(row)
-        other, gain = np.empty_like(row), np.empty(len(row) - 1, dtype=np.int64)
-        for token in tokens:
-            np.multiply(self._hypothesis == token, _EDIT, out=gain)
-            np.subtract(row[:-1], gain, out=gain)
-            np.add(row, _EDIT, out=other)
-            np.minimum(other[1:], gain, out=other[1:])
-            np.minimum.accumulate(other, out=row)
-        return row
+    row = np.minimum.accumulate(row)
+    other, gain = np.empty_like(row), np.empty(len(row) - 1, dtype=np.int64)
+    for token in tokens:
+        np.multiply(hypothesis == token, _EDIT, out=gain)
+        np.subtract(row[:-1], gain, out=gain)
+        np.add(row, _EDIT, out=other)
+        np.minimum(other[1:], gain, out=other[1:])
+        np.minimum.accumulate(other, out=row)
+    return row
 
 
 # --- Texts, their cuts, and reports.

@@ -1,9 +1,9 @@
 """Published results of the papers: every value with table, row, corpus and measurement.
 
-One YAML file per paper, with facts only. A column is a name with the values of `Column`, in their order. A
-*row* has its name in the paper if that is unambiguous. `recipes` lists our recipes for the same system, and
-`setting` the changed settings. Values that a paper omits, or reports as a failed training without a number,
-are null.
+One YAML file per paper, with facts only. A column is a name with the values of `Column`, in their order;
+without values, the name consists of test and measure, as in "TED s-BLEU". A *row* has its name in the paper
+if that is unambiguous. `recipes` lists our recipes for the same system, and `setting` the changed settings.
+Values that a paper omits, or reports as a failed training without a number, are null.
 """
 
 from dataclasses import dataclass
@@ -58,9 +58,10 @@ class Column(Closed):
     """A tag and its value, such as pronoun=er."""
 
 
-def _columns(written: dict[str, list[str]]) -> list[dict[str, str]]:
+def _columns(written: dict[str, list[str] | None]) -> list[dict[str, str]]:
     _, *keys = Column.model_fields
-    return [{"name": name, **dict(zip(keys, values, strict=False))} for name, values in written.items()]
+    given = ((name, values or name.lower().split()) for name, values in written.items())
+    return [{"name": name, **dict(zip(keys, values, strict=False))} for name, values in given]
 
 
 class TableRow(Closed):

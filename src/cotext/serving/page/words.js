@@ -12,19 +12,10 @@ export function wordsOf(text, language) {
   return found;
 }
 
-/** Returns the words of each text that the other lacks: two sets of their first characters. */
+/** Returns the words of each text that are not in a longest common subsequence: two sets of first characters. */
 export function differing(one, other, language) {
   const a = wordsOf(one, language);
   const b = wordsOf(other, language);
-  const kept = longestCommon(a, b);
-  return [
-    new Set(a.filter((_, i) => !kept.some(([k]) => k === i)).map((word) => word.first)),
-    new Set(b.filter((_, j) => !kept.some(([, k]) => k === j)).map((word) => word.first)),
-  ];
-}
-
-// Returns pairs of indices of a longest common subsequence of words.
-function longestCommon(a, b) {
   const length = Array.from({ length: a.length + 1 }, () => new Uint16Array(b.length + 1));
   for (let i = a.length - 1; i >= 0; i--) {
     for (let j = b.length - 1; j >= 0; j--) {
@@ -32,13 +23,14 @@ function longestCommon(a, b) {
         a[i].text === b[j].text ? length[i + 1][j + 1] + 1 : Math.max(length[i + 1][j], length[i][j + 1]);
     }
   }
-  const pairs = [];
-  for (let i = 0, j = 0; i < a.length && j < b.length; ) {
-    if (a[i].text === b[j].text) pairs.push([i++, j++]);
-    else if (length[i + 1][j] >= length[i][j + 1]) i++;
-    else j++;
+  let [i, j] = [0, 0];
+  const marked = [new Set(), new Set()];
+  while (i < a.length || j < b.length) {
+    if (a[i]?.text === b[j]?.text) [i, j] = [i + 1, j + 1];
+    else if (j === b.length || (i < a.length && length[i + 1][j] >= length[i][j + 1])) marked[0].add(a[i++].first);
+    else marked[1].add(b[j++].first);
   }
-  return pairs;
+  return marked;
 }
 
 /** Convert between code points (server) and UTF-16 code units (browser). */

@@ -121,18 +121,15 @@ CHANCE_TOLERANCE_POINTS: Final = 3.0
 def accuracy_rows(
     systems: Sequence[MeasuredSystem], groups: Sequence[Group], evidence: Sequence[Sequence[Evidence]]
 ) -> list[AccuracyRow]:
-    """Return accuracies of all systems (means over seeds) by group, first PHENOMENA with an exact chance."""
-    order = {name: number for number, name in enumerate(PHENOMENA)}
-    by_title: dict[str, list[Group]] = {}
-    for group in groups:
-        by_title.setdefault(group.title, []).append(group)
+    """Return accuracies of all systems (means over seeds) by group, PHENOMENA with an exact chance first."""
+    titles = list(dict.fromkeys(group.title for group in groups))
+    known = {name: number for number, name in enumerate(PHENOMENA)}
 
-    def rank(title: str) -> int:
-        return order.get(title, len(order)) if by_title[title][0].exact_chance else len(order)
+    def rank(group: Group) -> tuple[int, int]:
+        place = known.get(group.title, len(known)) if group.exact_chance else len(known)
+        return place, titles.index(group.title)
 
-    return [
-        _row(systems, group, evidence) for title in sorted(by_title, key=rank) for group in by_title[title]
-    ]
+    return [_row(systems, group, evidence) for group in sorted(groups, key=rank)]
 
 
 def _row(
@@ -316,23 +313,19 @@ def compare_with_papers(
         score = next((s for s in scores[run] if s.protocol == value.measure.here), None) if same else None
         return None if score is None or of_untokenised(score) else score.value
 
-    of_run: list[dict[str, list[Published]]] = [{} for _ in runs]
-    for tables, run in zip(of_run, runs, strict=True):
-        for value in of_pair(published_for(run.first.recipe), pair):
-            tables.setdefault(value.table_title, []).append(value)
     comparisons = []
-    for number, tables in enumerate(of_run):
-        for table, values in tables.items():
-            first_run = next(run for run, other in enumerate(of_run) if table in other)
-            # If a table has several rows for a run (other training data), the first one is used.
-            of_first = {value.column: value for value in reversed(of_run[first_run][table])}
-            for value in values:
-                first = of_first.get(value.column) if number != first_run else None
-                ours = measured_by(value, number)
-                other = measured_by(value, first_run) if first else None
-                comparisons.append(
-                    PublishedComparison(number, value, first.value if first else None, ours, other)
-                )
+    first_runs: dict[str, int] = {}  # by table
+    of_first: dict[tuple[str, str], Published] = {}  # by table and column
+    for number, run in enumerate(runs):
+        for value in of_pair(published_for(run.first.recipe), pair):
+            ours, key = measured_by(value, number), (value.table_title, value.column)
+            first, theirs = None, None
+            if (first_run := first_runs.setdefault(value.table_title, number)) == number:
+                # If a table has several rows for a run (other training data), the first one is used.
+                of_first.setdefault(key, value)
+            elif key in of_first:
+                first, theirs = of_first[key].value, measured_by(value, first_run)
+            comparisons.append(PublishedComparison(number, value, first, ours, theirs))
     order = list(dict.fromkeys(value.table_title for value in published_values()))
     return sorted(comparisons, key=lambda each: (order.index(each.published.table_title), each.run))
 

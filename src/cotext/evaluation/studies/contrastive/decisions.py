@@ -213,30 +213,25 @@ def pooled_aggregates(right: Mapping[str, Sequence[float]]) -> dict[str, float]:
     return {"disc": disc, "disc_avg": sum(shares) / len(shares)}
 
 
-def pool(
-    suites: Mapping[str, ContrastiveSuite], reports: Mapping[str, ContrastiveReport]
-) -> ContrastiveReport | None:
-    """Combine a system's reports into one, with a group for each suite; None for fewer than two suites."""
-    examples: list[ContrastiveExample] = []
-    decisions: list[Decision] = []
-    documents: list[int] = []
+def pool(judged: Mapping[str, tuple[ContrastiveSuite, ContrastiveReport]]) -> ContrastiveReport | None:
+    """Combine the reports of a system into one, with a group for each suite; None without two suites."""
+    pooled: list[tuple[ContrastiveExample, Decision, int]] = []
     right: dict[str, list[bool]] = {}
     first = 0  # number of the first document of a suite: no two suites share a document
-    for name, suite in suites.items():
+    for name, (suite, report) in judged.items():
         numbers = documents_of(suite.examples)
-        for example, number, decision in zip(suite.examples, numbers, reports[name].decisions, strict=True):
-            if example.distance == 0:
-                continue
-            id = f"{name}: {example.id}"
-            examples.append(replace(example, id=id, phenomenon=name, distance=None, tags={}))
-            decisions.append(decision)
-            documents.append(first + number)
-            right.setdefault(name, []).append(decision.right)
+        for example, number, decision in zip(suite.examples, numbers, report.decisions, strict=True):
+            if example.distance != 0:
+                id = f"{name}: {example.id}"
+                renamed = replace(example, id=id, phenomenon=name, distance=None, tags={})
+                pooled.append((renamed, decision, first + number))
+                right.setdefault(name, []).append(decision.right)
         first += max(numbers) + 1
     if len(right) < 2:
         return None
-    signature = reports[next(iter(right))].signature.split("|")
+    signature = judged[next(iter(right))][1].signature.split("|")
     rest = [part for part in signature if not part.startswith(("suite:", "n:"))]
-    signature = [f"suite:{'+'.join(right)}", f"n:{len(examples)}", *rest]
-    report = summarise("|".join(signature), examples, decisions, documents)
-    return replace(report, by_distance={}, aggregates=pooled_aggregates(right))
+    signature = [f"suite:{'+'.join(right)}", f"n:{len(pooled)}", *rest]
+    examples, decisions, documents = zip(*pooled, strict=True)
+    pooled_report = summarise("|".join(signature), examples, decisions, documents)
+    return replace(pooled_report, by_distance={}, aggregates=pooled_aggregates(right))

@@ -264,14 +264,10 @@ def _guessed(group: Group, right: Sequence[bool], weightings: Sequence[Sequence[
     right. So agreement within a document is not evidence. For documents with the same chances and weights,
     one multinomial draw gives the number of documents with each outcome.
     """
-    counts = list(zip(group.chances, zip(*weightings, strict=True), strict=True))
-    indices: dict[int, list[int]] = defaultdict(list)
-    for index, document in enumerate(group.documents):
-        indices[document].append(index)
-    alike = Counter(
-        _outcomes([counts[index] for index in indices_of_document])
-        for indices_of_document in indices.values()
-    )
+    by_document: dict[int, list[tuple[float, tuple[float, ...]]]] = defaultdict(list)
+    for document, chance, *of_example in zip(group.documents, group.chances, *weightings, strict=True):
+        by_document[document].append((chance, tuple(of_example)))
+    alike = Counter(map(_outcomes, by_document.values()))
     generator = np.random.default_rng(_SEED)
     sums_RK = np.zeros((SAMPLES, len(weightings)))
     for outcomes, documents in alike.items():
@@ -303,17 +299,19 @@ def _probabilities(group: Group, readings: Readings, ids: Sequence[str]) -> Cond
     Candidates that a system considers impossible in some context are ignored: their logarithm is infinite.
     """
     nats = {kind: values.nats for kind, values in readings.by_context.items()}
-    finite = [
-        index for index, id in enumerate(ids) if all(math.isfinite(values[id]) for values in nats.values())
-    ]
-    tokens = max(1, sum(readings.tokens[ids[index]] for index in finite))
+    of_documents = zip(ids, group.documents, strict=True)
+    finite = {
+        id: document
+        for id, document in of_documents
+        if all(math.isfinite(each[id]) for each in nats.values())
+    }
+    tokens = max(1, sum(readings.tokens[id] for id in finite))
     added = {
-        kind: sum(nats[kind][ids[index]] - nats["none"][ids[index]] for index in finite) / tokens
-        for kind in ("true", "foreign")
+        kind: sum(nats[kind][id] - nats["none"][id] for id in finite) / tokens for kind in ("true", "foreign")
     }
     by_document: dict[int, float] = defaultdict(float)
-    for index in finite:
-        by_document[group.documents[index]] += nats["true"][ids[index]] - nats["foreign"][ids[index]]
+    for id, document in finite.items():
+        by_document[document] += nats["true"][id] - nats["foreign"][id]
     p = flipped_sums(list(by_document.values()))
     return Condition(added["true"], added["foreign"], p, p)
 

@@ -246,12 +246,11 @@ def _read_model(summary: Summary, run: Path) -> Description | None:
     parameters, described, config = None, None, None
     with summary.collecting():
         if not os.path.lexists(path):
-            summary.problems.append(f"{path}: no model yet: it is written at the first validation")
-        else:
-            metadata = read_metadata(path)
-            parameters = sum(map(math.prod, read_shapes(path).values()))
-            described = describe_file(path)
-            config = described.config
+            raise CotextError(f"{path}: no model yet: it is written at the first validation")
+        metadata = read_metadata(path)
+        parameters = sum(map(math.prod, read_shapes(path).values()))
+        described = describe_file(path)
+        config = described.config
     if os.path.lexists(written):
         with summary.collecting():
             there = parse_config(parse_yaml(read_text(written), str(written)), str(written))
