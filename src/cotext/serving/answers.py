@@ -69,8 +69,8 @@ Listener = Callable[[Event], object]
 class PendingRequest:
     """A request that is being computed, its events so far, and its listeners.
 
-    `waiting`: number of calls that wait for it. `publish` may be called in any thread. Listeners are called in
-    the event loop, before the task ends. Without listeners, `publish` does not wake the event loop.
+    `waiting`: number of calls that wait for it. `publish` may be called in any thread. Listeners are called
+    in the event loop, before the task ends. Without listeners, `publish` does not wake the event loop.
     """
 
     work: Work
