@@ -144,4 +144,4 @@ def test_rules_of_options_hold_in_python(world: World) -> None:
     data = {"source": a, "dev_source": b, "out": c}
     must_raise("--jieba needs --tokenizer moses-bpe", cotext.PreparationRequest, **data, jieba=True)
     request = cotext.TranslationRequest(run=world.run, files=[stream])
-    must_raise("for the command line", cotext.translate_files, request)
+    must_raise("use the command line", cotext.translate_files, request)

@@ -128,7 +128,7 @@ def test_what_cannot_be_adapted_is_refused(here: Path, tmp_path: Path) -> None:
         ((here / "none", here / "all.tmx"), "no such run folder"),
         ((here / "model", here / "all.en"), "name the target file, too"),
         ((here / "model", here / "all.tmx", "--test-documents", "500"), "set fewer aside"),
-        ((here / "model", here / "all.en", here / "all.de", here / "all.en"), "one file or two"),
+        ((here / "model", here / "all.en", here / "all.de", here / "all.en"), "one corpus path, or two"),
         ((here / "model", here / "few.tmx"), "too few to set aside"),
         ((here / "model", here / "all.en", here / "copy"), "both sides are the same text"),
     ):

@@ -397,7 +397,7 @@ def test_a_system_of_the_same_name_and_another_model_begins_anew(
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"attempts": 10}, "stopped 10 times"),
+        ({"attempts": 10}, "not finish this file in 10 attempts"),
         ({"status": {"system": "gone"}}, "the system 'gone' is no longer served"),
     ],
 )

@@ -170,10 +170,9 @@ def _points(pieces: Sequence[Piece]) -> list[tuple[Point, int]]:
 
 
 def cut(block: Block, spans: Spans | None) -> CutBlock:
-    """Cut a block into the sentences that `spans` finds.
+    """Cut a block into the sentences that `spans` finds; one if `spans` is None or `block.split` is False.
 
-    The block is one sentence if `spans` is None or `block.split` is False, and none if no letter in it can be
-    translated.
+    Sentences without a letter that can be translated are left between the others.
     """
     found, (before, *rest) = split_pieces(block.pieces, _spans(block, spans))
     sentences: Parts = []

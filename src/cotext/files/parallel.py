@@ -54,8 +54,8 @@ def pair_files(
     Files may be folders, bilingual files, or two documents in a format that `translate` reads. Returns None
     if they are corpora or have no file format. `known`: languages that are given; others are taken from the
     files. Fewer than `needed` documents are cut into sections of about `SECTION` pairs. Raises CotextError if
-    a file cannot be read, there are no pairs, the files are not in the known languages, or `out` is in a
-    folder that is read.
+    a file cannot be read, or there are no pairs; or if the files are not in the known languages, or `out` is
+    in a folder that is read.
     """
     paths = [path for path in (source, target) if path is not None]
     if all(is_corpus(path) or _is_refused(path) for path in paths):

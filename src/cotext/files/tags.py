@@ -3,9 +3,9 @@
     element        The span of target words with most alignment weight on the words of the element, minus
                    their weight on other words. If no word qualifies, the word with most weight. Siblings do
                    not overlap, and a child is inside its parent. An element around all words of its parent
-                   encloses all words of its target, too. An element around part of a word (such as the 2 of
-                   CO2) encloses the same part if the translation has this word or its final digits;
-                   otherwise, it encloses the complete word.
+                   encloses all of the parent's words in the target, too. An element around part of a word
+                   (such as the 2 of CO2) encloses the same part if the translation has this word or its final
+                   digits; otherwise, it encloses the complete word.
     point          Beside the target word that is aligned with the only source word that the point touches.
                    If it touches two words or none, the weights of all words before and after it decide.
     copied text    Stays at one of its occurrences in the translation. If it is missing there, it is inserted

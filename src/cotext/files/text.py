@@ -127,7 +127,7 @@ def looks_like_prose(lines: Sequence[Line]) -> str:
     """Return why lines look like running text; an empty string if they look like one sentence per line.
 
     In running text, lines are wrapped at a width, or at least 1 line in 4 contains several sentences (in
-    corpora, at most 1 in 6). If half of several paragraphs are single lines, 1 line in 10 is enough.
+    corpora, at most 1 in 6). In a text of several paragraphs, half of them one line long, 1 in 10 is enough.
     """
     texts = [line.text for line in lines]
     filled = [text for text in texts if text]

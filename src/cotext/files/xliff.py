@@ -5,10 +5,10 @@ notes, proposed translations (alt-trans, matches) and elements of other tools ar
 targets get the state `needs-review-translation`, and are marked as machine translation. In 2.x, their
 segments get the state `translated`.
 
-XML elements that enclose text (g, pc, mrk) become inline elements of a block, and so do properly nested pairs
-of empty elements in a segment (bx and ex, bpt and ept, sc and ec, sm and em). Unpaired elements become
-*points* (elements without text), and so do elements that represent something (x, ph, it, cp). Content marked
-as not translatable is copied.
+XML elements that enclose text (g, pc, mrk) become inline elements of a block. Properly nested pairs of empty
+elements in a segment (bx and ex, bpt and ept, sc and ec, sm and em) become inline elements, too. Unpaired
+elements, and elements that represent something (x, ph, it, cp), become *points* (elements without text).
+Content marked as not translatable is copied.
 """
 
 import re

@@ -6,8 +6,8 @@
 
 Attention is averaged over heads and the last layers, restricted to the tokens of the source sentence itself,
 and normalised. In the lower layers of deep models, a decoder step attends to the source word of its input
-token (Chen et al. 2020, section 3). In the models measured here, every layer attends to the source word of
-the token that the step writes, so the attention of this step is read.
+token (Chen et al. 2020, section 3). In the models measured here, it attends in every layer to the source word
+of the token that it writes. So the attention of this step is read.
 
 In two cases, attention is not reliable: non-autoregressive models attend to the source before any token is
 decided; and if positions are part of the cross-attention scores (`model.cross.score`), weights depend on

@@ -71,8 +71,8 @@ def placed(opened: OpenedRun, request: ClusterOptions, decode: Mapping[str, Any]
     Scoring and checks stay in this process. The connection remains until the process ends or `ray.shutdown()`
     is called.
 
-    Raises CotextError if Ray is not installed, the cluster does not exist or has too few resources, or the
-    run writes n-best lists, which are not available on clusters.
+    Raises CotextError if Ray is not installed, or the cluster does not exist or has too few resources; or if
+    the run writes n-best lists, which are not available on clusters.
     """
     if request.on is None:
         return opened

@@ -3,9 +3,9 @@
 Every finished document is appended to `<out>.partial` at once. The output gets its name when it is complete.
 The same command continues an interrupted job.
 
-Re-ranking of n-best lists (`cotext rerank`) is such a job, too. For one sentence after the other, a system
-scores all translations in the list, each after the translations chosen for the previous sentences, and the
-best one is chosen. With a language model, this is the re-ranking of Sugiyama and Yoshinaga 2021.
+Re-ranking of n-best lists (`cotext rerank`) is such a job, too. Sentences are processed in order. A system
+scores all translations in the list of a sentence, each after the translations chosen for the previous
+sentences, and chooses the best. With a language model, this is the method of Sugiyama and Yoshinaga 2021.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -235,9 +235,9 @@ def translate_file(
 
     `on_start` is called with the number of sentences, `on_sentences` with the number of newly finished ones.
 
-    Raises CotextError if the input cannot be read, a sentence is too long, the output cannot be written or is
-    being written by another process, or another job has left its progress. Whatever can be known in advance
-    is checked before any work is done.
+    Raises CotextError if the input cannot be read, or a sentence is too long; or if the output cannot be
+    written, is being written by another process, or has the progress of another job. Whatever can be known
+    in advance is checked before any work is done.
     """
     check_outputs(out, None, [source])
     job = CorpusJob(opened, source, out, format, FileOptions())

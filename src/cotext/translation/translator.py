@@ -452,7 +452,7 @@ class Translator:
 
         This is as fast as `cotext translate`; each result equals the result of `translate_document`.
 
-        Raises CotextError, before anything is translated, if the sentences of a document are a string, a
+        Raises CotextError before anything is translated: if the sentences of a document are a string, a
         sentence is longer than `decode.max_source_tokens`, or the system does not support glossaries.
         """
         given = [Document(d.id, _several(d.sentences, "translate")) for d in documents]

@@ -124,8 +124,8 @@ class Speed:
 def measure_speed(request: SpeedRequest, progress: Meter) -> Speed:
     """Time runs on documents, in turn, and compare every other run with the first.
 
-    Raises CotextError if a run or device is missing, a run rejects a document, the documents have no words,
-    or processor time is to be measured on a GPU.
+    Raises CotextError if a run or device is missing; if a run rejects a document, or the documents have no
+    words; or if processor time is to be measured on a GPU.
     """
     documents = list(islice(read_documents(request.document, request.format), request.documents))
     decode, rounds, threads = dict(request.decode), request.rounds, request.threads

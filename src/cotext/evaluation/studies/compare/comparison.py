@@ -274,7 +274,7 @@ def measure_quality(
 # --- Published values compared with measured values on the same test set or suite.
 #
 # A row of a table belongs to a run with the row's settings. A measured value is compared with a published one
-# if their language pairs agree, and the suite, or the size of the test set in documents and sentences.
+# only if the language pairs agree, and also the suites, or the sizes of the test sets.
 
 MEAN: Final = "mean-accuracy"
 
