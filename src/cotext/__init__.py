@@ -15,7 +15,6 @@ cotext.translate_files(cotext.TranslationRequest(run="runs/a", files=["a.docx"],
 cotext.evaluate(cotext.EvaluationRequest(hypothesis=["ours.de"], reference=["test.de"]))
 """
 
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -62,10 +61,8 @@ def translate_files(request: TranslationRequest) -> "list[FileReport]":
             supports; or an error of `cotext.files.translate_files.FilesTranslation`.
     """
     from cotext.files.translate_files import FilesTranslation
-    from cotext.interchange.model_names import resolve_run
     from cotext.language_models.config import is_endpoint
 
-    request = replace(request, run=resolve_run(request.run))
     if request.is_standard_input or request.shard is not None or is_endpoint(request.run):
         raise CotextError(
             "translate_files needs complete files and a run; for standard input, shards and language models, "

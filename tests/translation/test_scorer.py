@@ -6,6 +6,7 @@ import torch
 from cotext.data.batch import Instance, make_batch
 from cotext.data.documents import ParallelDocument
 from cotext.data.views import Window
+from cotext.models import likelihood
 from cotext.models.build_views import special_symbols
 from cotext.models.likelihood import RowsToRead
 from cotext.translation import scorer as scoring_module
@@ -146,7 +147,7 @@ def test_no_more_windows_are_scored_than_hold_what_was_chosen(monkeypatch: pytes
 
 @pytest.mark.parametrize("max_tokens", [1, 20, 8000])
 def test_instances_of_a_group_share_a_batch(max_tokens: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    batches = calls_of(monkeypatch, scoring_module, "make_batch", lambda rows, _: [i.document for i in rows])
+    batches = calls_of(monkeypatch, likelihood, "make_batch", lambda rows, _: [i.document for i in rows])
     t = random_translator(SYSTEMS["window"], TOKENIZER)
     sentences = [TOKENIZER.encode(s) for s in ("the cat sat on the mat", "it sat", "on", "cat")]
     views = t.plan.view.split([len(s) for s in sentences], [])

@@ -28,12 +28,7 @@ from torch import Tensor
 
 from cotext.data.words import Span, is_unspaced, overlaps, word_units
 from cotext.files.blocks import Close, Copied, Open, Piece, Point, merged, replaced, shown_text, substitutes
-from cotext.translation.terms.word_alignment import (
-    SentenceAlignment,
-    agreement,
-    proportional,
-    sharpened,
-)
+from cotext.translation.terms.word_alignment import SentenceAlignment, agreement, proportional, sharpened
 
 # --- The inline elements of a sentence as a tree, with their positions in source and target.
 

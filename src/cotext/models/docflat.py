@@ -19,13 +19,7 @@ import torch
 from torch import Tensor
 
 from cotext.data.batch import Source
-from cotext.layers.flat_batch import (
-    ActiveGroups,
-    ExtraKeys,
-    FlatContext,
-    FlatLayout,
-    RowOrder,
-)
+from cotext.layers.flat_batch import ActiveGroups, ExtraKeys, FlatContext, FlatLayout, RowOrder
 from cotext.layers.layout import ContextLayout
 from cotext.layers.multi_head import AttentionSize
 from cotext.layers.positions import causal, is_current

@@ -27,12 +27,7 @@ from cotext.runtime.devices import choose_device, choose_threads, slow_precision
 from cotext.runtime.files import checksum
 from cotext.search.engine import MODEL, load_engine
 from cotext.translation.requests import TermOptions
-from cotext.translation.terms.terms import (
-    Glossary,
-    TermGuide,
-    TranslationMemory,
-    read_words,
-)
+from cotext.translation.terms.terms import Glossary, TermGuide, TranslationMemory, read_words
 from cotext.translation.translator import DocumentTranslator
 
 

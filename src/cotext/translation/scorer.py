@@ -16,15 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from cotext.data.batch import (
-    Batch,
-    Instance,
-    SpecialSymbols,
-    TargetRow,
-    padded,
-    source_batch,
-    target_row,
-)
+from cotext.data.batch import Batch, Instance, SpecialSymbols, TargetRow, padded, source_batch, target_row
 from cotext.data.documents import Document, ParallelDocument
 from cotext.data.tokenizer import Side, Tokenizer, clean
 from cotext.data.views import Encoded, Window, cut_document, group_of

@@ -36,12 +36,7 @@ from cotext.models.likelihood import CHUNK, RowsToRead, autoregressive_pass
 from cotext.models.output_layer import output_logits
 from cotext.search.constraints import SearchRequest, SearchSymbols
 from cotext.search.hypotheses import Hypothesis
-from cotext.translation.document_state import (
-    Row,
-    SentenceHypothesis,
-    found_sentences,
-    group_instances,
-)
+from cotext.translation.document_state import Row, SentenceHypothesis, found_sentences, group_instances
 from cotext.translation.scorer import DocumentScorer, read_labels, score_labels
 from cotext.translation.terms.terms import Defects, Phrases, SentenceConstraints
 from cotext.translation.terms.word_alignment import SentenceAlignment, proportional, renderings

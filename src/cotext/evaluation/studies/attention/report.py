@@ -13,7 +13,6 @@ from torch import Tensor
 
 from cotext.data.batch import Instance, make_batch, pack
 from cotext.data.documents import ParallelDocument
-from cotext.data.views import Encoded
 from cotext.evaluation.requests import DocumentRequest
 from cotext.evaluation.studies.context.context_use import open_document, translated_by
 from cotext.models.interface import with_states
@@ -21,7 +20,6 @@ from cotext.models.sentence_maps import (
     Averaged,
     GateOpenness,
     HeadGates,
-    ObservedModel,
     SentenceMap,
     average_by_kind,
     sentence_maps,
@@ -139,37 +137,29 @@ def _numbers(values: Tensor) -> Any:
     return [None if v != v else float(f"{v:.{DIGITS}g}") for v in values.tolist()]
 
 
-def document_maps(
-    scorer: DocumentTranslator, source: Encoded, target: Encoded
-) -> tuple[list[int], ObservedModel]:
-    """Return the indices of sentences with tokens, and the model with the maps of the document's windows.
-
-    Windows are packed unless they attend to each other. Raises CotextError for an engine; also the errors of
-    `ObservedModel.read`.
-    """
-    model, plan = with_states(scorer.model, "cotext attention"), scorer.plan
-    kept, rows = document_rows(plan, source, target)
-    groups: list[list[Instance]] = [[row.instance for row in group] for group in rows]
-    if not plan.sees_other_rows:
-        lengths = [[row.row_tokens(plan.symbols) for row in group] for group in groups]
-        packed = pack(lengths, plan.decode.max_tokens)
-        groups = [[row for g in batch for row in groups[g]] for batch in packed]
-    batches = (make_batch(group, plan.symbols).to(scorer.device) for group in groups)
-    return kept, sentence_maps(model, batches, len(kept))
-
-
 def document_attention(
     translator: DocumentTranslator, document: ParallelDocument, signature: str, own: bool
 ) -> DocumentAttention:
     """Compute attention maps and gates of a document; `own`: whether the run itself translated its target.
 
-    In non-autoregressive models, decoder positions depend on the source, not on the target.
+    Windows are packed unless they attend to each other. In non-autoregressive models, decoder positions
+    depend on the source, not on the target. Raises CotextError for an engine; also the errors of
+    `ObservedModel.read`.
     """
-    if translator.plan.language_model:
+    plan = translator.plan
+    if plan.language_model:
         raise CotextError("cotext attention shows a single model; remove decode.language_model")
+    model = with_states(translator.model, "cotext attention")
     source = translator.tokenizer.encode_batch(document.source)
     target = translator.tokenizer.encode_batch(document.target, side="target")
-    with_words, observed = document_maps(translator, source, target)
+    with_words, rows = document_rows(plan, source, target)
+    groups: list[list[Instance]] = [[row.instance for row in group] for group in rows]
+    if not plan.sees_other_rows:
+        lengths = [[row.row_tokens(plan.symbols) for row in group] for group in groups]
+        packed = pack(lengths, plan.decode.max_tokens)
+        groups = [[row for g in batch for row in groups[g]] for batch in packed]
+    batches = (make_batch(group, plan.symbols).to(translator.device) for group in groups)
+    observed = sentence_maps(model, batches, len(with_words))
     return DocumentAttention(
         signature=signature,
         document=document,
