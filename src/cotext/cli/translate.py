@@ -180,9 +180,10 @@ def _tell(out: Path, report: "FileReport") -> None:
         else ""
     )
     sentences, documents = counted(report.sentences, "sentence"), counted(report.documents, "document")
-    if not report.is_corpus:
-        documents = f"{counted(report.documents, 'part')} of the file, such as text and properties"
-    typer.echo(f"{printable(str(out))}: {sentences} in {documents}{resumed}")
+    parts = f" in {documents}" if report.is_corpus else ""
+    if not report.is_corpus and report.documents > 1:
+        parts = f" in {report.documents:,} parts of the file, such as text and properties"
+    typer.echo(f"{printable(str(out))}: {sentences}{parts}{resumed}")
     if report.align == "free":
         typer.echo(
             f"  {report.recovered_pieces:,} of {report.pieces:,} {report.piece} with the right number of "
