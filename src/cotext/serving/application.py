@@ -81,7 +81,7 @@ def find_route(routes: Sequence[Route], scope: Scope) -> tuple[str, Endpoint]:
 
 
 def _with_path(scope: Scope) -> Scope:
-    """Return the scope of a request for an absolute address with its path, and its host as the Host header."""
+    """Return the scope with the path and, as Host header, the host of an absolute address."""
     scheme, _, address = scope["path"].partition("://")
     if not address or "/" in scheme:
         return scope
