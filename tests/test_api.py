@@ -108,6 +108,7 @@ def test_refused_calls(translator: Translator, tmp_path: Path) -> None:
     must_raise("not a single string", score, letters, ["Der Tisch"])
     must_raise("not a single string", score, ["The table"], letters)
     must_raise("sentence 2 is not a string, but int", translate, ["a dog", 3])
+    must_raise("sentence 1 has half a character", translate, ["\ud800"])
     must_raise("2 source sentences but 1 target", score, ["a dog", "a cat"], ["eine hund"])
     must_raise(r"sentence 2: \d+ tokens, at most 1024", translate, ["a dog", "cat " * 2000])
     must_raise("no such run folder", cotext.load, tmp_path / "nothing")

@@ -92,9 +92,10 @@ def test_excerpts_are_chosen_and_foreign_context_needs_another_document() -> Non
     assert excerpts(t, document, (3, 1)) == [every[3], every[1]]
     assert alone(every[3]).document.source == ("it mat",)
     single = ContrastiveSuite("s", "en", "de", EXAMPLES[:1])
-    message = "all examples are from one document, .* omit --controls and --context"
-    must_raise(message, run_suite, translator(VIEWS["window"]), single, CONTROLS)
-    assert run_suite(translator(VIEWS["window"]), single).overall.total == 1
+    message = "all examples are from one document, .* omit --controls, and --context foreign"
+    must_raise(message, run_suite, t, single, CONTROLS)
+    for context in ("true", "none", "shuffled"):
+        assert run_suite(t, single, SuiteRules(context=context)).overall.total == 1
 
 
 def test_how_far_views_and_models_see() -> None:

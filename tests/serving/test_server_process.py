@@ -185,6 +185,15 @@ def test_a_request_that_does_not_come_is_not_waited_for(
                 assert everything(client).count(b"HTTP/1.1") == (1 if before else 0)
 
 
+def test_the_host_of_an_absolute_address_counts(systems: Systems, tmp_path: Path) -> None:
+    with listening(systems, tmp_path) as (_, address):
+        for host, status in (("localhost", b"200"), ("evil.example", b"403")):
+            with socket.create_connection(address, timeout=10) as client:
+                head = f"GET http://{host}/health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+                client.sendall(head.encode())
+                assert everything(client).split()[1] == status
+
+
 def test_more_connections_than_there_may_be(
     systems: Systems, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -83,7 +83,7 @@ def test_a_translation_writes_its_scores_beside_it(world: World, tmp_path: Path)
     assert [row[:2] for row in rows] == [row[:2] for row in again]
     differing = [a for a, b in zip(rows[1:], again[1:], strict=True) if a[3] != b[3]]
     assert differing
-    told = next(line for line in shown.splitlines() if "decoded to subwords" in line)
+    told = next(line for line in shown.splitlines() if "into other subwords" in line)
     count = int(told.split()[0])
     assert len(differing) <= count < len(rows) - 1
     assert f"({count / (len(rows) - 1):.1%})" in told

@@ -180,7 +180,10 @@ def _tell(out: Path, report: "FileReport") -> None:
         else ""
     )
     sentences, documents = counted(report.sentences, "sentence"), counted(report.documents, "document")
-    typer.echo(f"{printable(str(out))}: {sentences} in {documents}{resumed}")
+    parts = f" in {documents}" if report.is_corpus else ""
+    if not report.is_corpus and report.documents > 1:
+        parts = f" in {report.documents:,} parts of the file, such as text and properties"
+    typer.echo(f"{printable(str(out))}: {sentences}{parts}{resumed}")
     if report.align == "free":
         typer.echo(
             f"  {report.recovered_pieces:,} of {report.pieces:,} {report.piece} with the right number of "
@@ -203,13 +206,11 @@ def _tell(out: Path, report: "FileReport") -> None:
         typer.echo(f"  n-best lists: {printable(report.lists)}")
     if report.taken:
         typer.echo(f"  {counted(report.taken, 'sentence')} taken from the translation memory")
-    if report.resegmented:
+    if report.resegmented and report.is_corpus and report.scored:
         rate = len(report.resegmented) / report.sentences
-        hint = "; for these, the scores of `cotext score` and of --scores FILE differ"
         typer.echo(
-            f"  {counted(len(report.resegmented), 'sentence')} ({rate:.1%}) decoded to subwords that differ "
-            f"from the tokenizer's subwords for the same text"
-            f"{hint if report.is_corpus and report.scored else ''}"
+            f"  {counted(len(report.resegmented), 'sentence')} ({rate:.1%}) with different scores in `cotext "
+            "score` and --scores FILE: the tokenizer divides the translation into other subwords"
         )
 
 

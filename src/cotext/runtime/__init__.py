@@ -108,7 +108,7 @@ MAX_JSON_WHOLE: Final = 2**63  # integers of 64 bits
 PART: Final = 1 << 18  # characters; a substitution in a text of this length takes at most 20 ms
 
 _ESCAPED_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
-_SURROGATE = re.compile("[\ud800-\udfff]")
+SURROGATE = re.compile("[\ud800-\udfff]")  # lone surrogates cannot be encoded
 # In YAML 1.1, 010 is 8, 1:30 is 90, and no (Norwegian) is false. Here they are texts, as in YAML 1.2.
 _TEXTS = re.compile(r"[-+]?0[0-7_]+|.*:.*|(?i:yes|no|on|off)")
 # Dates would become objects, which are invalid for all settings; << would merge mappings; = is an error.
@@ -162,7 +162,7 @@ def parse_json(text: str, where: str, numbers: bool = True, unique: bool = False
         value = (_JSON_UNIQUE if unique else _JSON if numbers else _JSON_WITHOUT_NUMBERS).decode(text)
         # Only an escape can produce a surrogate, so the value is searched only if the text has one.
         has_escape = _ESCAPED_SURROGATE.search(text)
-        has_surrogate = has_escape and _SURROGATE.search(json.dumps(value, ensure_ascii=False))
+        has_surrogate = has_escape and SURROGATE.search(json.dumps(value, ensure_ascii=False))
     except json.JSONDecodeError as error:
         line = f"line {error.lineno} " if "\n" in text else ""
         raise CotextError(f"{where}: not valid JSON, {line}column {error.colno}: {error.msg}") from None
@@ -309,7 +309,7 @@ class _Loader(yaml.SafeLoader):
         text = super().construct_scalar(node)
         if node.tag != self.DEFAULT_SCALAR_TAG and len(text) > MAX_YAML_NUMBER:
             raise _refusal("a number that long is not supported", node)
-        if "\0" in text or _SURROGATE.search(text):
+        if "\0" in text or SURROGATE.search(text):
             raise _refusal("half a character (a lone surrogate), or NUL; correct the escapes", node)
         return text
 

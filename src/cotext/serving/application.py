@@ -80,6 +80,16 @@ def find_route(routes: Sequence[Route], scope: Scope) -> tuple[str, Endpoint]:
     return (found[0][0].path, partial(_refuse, 405)) if found else ("none", partial(_refuse, 404))
 
 
+def _with_path(scope: Scope) -> Scope:
+    """Return the scope with the path and, as Host header, the host of an absolute address."""
+    scheme, _, address = scope["path"].partition("://")
+    if not address or "/" in scheme:
+        return scope
+    host, _, path = address.partition("/")
+    headers = [(name, value) for name, value in scope["headers"] if name != b"host"]
+    return {**scope, "path": f"/{path}", "headers": [*headers, (b"host", host.encode())]}
+
+
 async def _refuse(status: int, request: Request) -> Response:
     raise RequestError(status, REASONS[status])
 
@@ -104,6 +114,7 @@ class Gate:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
+        scope = _with_path(scope)
         route, endpoint = find_route(self._routes, scope)
         method = scope["method"] if scope["method"] in METHODS else "other"
         record = RequestRecord(method, route)

@@ -31,7 +31,7 @@ from cotext.data.nbest_lists import Candidate, Candidates
 from cotext.data.shortlist import Shortlist, named
 from cotext.data.tokenizer import Tokenizer, choose_languages, require_languages
 from cotext.models.interface import Engine, Model
-from cotext.runtime import CotextError, naming
+from cotext.runtime import SURROGATE, CotextError, naming
 from cotext.translation.document_state import OpenDocument, SentenceHypothesis, WindowLog
 from cotext.translation.plan import DecodingPlan
 from cotext.translation.scorer import DocumentScorer
@@ -487,4 +487,8 @@ def _several(sentences: Sequence[str], verb: str) -> tuple[str, ...]:
     for number, sentence in enumerate(result, start=1):
         if not isinstance(sentence, str):
             raise CotextError(f"{verb}: sentence {number} is not a string, but {type(sentence).__name__}")
+        if SURROGATE.search(sentence):
+            raise CotextError(
+                f"{verb}: sentence {number} has half a character (a lone surrogate); correct it"
+            )
     return result

@@ -24,7 +24,7 @@ from cotext.data.tokenizer.protocol import (
     is_part_of_character,
     open_model,
 )
-from cotext.runtime import CotextError, parse_json, shown
+from cotext.runtime import SURROGATE, CotextError, parse_json, shown
 
 # --- Vocabularies of imported models: the names of the rows of an embedding matrix, and their subword ids.
 #
@@ -123,7 +123,6 @@ def unnamed(names: Sequence[str]) -> set[str]:
 
 
 _BREAKS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029▁]")
-_HALF_CHARACTER = re.compile("[\ud800-\udfff]")  # lone surrogates, which sentencepiece cannot encode
 
 
 def one_line(text: str) -> str:
@@ -214,7 +213,7 @@ class ImportedTokenizer(Tokenizer):
 
     def encode_batch(self, sentences: Sequence[str], side: Side = "source") -> list[list[int]]:
         model, table = self._sides[side].model, self._sides[side].table
-        texts = [_HALF_CHARACTER.sub("", sentence) for sentence in sentences]
+        texts = [SURROGATE.sub("", sentence) for sentence in sentences]
         split = encode_all(model, texts, str)
         ids = [[table.ids.get(piece, table.unk) for piece in pieces] for pieces in split]
         if len(table.rows) <= self.pieces:

@@ -66,8 +66,10 @@ class Protocol(Metric):
                 components = {"brevity_penalty": float(result.bp), **lengths}
                 components |= {f"precision_{n}": float(value) for n, value in enumerate(result.precisions, 1)}
             score = float(result.score)
+            # Words of tokenised text depend on the sentences.
+            joined = self.unit == "document" and not self.reads_words
             measured[name] = Measurement.of(
-                self.name, self.title, signature, statistics, hypothesis, components, score
+                self.name, self.title, signature, statistics, hypothesis, components, score, joined
             )
         return measured
 

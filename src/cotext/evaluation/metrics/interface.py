@@ -48,10 +48,14 @@ class Score:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Measurement:
-    """A score, and the counts of every segment from which it is computed."""
+    """A score, and the counts of every segment from which it is computed.
+
+    `of_joined_text`: it does not depend on how documents are divided into sentences.
+    """
 
     score: Score
     statistics: Statistics
+    of_joined_text: bool = False
 
     @classmethod
     def of(
@@ -63,6 +67,7 @@ class Measurement:
         hypothesis: Sequence[Document],
         components: Mapping[str, float] | None = None,
         value: float | None = None,
+        of_joined_text: bool = False,
     ) -> "Measurement":
         """Build the measurement of a hypothesis; `value` defaults to the score of its statistics."""
         sentences = [sentence for document in hypothesis for sentence in document.sentences]
@@ -76,7 +81,7 @@ class Measurement:
             empty_hypotheses=sum(not sentence.strip() for sentence in sentences),
             components=dict(components or {}),
         )
-        return cls(score, statistics)
+        return cls(score, statistics, of_joined_text)
 
     def signed(self, more: str) -> "Measurement":
         """Return the measurement with `more` at the end of its signature."""

@@ -51,7 +51,7 @@ def foreign_sentences(suite: ContrastiveSuite) -> ForeignSentences:
     if len(pairs) < 2:
         raise CotextError(
             f"contrastive suite {suite.name!r}: all examples are from one document, but foreign context "
-            "is drawn from other documents; omit --controls and --context"
+            "is drawn from other documents; omit --controls, and --context foreign or global"
         )
     for example, number in zip(suite.examples, numbers, strict=True):
         right = example.candidates[example.correct]
@@ -66,26 +66,24 @@ def score_in_contexts(
     foreign: ForeignSentences | None,
     edits: Sequence[str] = CONTEXTS[1:],
 ) -> dict[str, list[CandidateScores]]:
-    """Score the candidates of examples in true context and, given `foreign` sentences, in `edits`.
+    """Score the candidates of examples in true context and in `edits`, which are keys of EDITS.
 
-    `edits` are keys of EDITS. Everything is scored in one call, so that batches are shared.
+    Random edits need `foreign` sentences. Everything is scored in one call, so that batches are shared.
     """
-    contexts = () if foreign is None else edits
     numbers: dict[CandidateSet, int] = {}
-    indices: dict[str, list[list[int]]] = {context: [] for context in ("true", *contexts)}
+    indices: dict[str, list[list[int]]] = {context: [] for context in ("true", *edits)}
     for example in examples:
         differing, candidates = example.differing_sentences, example.candidates
         choices = {"true": [CandidateSet(example.source, candidates, differing)]}
-        choices |= {context: [] for context in contexts}
-        if foreign is not None:
+        choices |= {context: [] for context in edits}
+        if edits:
             # One set of candidates for each sentence in which they differ.
             right = ParallelDocument(example.id, example.source, candidates[example.correct])
-            pool, documents = foreign
-            others = pool.without(documents[example.id])
+            others = [] if foreign is None else foreign[0].without(foreign[1][example.id])
             for number, excerpt in zip(differing, excerpts(translator, right, differing), strict=True):
                 # The seed depends on sentence and candidates, so that equal choices have equal contexts.
                 seed = f"{SEED} {example.source[number]} {[candidate[number] for candidate in candidates]}"
-                for context in contexts:
+                for context in edits:
                     original = excerpt
                     if context == "global":
                         original = _in_other_rows(translator, example, number, excerpt)
@@ -153,7 +151,7 @@ def run_suite(
     """Score every candidate of a suite in its context and count how often the right one wins.
 
     The sentences in which the candidates differ are scored, each as current sentence of its window. Raises
-    CotextError, before any work, if a sentence is too long; if controls or edited context need examples of
+    CotextError, before any work, if a sentence is too long; if controls, `foreign` or `global` need examples of
     several documents; or if `global` needs sequences that attend to each other, or longer examples.
     """
     rules = rules or SuiteRules()
@@ -180,7 +178,7 @@ def suite_scorer(translator: DocumentTranslator, suite: ContrastiveSuite, rules:
             "has no such sentences; give it more context (`cotext convert-suite --context 15`)"
         )
     edits = CONTEXTS[1:] if rules.controls else (rules.context,) if rules.context != "true" else ()
-    foreign = foreign_sentences(suite) if edits else None
+    foreign = foreign_sentences(suite) if "random" in map(EDITS.get, edits) else None
     return partial(score_in_contexts, translator, foreign=foreign, edits=edits)
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from cotext.data.documents import language_of_name
 from cotext.evaluation.metrics.aligned_files import name_systems, read_aligned
@@ -16,9 +16,6 @@ from cotext.evaluation.statistics.significance import PairedTest, compared_pairs
 from cotext.runtime import __version__, naming
 from cotext.runtime.rendering import render_p, render_rows
 from cotext.translation.terms.terms import Glossary
-
-# Scores of the joined sentences of a document, which do not depend on the places where the text is cut.
-_OF_JOINED_TEXT: Final = ("d-bleu", "d-bleu-ci", "tc", "cp", "pt", "tcp")
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,8 +157,7 @@ def with_comet(
         measured = _with(measured, measure_comet(comet, texts, on_comet))
     for name, report in reports.items():
         measured[name] = [
-            each if each.score.protocol in _OF_JOINED_TEXT else each.signed(report.signature)
-            for each in measured[name]
+            each if each.of_joined_text else each.signed(report.signature) for each in measured[name]
         ]
     return measured
 
