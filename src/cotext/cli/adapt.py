@@ -23,7 +23,7 @@ from typing import Final
 import sacrebleu
 
 from cotext.config.recipe import Config, load_config
-from cotext.data.documents import Document, Languages, ParallelDocument, check_pair
+from cotext.data.documents import Document, Languages, ParallelDocument, check_pair, same_language
 from cotext.data.formats import languages_of_files, read_documents, read_parallel, write_documents
 from cotext.data.requests import PreparationRequest
 from cotext.data.selection import copied
@@ -129,7 +129,7 @@ class Adaptation:
     def preparation(self) -> PreparationRequest:
         """Return the request to set documents aside and prepare the data with the model's tokenizer.
 
-        Raises CotextError if most pairs have the same text on both sides.
+        Raises CotextError if most pairs have the same text on both sides, unless the model has one language.
         """
         tokenizer = load_tokenizer(self.request.model / "tokenizer")
         # A multilingual tokenizer already knows its languages, under its own names.
@@ -139,7 +139,8 @@ class Adaptation:
         for document in read_parallel(*self._files, self._format):
             documents, pairs = documents + 1, pairs + len(document)
             copies += sum(map(copied, zip(document.source, document.target, strict=True)))
-        if 2 * copies > pairs:
+        # Models of one language may learn from equal sides.
+        if 2 * copies > pairs and not same_language(self._languages.source, self._languages.target):
             raise CotextError(
                 f"{self.request.corpus[-1]}: in {copies:,} of {pairs:,} pairs, both sides are the same text; "
                 "pass the translations, too"
