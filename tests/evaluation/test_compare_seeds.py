@@ -206,6 +206,7 @@ def test_seeds_that_make_no_system(world: World, folders: Path, tmp_path: Path, 
         message = "the run of seed 2 is missing: the others were trained with --seeds 1,2"
     elif kind == "unfinished":
         shutil.rmtree(second / "checkpoints" / "00000006")
+        (second / "metrics.jsonl").write_text("")
         message = f"{second}: training is not finished, it is at update 3"
     elif kind == "no model":
         shutil.rmtree(second / "checkpoints")

@@ -101,6 +101,8 @@ def test_translated_and_fuzzy_entries() -> None:
     assert found["Already there"].msgstr == "Schon da"
     found = entries(upper(FORMAT.for_job(Job(entries="all")).open(CATALOGUE.encode(), "file")))
     assert found["Already there"].msgstr == "ALREADY THERE"
+    german, french = FORMAT.for_job(Job("en", "de")), CATALOGUE.replace("Language: ", "Language: fr_FR", 1)
+    must_raise("has the language 'fr_FR', but the run", german.open, french.encode(), "file")
     opened = FORMAT.open(CATALOGUE.encode(), "file")
     same = [[Block(b.pieces) if b.translate else b for b in blocks] for blocks in opened.contents.documents]
     found = entries(opened.written(same))

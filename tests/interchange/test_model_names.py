@@ -70,10 +70,6 @@ def test_an_installed_model_goes_by_its_name(world: World, installed: Path) -> N
     )
     assert Path("again.de").read_text() == Path("out.de").read_text()
     assert succeed("info", "en-de").out == succeed("info", installed).out
-    about = installed.with_name("cotext_model_en_de-1.0.dist-info")
-    other = copytree(about, about.with_name("other-1.0.dist-info")) / "METADATA"
-    other.write_text(other.read_text().replace("cotext-model-en-de", "other"))
-    assert "has one of this name, too" in succeed("info", "en-de").err
 
 
 def test_a_name_is_a_start_and_has_a_tokenizer(world: World, installed: Path) -> None:

@@ -243,6 +243,9 @@ def test_defects_count_the_longest_copied_text_and_no_forbidden_word_within_it()
     assert copies.defects("Nutze git und git commit.").total == 0
     assert [phrases for phrases, _ in copies.defects("Nutze git commit.").missing] == [("git",)]
     assert copies.defects("git git git commit").surplus == ["git"]
+    terms = needs(("Datei-Manager",), ("Datei",), ("Datei", "Dokument"))
+    assert len(terms.defects("Der Datei-Manager öffnet die Datei.").missing) == 1
+    assert terms.defects("Der Datei-Manager öffnet das Dokument, eine Datei.").total == 0
     link = needs(copied=("https://x/Leiter",), forbidden=("Leiter",))
     assert link.defects("siehe https://x/Leiter").total == 0
     assert link.defects("Leiter: https://x/Leiter").forbidden == [(0, "Leiter")]

@@ -23,10 +23,10 @@ from typing import Final
 import sacrebleu
 
 from cotext.config.recipe import Config, load_config
-from cotext.data.documents import Document, Languages, ParallelDocument, check_pair
+from cotext.data.documents import Document, Languages, ParallelDocument, check_pair, same_language
 from cotext.data.formats import languages_of_files, read_documents, read_parallel, write_documents
 from cotext.data.requests import PreparationRequest
-from cotext.data.selection import copied
+from cotext.data.selection import Cleaner
 from cotext.data.tokenizer import ImportedTokenizer, load_tokenizer
 from cotext.evaluation.requests import AdaptRequest, EvaluationRequest
 from cotext.evaluation.statistics.significance import SIGNIFICANT
@@ -129,23 +129,26 @@ class Adaptation:
     def preparation(self) -> PreparationRequest:
         """Return the request to set documents aside and prepare the data with the model's tokenizer.
 
-        Raises CotextError if most pairs have the same text on both sides.
+        Raises CotextError if most pairs have the same text on both sides, unless the model has one language.
         """
         tokenizer = load_tokenizer(self.request.model / "tokenizer")
         # A multilingual tokenizer already knows its languages, under its own names.
         of_many = isinstance(tokenizer, ImportedTokenizer) and bool(tokenizer.languages)
         pair = Languages() if of_many else self._languages
-        documents = pairs = copies = 0
-        for document in read_parallel(*self._files, self._format):
-            documents, pairs = documents + 1, pairs + len(document)
-            copies += sum(map(copied, zip(document.source, document.target, strict=True)))
-        if 2 * copies > pairs:
+        cleaner = Cleaner({"copies": 0}, Languages(), (1, 1))
+        for _ in cleaner.documents(read_parallel(*self._files, self._format)):
+            pass
+        pairs, copies = cleaner.cleaned.pairs_before, cleaner.cleaned.pairs.get("copies", 0)
+        # Models of one language may learn from equal sides.
+        if 2 * copies > pairs and not same_language(self._languages.source, self._languages.target):
             raise CotextError(
                 f"{self.request.corpus[-1]}: in {copies:,} of {pairs:,} pairs, both sides are the same text; "
                 "pass the translations, too"
             )
         dev, test = (
-            min(MOST_HELD_OUT, max(least, documents // SHARE)) if given is None else given
+            min(MOST_HELD_OUT, max(least, cleaner.cleaned.documents_before // SHARE))
+            if given is None
+            else given
             for given, least in ((self.request.dev_documents, 1), (self.request.test_documents, 2))
         )
         return PreparationRequest(

@@ -480,23 +480,16 @@ def without_headings(
     """
     separate: list[Bead] = []
     for bead in path:
-        separate.append(bead)
-        if sorted(map(len, bead)) != [1, 2]:
-            continue
-        several = len(bead[1]) - 1  # the side with two sentences
-        found = lexicon.scores(*(s.part(range(n[0], n[-1] + 1)) for s, n in zip(sides, bead, strict=True)))
-        alone = found[0].ravel()
-        kept = int(alone.argmax())
-        heading = bead[several][1 - kept]
-        if (
-            alone[kept] > found[1 + (several == 0), -1, -1]
-            and texts[several][heading].rstrip()[-1:].isalnum()
-        ):
-            one, other = (bead[several][kept],), bead[1 - several]
-            beads: list[Bead] = (
-                [(other, one), ((), (heading,))] if several else [(one, other), ((heading,), ())]
-            )
-            separate[-1:] = beads[:: 1 if kept == 0 else -1]
+        parts, several = [bead], len(bead[1]) - 1
+        if sorted(map(len, bead)) == [1, 2]:
+            alone: list[Bead] = [(bead[0], (n,)) if several else ((n,), bead[1]) for n in bead[several]]
+            together, *fits = bead_scores(*sides, [bead, *alone], lexicon.scores)
+            kept = int(fits[1] > fits[0])
+            heading = bead[several][1 - kept]
+            if fits[kept] > together and texts[several][heading].rstrip()[-1:].isalnum():
+                parts = [((), (heading,)) if several else ((heading,), ())] * 2
+                parts[kept] = alone[kept]
+        separate += parts
     return separate
 
 

@@ -189,7 +189,7 @@ class Cleaner:
             "empty": lambda pair: bool(pair[0].strip()) != bool(pair[1].strip()),
             "length": lambda pair: max(map(len, pair)) > rules["length"],
             "ratio": self._out_of_proportion,
-            "copies": copied,
+            "copies": _copied,
             "language": lambda pair: any(map(self._is_foreign, pair, (languages.source, languages.target))),
         }
         self._tests = {rule: test for rule, test in tests.items() if rule in rules}
@@ -257,8 +257,7 @@ class Cleaner:
         return {i + k for i, before in zip(starts, known, strict=True) if before for k in range(length)}
 
 
-def copied(pair: Pair) -> bool:
-    """Return whether both sides are the same text, with enough letters not to be a name."""
+def _copied(pair: Pair) -> bool:
     source, target = (" ".join(side.casefold().split()) for side in pair)
     return source == target and sum(map(str.isalpha, source)) >= COPY_LETTERS
 

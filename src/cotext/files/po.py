@@ -20,6 +20,7 @@ from functools import partial
 from itertools import islice
 from typing import Final
 
+from cotext.data.documents import Languages
 from cotext.files.blocks import ANY, Block, Copied, FileFormat, Job, Piece
 from cotext.files.places import Decoded, Edit, Slot, SplicedFile, decoded
 from cotext.files.strings import CatalogueString, Markers, wrapped
@@ -165,7 +166,7 @@ def _recognises(head: bytes) -> bool:
 
 
 def _open(content: bytes, name: str, job: Job = ANY) -> SplicedFile:
-    """Read a catalogue; raise CotextError, with the line, for an invalid line."""
+    """Read a catalogue; raise CotextError for an invalid line, with its number, or another language."""
     charset = next((match[1].decode() for match in _CHARSET.finditer(content) if match[1]), "utf-8")
     source = decoded(content, name, "utf-8" if charset == "CHARSET" else charset)
     return _Catalogue(source, list(_entries(source.text, name)), job).opened()
@@ -267,6 +268,12 @@ class _Catalogue:
         self._source, self._text, self._job, self._entries = source, source.text, job, entries
         self._break = "\r\n" if "\r\n" in source.text else "\n"
         self._header, self._fields = _header(entries)
+        stated, wanted = self._fields.get("language", ""), job.target_language
+        if Languages.parse(f"-{stated}").contradicts(Languages.parse(f"-{wanted}")):
+            raise CotextError(
+                f"{source.name}: its header has the language {shown(stated)}, but the run translates into "
+                f"{wanted}; use a run for this language, or correct the header"
+            )
         plurals = re.search(r"nplurals\s*=\s*(\d{1,3})", self._fields.get("plural-forms", ""))
         self._forms = min(max(int(plurals[1]), 1), MAX_FORMS) if plurals else 0  # 0: unknown
         self._messages: list[str] = []

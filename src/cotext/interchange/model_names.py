@@ -11,7 +11,7 @@ model is kept there, so later uses need no network. The hub is the Hugging Face 
 import os
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from glob import escape
 from hashlib import sha1
@@ -64,13 +64,11 @@ class NamedModel:
     """A model on this machine with a name.
 
     `package` is the name of the Python package that contains the model, or empty for a model in the cache.
-    `also_in`: another package with a model of this name.
     """
 
     name: str
     folder: Path
     package: str = ""
-    also_in: str = ""
 
     @property
     def licence(self) -> str:
@@ -130,10 +128,7 @@ def known_models() -> dict[str, NamedModel]:
         spec = find_spec(point.module)  # finds the package without running it
         if spec is not None and spec.submodule_search_locations and point.dist is not None:
             folder = Path(spec.submodule_search_locations[0])
-            model = NamedModel(point.name, folder, point.dist.name)
-            models[model.name] = (
-                replace(models[model.name], also_in=model.package) if model.name in models else model
-            )
+            models.setdefault(point.name, NamedModel(point.name, folder, point.dist.name))
     cache = _cache()
     for folder in sorted(filter(_is_run, cache.glob("[!.]*/[!.]*"))):
         name = folder.relative_to(cache).as_posix()
@@ -158,9 +153,7 @@ def resolve_run(name: str | Path) -> Path:
         return path
     known = known_models()
     if text in known:
-        if (model := known[text]).also_in:
-            say(f"{text}: the model of {model.package}; {model.also_in} has one of this name, too")
-        return model.folder
+        return known[text].folder
     is_repository = _REPOSITORY.fullmatch(text) is not None
     if path.exists() or not (is_repository or _NAME.fullmatch(text)):
         return path

@@ -43,7 +43,7 @@ from cotext.config.recipe import Config, differences, dump_config, parse_config
 from cotext.data.shortlist import SHORTLIST
 from cotext.models.describe import describe_model
 from cotext.runtime import CotextError, __version__, parse_json, parse_yaml, read_text, shown
-from cotext.runtime.files import digests, replacing, require_whole, sealed, unsealed, write_text
+from cotext.runtime.files import digests, replacing, require_whole, sealed, sealed_lines, unsealed, write_text
 
 SEEDS = "seeds.json"
 CHECKPOINTS = "checkpoints"
@@ -122,6 +122,12 @@ def checkpoints(run: Path) -> list[int]:
     if not folder.is_dir():
         return []
     return sorted(int(p.name) for p in folder.iterdir() if re.fullmatch("[0-9]{8,12}", p.name) and p.is_dir())
+
+
+def is_ended(run: Path) -> bool:
+    """Return whether the last report of a run is the final one; also true if there are no reports."""
+    path = run / "metrics.jsonl"
+    return not path.exists() or '"kind": "final"' in sealed_lines(path)[-2:][0]
 
 
 def seed_folder(folder: Path, seed: int) -> Path:

@@ -30,9 +30,9 @@ from cotext.layers.blocks import TransformerBlock
 from cotext.layers.multi_head import CrossAttention
 from cotext.models import checkpoint as ckpt
 from cotext.models.interface import Model
-from cotext.models.run_folder import checkpoint_folder, checkpoints, is_int8
+from cotext.models.run_folder import checkpoint_folder, checkpoints, is_ended, is_int8
 from cotext.runtime import CotextError, read_text
-from cotext.runtime.files import Lock, digests, require_whole, sealed, sealed_lines, unsealed, write_text
+from cotext.runtime.files import Lock, digests, require_whole, sealed, unsealed, write_text
 
 
 @dataclass(slots=True)
@@ -146,12 +146,6 @@ def save_progress(folder: Path, progress: TrainingProgress) -> None:
 def load_progress(folder: Path) -> TrainingProgress:
     """Read the progress; raise CotextError if `trainer.json` is damaged or its folder was renamed."""
     return _load(folder).progress
-
-
-def is_ended(run: Path) -> bool:
-    """Return whether the last report of a run is the final one; also true if there are no reports."""
-    path = run / "metrics.jsonl"
-    return not path.exists() or '"kind": "final"' in sealed_lines(path)[-2:][0]
 
 
 def require_resumable(run: Path, corpus: Mapping[str, str]) -> None:

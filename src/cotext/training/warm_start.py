@@ -35,13 +35,12 @@ from cotext.layers.start import NewSymbols
 from cotext.models.build_views import build_view, further_symbols, has_separators, special_symbols
 from cotext.models.checkpoint import LoadedModel, load_run, load_weights, set_blend
 from cotext.models.interface import Model, System, TranslationModel
-from cotext.models.run_folder import describe_file, model_file
+from cotext.models.run_folder import describe_file, is_ended, model_file
 from cotext.runtime import CotextError, read_text
 from cotext.runtime.files import sealed, unsealed, write_text
 from cotext.runtime.jobs.engine import in_ranges
 from cotext.training.inputs import ARCHITECTURE, architecture, replacements
 from cotext.training.losses import CrossEntropy
-from cotext.training.resume import is_ended
 
 # Settings that change the meaning of weights, but not their shape: scores, and vectors added to embeddings.
 MEANING = (

@@ -169,27 +169,29 @@ def check_readable(path: Path) -> None:
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[IO[bytes]]:
-    """Open a file for reading; decompress it by the suffix of its name; re-raise errors as CotextError."""
+def opened(path: Path, by_content: bool = False) -> Iterator[IO[bytes]]:
+    """Open a file for reading; re-raise errors as CotextError.
+
+    It is decompressed by the suffix of its name or, with `by_content`, by its first bytes.
+    """
     if ON_WINDOWS and path.as_posix() == "/dev/stdin":  # Windows has no such file
         yield sys.stdin.buffer
         return
     check_readable(path)
     try:
         with path.open("rb") as raw:
-            unpack = _UNPACK.get(path.suffix)
+            head = raw.peek(len(XZ_BEGINNING)) if by_content else b""
+            begins = {".xz": XZ_BEGINNING, ".gz": GZ_BEGINNING}
+            found = (suffix for suffix, magic in begins.items() if head.startswith(magic))
+            unpack = _UNPACK.get(next(found, "") if by_content else path.suffix)
             if unpack is None:
                 yield raw
                 return
             with unpack(raw) as plain:
                 yield cast(IO[bytes], io.BufferedReader(plain))
     except READ_ERRORS as error:
-        raise _cannot_be_read(path, error) from error
-
-
-def _cannot_be_read(path: Path, error: Exception) -> CotextError:
-    reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-    return CotextError(f"{path}: cannot be read: {reason}")
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise CotextError(f"{path}: cannot be read: {reason}") from error
 
 
 def numbered_lines(path: Path, whole: bool = False) -> Iterator[tuple[int, str]]:
@@ -228,17 +230,9 @@ def read_whole(path: Path) -> str:
     A byte order mark is removed. Raises CotextError if the file is missing, not UTF-8, larger than
     MAX_WHOLE_BYTES, or a named pipe.
     """
-    check_readable(path)
     refuse_named_pipe(path)
-    try:
-        with path.open("rb") as raw:
-            content = raw.read(MAX_WHOLE_BYTES + 1)
-        begins = {".xz": XZ_BEGINNING, ".gz": GZ_BEGINNING}
-        if suffix := next((suffix for suffix, magic in begins.items() if content.startswith(magic)), ""):
-            with io.BufferedReader(_UNPACK[suffix](io.BytesIO(content))) as plain:
-                content = plain.read(MAX_WHOLE_BYTES + 1)
-    except READ_ERRORS as error:
-        raise _cannot_be_read(path, error) from error
+    with opened(path, by_content=True) as stream:
+        content = stream.read(MAX_WHOLE_BYTES + 1)
     if len(content) > MAX_WHOLE_BYTES:
         raise CotextError(f"{path}: contains more than {MAX_WHOLE_BYTES:,} bytes; split it")
     try:

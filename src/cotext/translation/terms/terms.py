@@ -303,17 +303,17 @@ class SentenceConstraints:
 
     def defects(self, text: str) -> Defects:
         """Compare a translation with the constraints."""
-        counts = {phrases: sum(1 for _ in occurrences(text, phrases)) for phrases in set(self.required)}
-        # A copied text may be part of another one: the longest counts.
-        copies = Counter(copy for _, copy in occurrences(text, self.copied))
-        counts |= {(copy,): copies[copy] for copy in self.copied}
-        missing = []
-        for phrases, span in self.wanted:
-            counts[phrases] -= 1
-            if counts[phrases] < 0:
-                missing.append((phrases, span))
-        surplus = [copy for copy in dict.fromkeys(self.copied) for _ in range(counts[copy,])]
-        allowed = {phrase for phrases, _ in self.wanted for phrase in phrases}
+        wanted = self.wanted
+        allowed = {phrase for phrases, _ in wanted for phrase in phrases}
+        # A phrase may be part of another one: the longest counts. Each counts once, also if terms share it.
+        counts = Counter(phrase for _, phrase in occurrences(text, [*allowed]))
+        met = set[int]()
+        for i in sorted(range(len(wanted)), key=lambda i: len(wanted[i][0])):
+            if phrase := next((phrase for phrase in wanted[i][0] if counts[phrase]), ""):
+                counts[phrase] -= 1
+                met.add(i)
+        missing = [each for i, each in enumerate(wanted) if i not in met]
+        surplus = [copy for copy in dict.fromkeys(self.copied) for _ in range(counts[copy])]
         found = occurrences(text, [*self.forbidden, *allowed]) if self.forbidden else ()
         forbidden = [place for place in found if place[1] not in allowed]
         return Defects(missing, surplus, forbidden)

@@ -21,14 +21,7 @@ from cotext.evaluation.studies.compare.measured import (
 )
 from cotext.evaluation.studies.compare.recipe import missing_seeds, require_alike
 from cotext.evaluation.studies.compare.report import as_csv, render_comparison
-from cotext.models.run_folder import (
-    checkpoint_folder,
-    checkpoints,
-    config_of,
-    read_sealed,
-    seed_folder,
-    seeds_in,
-)
+from cotext.models.run_folder import checkpoints, config_of, is_ended, seed_folder, seeds_in
 from cotext.runtime import CotextError
 from cotext.runtime.files import write_text, writing
 from cotext.runtime.progress import Meter
@@ -117,16 +110,10 @@ def run_folders(path: Path) -> dict[int, Path]:
 
 
 def _require_finished(run: Path) -> None:
+    if is_ended(run) and (run / "model.safetensors").is_file():
+        return
     saved = checkpoints(run)
-    if saved:
-        state = read_sealed(checkpoint_folder(run, saved[-1]) / "trainer.json")
-        if state.get("progress", {}).get("finished"):
-            return
-        where = f"it is at update {saved[-1]}"
-    elif (run / "model.safetensors").is_file():
-        return  # copied without its checkpoints
-    else:
-        where = "it has no checkpoint yet"
+    where = f"it is at update {saved[-1]}" if saved else "it has no checkpoint yet"
     raise CotextError(f"{run}: training is not finished, {where}; the same `cotext train` command resumes it")
 
 
