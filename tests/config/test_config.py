@@ -181,6 +181,14 @@ def test_sizes_are_laid_over_subsections() -> None:
             "model.cross.span = sentence: where cross-attention reads only current sentences",
         ),
         (["document_layer=hierarchical", "document.source=false"], "neither model.document.source nor"),
+        (["document.sentences=0"], "model.document.sentences = 0"),
+        (
+            [
+                "attention.score=content",
+                "encoder={span: sentence, top: {layers: 1, span: current, mix: gated}}",
+            ],
+            "span sentence in the encoder: from the first layer with the span current on",
+        ),
         (["writes=non_autoregressive"], "requires loss.name = glancing"),
         (
             ["attention.score=content", "positions=none", "position_encoding=learned"],

@@ -154,6 +154,7 @@ def _attend_in_buckets(
 class BiasedOthersSpan(nn.Module, RowSpan, StartsFromOthers):
     """Attention over whole rows in one softmax, with a bias of other sentences by their distance."""
 
+    spares_parameters = True  # batches of single sentences do not use biases and gates
     answers = ("has_several",)
     source_answers = ("source.spans",)
 

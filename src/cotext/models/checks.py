@@ -126,6 +126,13 @@ def _check_attention(model: ModelConfig) -> None:
         if config.top.layers:
             _check_kernel(model, side, "top.span", config.top.span, config.score)
 
+    layers = [set(model.layer_spans("encoder", layer)) for layer in range(model.encoder_layers)]
+    first = next((layer for layer, spans in enumerate(layers) if "current" in spans), len(layers))
+    if inside := set().union(*layers[first:]) - {"row", "current"}:
+        raise CotextError(
+            f"span {inside.pop()} in the encoder: from the first layer with the span current on, only current "
+            "tokens are left; choose row or current for this layer and all layers above"
+        )
     crosses = model.stack("cross")
     inside = crosses.spans - {"row", "current"}
     if inside and keeps_current(model):

@@ -232,6 +232,7 @@ class ContextEncoder(nn.Module, ABC):
     """
 
     extra_tokens: ClassVar[int] = 0
+    spares_parameters = True  # rows without context do not use it
 
     def __init__(self, size: Size, layers: Sequence[TransformerBlock], stacks: Stacks) -> None:
         """`layers`: separate encoder blocks, as many as `model.context_layers`; `stacks` are changed."""
