@@ -148,7 +148,11 @@ def test_the_reference_covers_every_key() -> None:
 
 def test_sizes_are_laid_over_subsections() -> None:
     """A size changes one key of a subsection and leaves what else stands there; so does a stack."""
-    overrides = ["model.cross.score=absolute", "model.encoder.top.layers=2"]
+    overrides = [
+        "model.cross={score: absolute}",
+        "model.encoder.top.layers=2",
+        "model.attention={others: gated}",
+    ]
     config = load_config("g-transformer/randinit", "tiny", overrides)
     assert config.model.stack("encoder").top == TopConfig(layers=2, span="row", mix="gated")
     assert config.model.attention.top.layers == 1

@@ -130,8 +130,8 @@ def _check_attention(model: ModelConfig) -> None:
     first = next((layer for layer, spans in enumerate(layers) if "current" in spans), len(layers))
     if inside := set().union(*layers[first:]) - {"row", "current"}:
         raise CotextError(
-            f"span {inside.pop()} in the encoder: from the first layer with the span current on, only current "
-            "tokens are left; choose row or current for this layer and all layers above"
+            f"span {inside.pop()} in the encoder: from the first layer with the span current on, only "
+            "current tokens are left; choose row or current for this layer and all layers above"
         )
     crosses = model.stack("cross")
     inside = crosses.spans - {"row", "current"}
