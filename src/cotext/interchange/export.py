@@ -18,6 +18,7 @@ import torch
 import yaml
 from torch import Tensor, nn
 
+from cotext.config.parts import code_files
 from cotext.config.recipe import Config
 from cotext.data.build import special_symbols
 from cotext.data.documents import Languages
@@ -252,6 +253,10 @@ def model_card(facts: CardFacts) -> str:
     rows = f"It was trained on rows of up to {config.view.max_tokens} tokens a side. "
     if facts.imported:
         origin, rows = f"imported into Cotext from {_origin(facts.imported)}", ""
+    code = " and ".join(f"`{file}`" for file in code_files(config.model.model_dump()))
+    runs = (
+        f"runs {code} with all your permissions: review it first" if code else "runs no code of this folder"
+    )
     return f"""---
 {yaml.safe_dump(head, sort_keys=False)}---
 
@@ -264,12 +269,12 @@ sentences as it receives.
 
 ```python
 import cotext
-translator = cotext.load({json.dumps(facts.name)})
+translator = cotext.load({json.dumps(facts.name)}{", trust_code=True" if code else ""})
 print(translator.translate(["The first sentence.", "The second sentence."]))
 ```
 
 Run it next to this folder, or pass the repository (`owner/{facts.name}`) once it is on the hub. The
-weights are safetensors, and loading runs no code of this folder.
+weights are safetensors, and loading {runs}.
 
 ## System
 
