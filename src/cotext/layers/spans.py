@@ -172,7 +172,7 @@ class BiasedOthersSpan(nn.Module, RowSpan, StartsFromOthers):
         return score.attend(q_BHTK, kv, keys, layout)
 
     def neutral_start(self) -> Mapping[str, float]:
-        return {"bias": 0.0}
+        return {name: 0.0 for name, _ in self.named_parameters()}
 
     def rates(self) -> Mapping[str, float]:
         """Return a higher learning rate: while a gate is closed, gated keys and biases have no gradient."""
@@ -206,9 +206,6 @@ class GatedOthersSpan(BiasedOthersSpan):
             keys = replace(keys, mask=apart.others, causal=False, bias=bias)
             others = score.attend(q_BHTK, kv, keys, layout)
         return own + share * others
-
-    def neutral_start(self) -> Mapping[str, float]:
-        return {"gate": 0.0, "bias": 0.0}
 
 
 class ProjectedOthersSpan(nn.Module, RowSpan, StartsFromOthers):

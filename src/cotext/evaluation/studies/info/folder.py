@@ -15,13 +15,13 @@ from cotext.config.parts import code_files
 from cotext.config.recipe import BEST_BY, Config, parse_config
 from cotext.data.formats import checked_records, detect_format, find_format
 from cotext.data.prepared import REPORT, TRAIN, read_report, report_of
+from cotext.data.shortlist import SHORTLIST
 from cotext.data.tokenizer import chosen_languages, load_tokenizer
 from cotext.evaluation.studies.compare.recipe import missing_seeds, recipe_of, require_alike
 from cotext.models.describe import entry
 from cotext.models.run_folder import (
     ENGINE,
     REMEDY,
-    SHORTLIST,
     Description,
     checkpoints,
     describe_engine,
