@@ -148,7 +148,11 @@ def test_the_reference_covers_every_key() -> None:
 
 def test_sizes_are_laid_over_subsections() -> None:
     """A size changes one key of a subsection and leaves what else stands there; so does a stack."""
-    overrides = ["model.cross.score=absolute", "model.encoder.top.layers=2"]
+    overrides = [
+        "model.cross={score: absolute}",
+        "model.encoder.top.layers=2",
+        "model.attention={others: gated}",
+    ]
     config = load_config("g-transformer/randinit", "tiny", overrides)
     assert config.model.stack("encoder").top == TopConfig(layers=2, span="row", mix="gated")
     assert config.model.attention.top.layers == 1
@@ -181,6 +185,14 @@ def test_sizes_are_laid_over_subsections() -> None:
             "model.cross.span = sentence: where cross-attention reads only current sentences",
         ),
         (["document_layer=hierarchical", "document.source=false"], "neither model.document.source nor"),
+        (["document.sentences=0"], "model.document.sentences = 0"),
+        (
+            [
+                "attention.score=content",
+                "encoder={span: sentence, top: {layers: 1, span: current, mix: gated}}",
+            ],
+            "span sentence in the encoder: from the first layer with the span current on",
+        ),
         (["writes=non_autoregressive"], "requires loss.name = glancing"),
         (
             ["attention.score=content", "positions=none", "position_encoding=learned"],

@@ -72,8 +72,12 @@ def test_an_idea_of_the_page_is_trained_and_translates(idea: Path, world: World)
     assert len((idea.parent / "out").read_text().splitlines()) == len(
         (world.folder / "test.en").read_text().splitlines()
     )
-    info = succeed("info", run).out
-    assert f"idea.py:EarlierMean@{digest}" in info.replace("\n", "")
+    info = succeed("info", run).out.replace("\n", "")
+    assert f"idea.py:EarlierMean@{digest}" in info
+    assert ", code/idea.py (" in info
+    succeed("export", run, "--to", "hub", "--out", idea.parent / "hub")
+    card = (idea.parent / "hub" / "README.md").read_text()
+    assert "loading runs code/idea.py with all your permissions" in card.partition("trust_code=True")[2]
 
 
 def test_code_is_not_run_before_the_user_agrees_nor_if_changed(

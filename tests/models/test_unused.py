@@ -45,6 +45,7 @@ SETTINGS: dict[str, tuple[list[str], list[str]]] = {
         )
         for stack in ("attention", "encoder", "decoder", "cross")
     },
+    **{f"model.{side}.span=current": (DOCUMENT, S4TO4) for side in ("encoder", "cross")},
     "model.positions=shifted": (AT_ONCE, IN_ORDER),
     "model.source_sentences=0": (AT_ONCE, IN_ORDER),
     "model.batch.source=false": (S4TO4, ["model.batch_context=mean"]),
@@ -173,8 +174,10 @@ def test_what_a_recipe_has_for_a_part_that_is_left_out_may_stay(tmp_path: Path) 
 def test_default_values_and_whole_sections(tmp_path: Path) -> None:
     same = ["model.batch.gate=continuous", "loss.context_discount=1"]
     refuse_unused(load_config("mcn/final", overrides=same), "mcn/final", same)
-    memory = [f"model.{side}.memory_sentences=2" for side in ("encoder", "cross")]
-    with pytest.raises(CotextError, match=r"(?s)model\.encoder\.mem.*only to the decoder.*model\.cross\.mem"):
+    memory = [f"model.{side}.memory_sentences=2" for side in ("encoder", "cross")] + [
+        "model.cross.score=rotary"
+    ]
+    with pytest.raises(CotextError, match=r"(?s)r\.mem.*only to the decoder.*s\.score.*to self-.*s\.mem"):
         refuse_unused(load_config("mcn/final", overrides=memory), "mcn/final", memory)
     section = ["model.nat={latent: true, codes: 7}"]
     with pytest.raises(CotextError, match=r"(?s)model\.nat\.latent = True .*model\.nat\.codes = 7 "):

@@ -318,6 +318,7 @@ class TestSentenceBySentence:
         "transformer": {},
         "gated": {"attention": {"span": "sentence", "top": {"layers": 1, "span": "row", "mix": "gated"}}},
         "memory": {"decoder": {"span": "memory", "score": "transformer_xl"}, "target_positions": "none"},
+        "sentences": {"attention": {"span": "sentence"}},
         "earlier": {
             "attention": {"span": "sentence"},
             "positions": "reset",
@@ -335,7 +336,11 @@ class TestSentenceBySentence:
     @pytest.mark.parametrize("model", MODELS)
     def test_greedy_search_is_the_same(self, model: str) -> None:
         """One hypothesis is the best one; memories and positions go on as they do otherwise."""
-        whole, by_sentence = (translated(t, [self.DOCUMENT])[0] for t in self.translators(1, model))
+        translators = self.translators(1, model)
+        for t in translators:
+            table = t.model.embedding.table
+            table.table = table.table[:1]  # it must grow in the middle of a row
+        whole, by_sentence = (translated(t, [self.DOCUMENT])[0] for t in translators)
         assert whole.document == by_sentence.document
         assert whole.log_probabilities == pytest.approx(by_sentence.log_probabilities)
 

@@ -134,7 +134,7 @@ class DocumentConfig(Closed):
     """Whether the encoder has this layer."""
     target: bool = False
     """Whether the decoder has this layer; not all kinds support it."""
-    sentences: Sentences | None = None
+    sentences: Annotated[Sentences, Field(gt=0)] | None = None
     """For `hierarchical`: number of previous sentences to which a token attends. Default: 3."""
     relative: bool = True
     """For `segment_gate`: whether attention depends on the distance of two tokens in sentences."""

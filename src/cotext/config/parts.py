@@ -180,3 +180,8 @@ def own_parts(content: Any) -> Iterator[re.Match[str]]:
             yield from own_parts(value)
     elif isinstance(content, str) and (match := OWN.fullmatch(content)):
         yield match
+
+
+def code_files(content: Any) -> list[str]:
+    """Return the files of users' parts in a nested mapping, as paths in a run folder."""
+    return sorted({f"{FOLDER}/{part['name']}" for part in own_parts(content)})

@@ -512,7 +512,7 @@ def _apply_override(content: dict[str, Any], override: str) -> None:
         if not isinstance(inner, dict):
             raise CotextError(f"{written}: {section} is a value, not a section")
         target = inner
-    target[last] = parse_yaml(value, f"{written}: the value")
+    _lay_over(target, {last: parse_yaml(value, f"{written}: the value")})
 
 
 def _explain(error: ValidationError, where: str) -> Iterator[str]:

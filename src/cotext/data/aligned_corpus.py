@@ -14,7 +14,7 @@ from typing import Final
 
 import numpy as np
 
-from cotext.data.alignment import Alignment, Bead, Probabilities, align_documents
+from cotext.data.alignment import Bead, Probabilities, align_documents
 from cotext.data.documents import Document, Languages, ParallelDocument, languages_of_texts
 from cotext.data.selection import COPY_LETTERS, pieces_of
 from cotext.data.splitting import join_sentences
@@ -112,7 +112,11 @@ def align_corpus(
     usual, total = float(np.median(both or [0.0])), sum(len(source) for source, _ in kept)
     for (source, target), alignment in zip(kept, alignments, strict=True):
         sizes = len(source), len(target)
-        doubtful = _doubtful(alignment, USUAL_SHARE * usual)
+        # Doubtful beads: the mean evidence of the aligned beads around them is low.
+        aligned = np.array([all(bead) for bead in alignment.beads], float)
+        window = np.ones(min(WINDOW, len(aligned)))
+        sums, count = (np.convolve(x, window, mode="same") for x in (alignment.evidence, aligned))
+        doubtful = [bool(doubt) for doubt in sums < USUAL_SHARE * usual * count]
         judged = [e for e, bead in zip(alignment.evidence, alignment.beads, strict=True) if all(bead)]
         if not judged or np.mean(judged) < USUAL_SHARE * usual:
             doubtful = [True] * len(doubtful)
@@ -162,14 +166,6 @@ def _add(
             kind = "-".join(str(len(numbers)) for numbers in bead)
             corpus.beads[kind] = corpus.beads.get(kind, 0) + 1
     corpus.documents += pieces_of(sides[0].id, [run for run in runs if run])
-
-
-def _doubtful(alignment: Alignment, least: float) -> list[bool]:
-    """Return for each bead whether the mean evidence of aligned beads around it is less than `least`."""
-    both = np.array([all(bead) for bead in alignment.beads], float)
-    window = np.ones(min(WINDOW, len(both)))
-    sums = np.convolve(alignment.evidence, window, mode="same")
-    return [bool(doubt) for doubt in sums < least * np.convolve(both, window, mode="same")]
 
 
 def _reasons(documents: Sequence[tuple[Document, Document]], languages: Languages) -> list[str]:

@@ -204,21 +204,19 @@ def beginning(
 ) -> list[Document] | list[ParallelDocument]:
     """Return the first documents of a corpus, or of a split of prepared data, decoded by its tokenizer."""
     if path.is_dir():
-        return list(islice(_stored(path, split), documents))
+        from cotext.data.store import TokenStore  # needs pyarrow; text files do not
+
+        file = path / f"{split}.arrow"
+        if not file.is_file():
+            raise CotextError(
+                f"{file}: does not exist; was {path} made by `cotext prepare`, with this split?"
+            )
+        store, tokenizer = TokenStore(file), load_tokenizer(path / "tokenizer")
+        store.require_tokenizer(tokenizer)
+        return [document.decoded(tokenizer) for document in islice(store, documents)]
     if target is None and not holds_two_languages(path, format):
         return list(islice(read_documents(path, format), documents))
     return list(islice(read_parallel(path, target, format), documents))
-
-
-def _stored(folder: Path, split: str) -> Iterator[ParallelDocument]:
-    from cotext.data.store import TokenStore  # needs pyarrow; text files do not
-
-    path = folder / f"{split}.arrow"
-    if not path.is_file():
-        raise CotextError(f"{path}: does not exist; was {folder} made by `cotext prepare`, with this split?")
-    store, tokenizer = TokenStore(path), load_tokenizer(folder / "tokenizer")
-    store.require_tokenizer(tokenizer)
-    return (document.decoded(tokenizer) for document in store)
 
 
 def render_beginning(

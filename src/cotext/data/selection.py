@@ -199,7 +199,9 @@ class Cleaner:
     def documents(self, documents: Iterable[ParallelDocument]) -> Iterator[ParallelDocument]:
         for document in documents:
             pairs = list(zip(document.source, document.target, strict=True))
-            reasons = [self._reason(pair) for pair in pairs]
+            # The first rule that matches each pair; empty if no rule matches.
+            matching = ((rule for rule, test in self._tests.items() if any(p) and test(p)) for p in pairs)
+            reasons = [next(rules, "") for rules in matching]
             if "duplicates" in self.cleaned.rules:
                 for i in self._repeated(pairs):
                     reasons[i] = reasons[i] or "duplicates"
@@ -212,12 +214,6 @@ class Cleaner:
             self.cleaned.cut += len(kept) > 1
             self.cleaned.left_out += not kept
             yield from pieces_of(document.id, kept)
-
-    def _reason(self, pair: Pair) -> str:
-        """Return the first rule that matches a pair; empty if no rule matches."""
-        if not any(pair):
-            return ""
-        return next((rule for rule, test in self._tests.items() if test(pair)), "")
 
     def _out_of_proportion(self, pair: Pair) -> bool:
         source = len(pair[0]) * self._expected + RATIO_CHARACTERS
@@ -285,18 +281,15 @@ def align_lengths(source: Sequence[int], target: Sequence[int]) -> list[Bead]:
         for kind, (k, m) in enumerate(KINDS[:3]):
             for j in range(m, width if k <= i else 0):
                 lengths = before[0][i] - before[0][i - k], before[1][j] - before[1][j - m]
-                scores[kind, j] = math.log(PRIORS[k, m]) - _cost(*lengths, ratio)
+                # The probability of a length difference (Gale and Church 1993, section 3.2, equation 2).
+                mean, difference = (lengths[0] + lengths[1] / ratio) / 2, abs(lengths[1] - lengths[0] * ratio)
+                deviation = difference / math.sqrt(max(1.0, mean) * VARIANCE)
+                likely = max(math.erfc(deviation / math.sqrt(2)), 1e-300)
+                scores[kind, j] = math.log(PRIORS[k, m]) + math.log(likely)
         return scores
 
     band = Band(np.zeros(len(source) + 1, np.int64), width)
     return best_path(len(source), len(target), band, row_scores, -math.inf)
-
-
-def _cost(source: int, target: int, ratio: float) -> float:
-    """Return minus the log probability of a length difference (Gale and Church 1993, section 3.2, eq. 2)."""
-    mean = (source + target / ratio) / 2
-    deviation = abs(target - source * ratio) / math.sqrt(max(1.0, mean) * VARIANCE)
-    return -math.log(max(math.erfc(deviation / math.sqrt(2)), 1e-300))
 
 
 @dataclass(slots=True)

@@ -18,6 +18,7 @@ import torch
 import yaml
 from torch import Tensor, nn
 
+from cotext.config.parts import code_files
 from cotext.config.recipe import Config
 from cotext.data.documents import Languages
 from cotext.data.shortlist import SHORTLIST
@@ -253,6 +254,9 @@ def model_card(facts: CardFacts) -> str:
     rows = f"It was trained on rows of up to {config.view.max_tokens} tokens a side. "
     if facts.imported:
         origin, rows = f"imported into Cotext from {_origin(facts.imported)}", ""
+    runs, trust = "runs no code of this folder", ""
+    if code := " and ".join(code_files(config.model.model_dump())):
+        runs, trust = f"runs {code} with all your permissions: review it first", ", trust_code=True"
     return f"""---
 {yaml.safe_dump(head, sort_keys=False)}---
 
@@ -265,12 +269,12 @@ sentences as it receives.
 
 ```python
 import cotext
-translator = cotext.load({json.dumps(facts.name)})
+translator = cotext.load({json.dumps(facts.name)}{trust})
 print(translator.translate(["The first sentence.", "The second sentence."]))
 ```
 
 Run it next to this folder, or pass the repository (`owner/{facts.name}`) once it is on the hub. The
-weights are safetensors, and loading runs no code of this folder.
+weights are safetensors, and loading {runs}.
 
 ## System
 
@@ -521,7 +525,13 @@ def _spec(loaded: LoadedModel) -> Any:
         _put_norm(spec.encoder.layer_norm, model.encoder_norm)
         _put_norm(spec.decoder.layer_norm, model.decoder_norm)
     _put_embeddings(spec, model, positions_for(loaded.config))
-    _put_symbols(spec, loaded)
+    # Tokens are represented by their ids in the vocabularies; CTranslate2 must not add symbols to sequences.
+    spec.register_source_vocabulary([str(i) for i in range(len(spec.encoder.embeddings[0].weight))])
+    spec.register_target_vocabulary([str(i) for i in range(len(spec.decoder.embeddings.weight))])
+    symbols = special_symbols(loaded.tokenizer, loaded.config.view)
+    spec.config.bos_token = spec.config.decoder_start_token = str(symbols.bos)
+    spec.config.eos_token, spec.config.unk_token = str(symbols.eos), str(loaded.tokenizer.unk)
+    spec.config.add_source_bos = spec.config.add_source_eos = False
     return spec
 
 
@@ -561,13 +571,3 @@ def _put_embeddings(spec: Any, model: Any, rows: int) -> None:
         side.position_encodings.encodings = encoded if kind.positions == "absolute" else 0 * encoded
         if (norm := getattr(embedding, f"{name}_norm")) is not None:
             _put_norm(side.layernorm_embedding, norm)
-
-
-def _put_symbols(spec: Any, loaded: LoadedModel) -> None:
-    """Represent tokens by their ids in the vocabularies; CTranslate2 must not add symbols to sequences."""
-    spec.register_source_vocabulary([str(i) for i in range(len(spec.encoder.embeddings[0].weight))])
-    spec.register_target_vocabulary([str(i) for i in range(len(spec.decoder.embeddings.weight))])
-    symbols = special_symbols(loaded.tokenizer, loaded.config.view)
-    spec.config.bos_token = spec.config.decoder_start_token = str(symbols.bos)
-    spec.config.eos_token, spec.config.unk_token = str(symbols.eos), str(loaded.tokenizer.unk)
-    spec.config.add_source_bos = spec.config.add_source_eos = False

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from cotext.data.batch import Source
 from cotext.data.documents import Languages
@@ -379,7 +378,7 @@ def _compare(foreign: ForeignModel, model: TranslationModel, other: Any, other_t
     # Padding is never predicted; a bias may suppress it, which would dominate the comparison.
     compared = [i for i in range(len(rows)) if i not in (*foreign.absent, own.pad)]
     pieces = range(own.unk + 1, own.pieces)
-    sources, targets = random.Random(SEED), random.Random(SEED)
+    sources, targets, one = random.Random(SEED), random.Random(SEED), torch.zeros(1, dtype=torch.long)
     for _ in range(SENTENCES):
         text = own.decode(sources.choices(pieces, k=PIECES), "source")
         ids = [*own.source_prefix, *own.encode(text), own.eos]
@@ -387,7 +386,10 @@ def _compare(foreign: ForeignModel, model: TranslationModel, other: Any, other_t
         equal_ids += _their_ids(foreign, other_tokenizer, text) == mapped
         target = targets.choices([i for i in pieces if rows[i] != NO_ROW], k=WRITTEN)
         inputs = [own.bos, *own.target_prefix, *target]
-        logits = _logits(model, ids, inputs)[:, compared]
+        tokens, read = torch.tensor([ids]), torch.tensor([inputs])
+        row = Source(tokens, torch.zeros_like(tokens), torch.tensor([[0, 1]]), one, one)
+        hidden = model.decode(read, torch.zeros_like(read), model.encode(row))[0]
+        logits = output_logits(model, hidden)[:, compared]
         given = torch.tensor([[rows[i] for i in inputs]])
         output = other(input_ids=torch.tensor([mapped]), decoder_input_ids=given)
         their_logits = output.logits[0][:, [rows[i] for i in compared]]
@@ -406,15 +408,6 @@ def _their_ids(foreign: ForeignModel, tokenizer: Any, text: str) -> list[int]:
     # The first id is the default source language of the tokenizer: replace it.
     prefix = [foreign.symbol_rows[i] for i in own.source_prefix]
     return [*prefix, *ids[1:]]
-
-
-def _logits(model: TranslationModel, ids: list[int], inputs: list[int]) -> Tensor:
-    """Return the logits of a row for decoder inputs: [T, V]."""
-    one = torch.zeros(1, dtype=torch.long)
-    tokens = torch.tensor([ids])
-    source = Source(tokens, torch.zeros_like(tokens), torch.tensor([[0, 1]]), one, one)
-    given = torch.tensor([inputs])
-    return output_logits(model, model.decode(given, torch.zeros_like(given), model.encode(source))[0])
 
 
 # --- The import.

@@ -230,9 +230,15 @@ class Layout:
         position = self.position
         return position if self.packing is None else position.flatten()[self.packing.index_N]
 
-    @cached_property
+    @property
     def absolute(self) -> Tensor:
         """Encodings of the positions of all tokens, packed: [N, D] or [B, T, D]."""
+        table = self.shared.table
+        # Learned vectors have gradients: a layer that is recomputed must look them up again.
+        return self._sinusoids if isinstance(table, PositionTable) else table(self.packed_position)
+
+    @cached_property
+    def _sinusoids(self) -> Tensor:
         encoded: Tensor = self.shared.table(self.packed_position, self.longest)
         return encoded
 

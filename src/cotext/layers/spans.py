@@ -154,6 +154,7 @@ def _attend_in_buckets(
 class BiasedOthersSpan(nn.Module, RowSpan, StartsFromOthers):
     """Attention over whole rows in one softmax, with a bias of other sentences by their distance."""
 
+    spares_parameters = True  # batches of single sentences do not use biases and gates
     answers = ("has_several",)
     source_answers = ("source.spans",)
 
@@ -171,7 +172,7 @@ class BiasedOthersSpan(nn.Module, RowSpan, StartsFromOthers):
         return score.attend(q_BHTK, kv, keys, layout)
 
     def neutral_start(self) -> Mapping[str, float]:
-        return {"bias": 0.0}
+        return {name: 0.0 for name, _ in self.named_parameters()}
 
     def rates(self) -> Mapping[str, float]:
         """Return a higher learning rate: while a gate is closed, gated keys and biases have no gradient."""
@@ -205,9 +206,6 @@ class GatedOthersSpan(BiasedOthersSpan):
             keys = replace(keys, mask=apart.others, causal=False, bias=bias)
             others = score.attend(q_BHTK, kv, keys, layout)
         return own + share * others
-
-    def neutral_start(self) -> Mapping[str, float]:
-        return {"gate": 0.0, "bias": 0.0}
 
 
 class ProjectedOthersSpan(nn.Module, RowSpan, StartsFromOthers):

@@ -68,6 +68,7 @@ class TransformerXLScore(Score, StartsFromOthers):
         self.content_bias = nn.Parameter(torch.zeros(size.dimension))
         self.distance_bias = nn.Parameter(torch.zeros(size.dimension))
         self.start = ZeroGate(size.dimension) if size.neutral_start else None
+        self.spares_parameters = size.neutral_start  # without any memory, the gate is not used
         # Always sinusoids from 0, whatever the position encoding of the model.
         self.table = PositionTable(size.dimension)
 

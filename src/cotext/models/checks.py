@@ -137,6 +137,13 @@ def _check_attention(model: ModelConfig) -> None:
         if config.top.layers:
             _check_kernel(model, side, "top.span", config.top.span, config.score)
 
+    layers = [set(model.layer_spans("encoder", layer)) for layer in range(model.encoder_layers)]
+    first = next((layer for layer, spans in enumerate(layers) if "current" in spans), len(layers))
+    if inside := set().union(*layers[first:]) - {"row", "current"}:
+        raise CotextError(
+            f"span {inside.pop()} in the encoder: from the first layer with the span current on, only "
+            "current tokens are left; choose row or current for this layer and all layers above"
+        )
     crosses = model.stack("cross")
     inside = crosses.spans - {"row", "current"}
     if inside and keeps_current(model):
@@ -300,6 +307,7 @@ def _check_non_autoregressive(config: Config) -> None:
 
 
 TARGET_CONTEXT: Final = "windows with target sentences before the current one"
+CONTEXT: Final = "view.kind = window or cumulative"
 MEMORY: Final = "model.decoder.span = memory, model.decoder.top.span = memory"
 TOP: Final = "model.attention.top.layers other than 0"
 OF_START: Final = ("freeze", "fresh_rate", "blend", "init_parts", "init_copies", "init_architecture")
@@ -319,11 +327,13 @@ USES: Final = {
     "model.cross.memory_sentences": "the decoder",
     **{f"model.{side}.top": f"model.{side}.top.layers other than 0, {TOP}" for side in SIDES},
     **{f"model.{stack}.others": ROWS for stack in ("attention", *SIDES)},
+    **{f"model.{side}.span = current": CONTEXT for side in ("encoder", "cross")},
+    **{f"model.cross.score = {score}": "self-attention" for score in ("relative", "rotary")},
     "model.positions = shifted": "model.writes = left_to_right",
     "model.batch.": "model.batch_context other than none",
     "model.batch.gate": "model.batch_context = flat",
     "model.batch.threshold": "model.batch.gate = discrete",
-    "model.context_encoder": "view.kind = window or cumulative",
+    "model.context_encoder": CONTEXT,
     "model.context_layers": "model.context_encoder other than none",
     **{f"train.{key}": "train.init other than ''" for key in OF_START},
     "train.word_dropout_epochs": "train.word_dropout other than 0.0",

@@ -28,15 +28,13 @@ class System(nn.Module, ABC):
     """A model that is trained, saved and loaded.
 
     `sees_other_rows`: whether a row's result depends on other rows of its document. All rows of a document
-    must then be given in order, in one batch or as extra rows. `spares_parameters`: whether some batches or
-    configurations leave parameters unused. `output_bias` [V]: bias of the output layer; None: zeros.
-    `new_symbols`: output symbols that are blended in. `int8_output`: the output layer in int8. `recomputes`:
-    whether blocks keep only their inputs for the backward pass.
+    must then be given in order, in one batch or as extra rows. `output_bias` [V]: bias of the output layer;
+    None: zeros. `new_symbols`: output symbols that are blended in. `int8_output`: the output layer in int8.
+    `recomputes`: whether blocks keep only their inputs for the backward pass.
     """
 
     sees_other_rows: bool = False
     extra_tokens: tuple[int, int] = (0, 0)  # added in front of each source row, each target row
-    spares_parameters: bool = False
     recomputes: bool = False
     precision: Precision = "float32"
     embedding: SentenceEmbedding
@@ -51,6 +49,12 @@ class System(nn.Module, ABC):
     def output_weight(self) -> Tensor:
         """The output layer, [V, D], is the embedding: logits are hidden @ output_weight.T + output_bias."""
         return self.embedding.weight
+
+    @property
+    def spares_parameters(self) -> bool:
+        """Whether some batches leave parameters unused: parts declare this by an attribute of this name."""
+        parts = (module for module in self.modules() if module is not self)
+        return any(getattr(module, "spares_parameters", False) for module in parts)
 
     @property
     def loss_bias(self) -> Tensor | None:
@@ -168,6 +172,7 @@ class DocumentLayer(nn.Module, ABC):
     """
 
     by_sentence: bool = False
+    spares_parameters = True  # rows of one sentence do not use this layer
     answers: tuple[str, ...] = ()
     caches: int = 0
     index: int = 0

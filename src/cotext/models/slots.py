@@ -75,8 +75,10 @@ class RowEmbedder:
         extra = sentence.size(1) - tokens.size(1)
         closed = self.embedding.input_sentence(sentence, state.sentence)
         most: int | None = sentence.size(1)
-        if state.caches:  # free search may write more sentences than the source has, with larger shifts
-            most = state.capacity if self.shift == 0 else None
+        if state.caches:
+            # Free search may write more sentences than the source has, with larger shifts. A continued row
+            # may be longer than its slots, which contain only the sentences that it attends to.
+            most = state.capacity if self.shift == 0 and state.rows.caches is None else None
         if extra:
             closed, position, rank = (values[:, extra:] for values in (closed, position, rank))
         segment = None
@@ -232,6 +234,7 @@ class ContextEncoder(nn.Module, ABC):
     """
 
     extra_tokens: ClassVar[int] = 0
+    spares_parameters = True  # rows without context do not use it
 
     def __init__(self, size: Size, layers: Sequence[TransformerBlock], stacks: Stacks) -> None:
         """`layers`: separate encoder blocks, as many as `model.context_layers`; `stacks` are changed."""

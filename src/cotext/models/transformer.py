@@ -70,19 +70,19 @@ class Transformer(TranslationModel):
         self.shift, self.source_sentences = parts.shift, parts.source_sentences
         if parts.batch_context is not None:
             self.sees_other_rows, self.extra_tokens = True, parts.batch_context.extra_tokens
-        # These are not used in batches in which every row is one sentence.
-        of_several = (parts.source_document, parts.target_document, parts.context_encoder)
-        self.spares_parameters = any(part is not None for part in of_several)
         self.output_bias = parts.output_bias
         self._cached_sentences = parts.cached_sentences
         self._caches = number_attentions(stacks.decoder)
         self._crosses = cross_attentions(stacks.decoder)
         self._context_attentions = context_attentions(stacks)
-        # Tables of the source are not used by a language model.
-        self.spares_parameters |= not self._crosses
         if parts.target_document is not None:
             parts.target_document.index = self._caches
             self._caches += parts.target_document.caches
+
+    @property
+    def spares_parameters(self) -> bool:
+        # A language model does not use the tables of the source.
+        return not self._crosses or super().spares_parameters
 
     def _shared(self, side: Side) -> Shared:
         return Shared(self.embedding.encoding(side), self.relative, self.source_sentences)

@@ -232,7 +232,12 @@ def _open(
     model: Model | Engine = loaded.model
     language_model = None
     if named := config.decode.language_model:
-        language_model = _open_language_model(Path(named), config, device)
+        with naming(f"decode.language_model = {named}"):
+            other, path = _load(Path(named), device)
+        other = in_precision(other, config.decode.precision, device)
+        name = f"{Path(named).resolve().name}-{checksum(path)[:8]}"
+        writer = DocumentTranslator(other.model, other.config, other.tokenizer, device, name=name)
+        language_model = OpenedRun(Path(named), path, other, writer)
         model, config = _combined(loaded, config, language_model)
     translator = DocumentTranslator(model, config, loaded.tokenizer, device, before, shortlist=shortlist)
     return OpenedRun(folder, weights, loaded, translator, first_pass, language_model)
@@ -267,16 +272,6 @@ def _open_first_pass(run: Path, device: torch.device) -> OpenedRun:
     translator = DocumentTranslator(
         loaded.model, loaded.config, loaded.tokenizer, device, name=name, shortlist=shortlist
     )
-    return OpenedRun(run, weights, loaded, translator)
-
-
-def _open_language_model(run: Path, config: Config, device: torch.device) -> OpenedRun:
-    """Load a language model in the precision of the sentence model."""
-    with naming(f"decode.language_model = {run}"):
-        loaded, weights = _load(run, device)
-    loaded = in_precision(loaded, config.decode.precision, device)
-    name = f"{run.resolve().name}-{checksum(weights)[:8]}"
-    translator = DocumentTranslator(loaded.model, loaded.config, loaded.tokenizer, device, name=name)
     return OpenedRun(run, weights, loaded, translator)
 
 

@@ -97,7 +97,7 @@ FORMATS = {
         Format(
             "docids",
             line_formats.read_docids,
-            line_formats.encode_docids,
+            lambda record: "\n".join(streams.sentences_to_write(record)) + "\n",
             between="\n",
             holds_both_languages=False,
         ),

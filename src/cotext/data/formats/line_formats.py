@@ -246,11 +246,6 @@ def other_text(side_path: Path, texts: Iterable[Path]) -> Path | None:
     return None
 
 
-def encode_docids(record: Record) -> str:
-    """Return the sentences, one per line; a sentence may be empty."""
-    return "\n".join(sentences_to_write(record)) + "\n"
-
-
 def read_side_file(side_path: Path) -> Iterator[tuple[int, str, int]]:
     """Yield line number, document id and number of sentences; raises CotextError for other lines."""
     number = 0

@@ -416,7 +416,9 @@ class FairseqTokenizer(ImportedTokenizer):
     def from_stored(cls, files: Mapping[str, bytes], chosen: Languages) -> Self:
         """Create the tokenizer from the files that `save` wrote; raise the same errors as `from_files`."""
         names = read_vocabulary(files[PIECES], PIECES)
-        codes = _read_languages(files[LANGUAGES], names)
+        codes, known = read_object(files[LANGUAGES], LANGUAGES), {*names} - {END, PADDING, UNKNOWN}
+        if not codes or not all(isinstance(name, str) and name in known for name in codes.values()):
+            raise CotextError(f"{LANGUAGES}: damaged: not a JSON object that maps languages to symbols")
         table = PieceTable.of(names, {*codes.values(), *_OTHER, *unnamed(names)}, PIECES)
         side = TextSide(open_model(files[MODEL], MODEL), table)
         numbers = {name: i for i, name in enumerate(table.names)}
@@ -448,15 +450,6 @@ def _placed(names: Sequence[str], symbols: Mapping[str, int]) -> list[str]:
             )
         named[row], known[name] = name, row
     return [named.get(row, f"madeupword{row}") for row in range(max(named) + 1)]
-
-
-def _read_languages(content: bytes, names: Sequence[str]) -> dict[str, str]:
-    """Return a mapping of language codes to language symbols."""
-    symbols = read_object(content, LANGUAGES)
-    known = {*names} - {END, PADDING, UNKNOWN}
-    if not symbols or not all(isinstance(name, str) and name in known for name in symbols.values()):
-        raise CotextError(f"{LANGUAGES}: damaged: not a JSON object that maps languages to symbols")
-    return symbols
 
 
 def language_symbols(files: Mapping[str, bytes]) -> dict[str, int] | list[str]:

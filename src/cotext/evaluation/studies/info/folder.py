@@ -11,9 +11,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from cotext.config.parts import code_files
 from cotext.config.recipe import BEST_BY, Config, parse_config
 from cotext.data.formats import checked_records, detect_format, find_format
 from cotext.data.prepared import REPORT, TRAIN, read_report, report_of
+from cotext.data.shortlist import SHORTLIST
 from cotext.data.tokenizer import chosen_languages, load_tokenizer
 from cotext.evaluation.studies.compare.recipe import missing_seeds, recipe_of, require_alike
 from cotext.models.describe import entry
@@ -218,6 +220,8 @@ def run_info(run: Path) -> Summary:
     travels = []
     if described is not None and tokenizer:
         travels = ["model.safetensors", *(f"tokenizer/{name}" for name in tokenizer["files"])]
+        travels += code_files(described.config.model.model_dump())
+        travels += [SHORTLIST] if described.config.decode.shortlist else []
     saved = checkpoints(run)
     files = {"model": "model.safetensors", "checkpoints": "checkpoints", "all": ""}
     sizes = {name: size_of(run / file) for name, file in files.items()}
