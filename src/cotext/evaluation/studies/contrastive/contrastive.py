@@ -151,8 +151,8 @@ def run_suite(
     """Score every candidate of a suite in its context and count how often the right one wins.
 
     The sentences in which the candidates differ are scored, each as current sentence of its window. Raises
-    CotextError, before any work, if a sentence is too long; if controls, `foreign` or `global` need examples of
-    several documents; or if `global` needs sequences that attend to each other, or longer examples.
+    CotextError, before any work, if a sentence is too long; if controls, `foreign` or `global` need examples
+    of several documents; or if `global` needs sequences that attend to each other, or longer examples.
     """
     rules = rules or SuiteRules()
     scorer = suite_scorer(translator, suite, rules)
