@@ -62,11 +62,6 @@ def golden_names() -> list[str]:
     return list(json.loads(GOLDEN.read_text(encoding="utf-8")))
 
 
-def golden_config(recipe: str) -> Config:
-    searched = ["decode.beam=1"] if recipe.startswith("casa/") and "beam" not in recipe else []
-    return load_config(recipe, overrides=[*SETTINGS, *searched])
-
-
 def fill(model: nn.Module, former: Callable[[str], str]) -> list[str]:
     """Numbers drawn by the name that a parameter had; returns these names, each with its shape."""
     found = []
@@ -116,7 +111,8 @@ def measured(config: Config, model: nn.Module) -> dict[str, Any]:
 
 
 def golden(recipe: str, former: Callable[[str], str]) -> dict[str, Any]:
-    config = golden_config(recipe)
+    searched = ["decode.beam=1"] if recipe.startswith("casa/") and "beam" not in recipe else []
+    config = load_config(recipe, overrides=[*SETTINGS, *searched])
     torch.manual_seed(0)
     model = build_model(config, TOKENIZER.vocabulary_size).double()
     names = fill(model, former)

@@ -163,11 +163,6 @@ def shows_targets(config: Config) -> bool:
     return config.model.batch_context in SHOW_TARGETS and config.model.batch.target
 
 
-def crosses_documents(config: Config) -> bool:
-    """Whether rows of different documents meet in training."""
-    return config.model.batch_context != "none" and config.model.batch.cross_document
-
-
 def model_of(config: Config) -> Model:
     if config.model.writes == "left_to_right":
         return random_model(config, TOKENIZER)
@@ -345,7 +340,8 @@ def check_rows(
     moved, symbols = Moved(), special_symbols(TOKENIZER, config.view)
     for rows, training in batches(config, store, monkeypatch):
         if training or model.sees_other_rows:
-            crosses = training and crosses_documents(config)
+            # Whether rows of different documents meet.
+            crosses = training and model.sees_other_rows and config.model.batch.cross_document
             # With foreign context, positions of words depend on its length, so lengths must stay the same.
             made = changes(rows, model.sees_other_rows, shorter=config.train.context == "own")
             versions = [rows, *(change.of(rows) for change in made)]

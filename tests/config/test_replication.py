@@ -63,18 +63,13 @@ def test_of_every_default_it_is_known_whether_it_is_told(recipe: str) -> None:
     assert not missing
 
 
-def _row_of(recipe: str) -> dict[str, Any]:
-    found = [row for row in FACTS["protocols"] if recipe in MAKER["chosen"](row)]
-    assert len(found) == 1, f"{recipe} stands in one row of `protocols` in docs/replication.yaml"
-    return found[0]
-
-
 @loop_over("key", MAKER["HELD"])
 @loop_over("recipe", recipe_names())
 def test_a_recipe_is_what_the_table_of_protocols_says(recipe: str, key: str) -> None:
     """The tokens of an update and the like, where anything is known of the paper's settings."""
     if "defaults" in source_of(recipe):
-        assert MAKER["HELD"][key][1](load_config(recipe)) == _row_of(recipe)[key]
+        [row] = (row for row in FACTS["protocols"] if recipe in MAKER["chosen"](row))
+        assert MAKER["HELD"][key][1](load_config(recipe)) == row[key]
 
 
 @loop_over("paper", published_papers())

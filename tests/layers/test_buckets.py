@@ -21,19 +21,10 @@ from cotext.layers.spans import SentenceSpan
 from tests.layers.layouts import doubles, layout, sentences, source_side
 
 D, HEADS = 8, 2
+SIZE = AttentionSize(D, HEADS, 0.0)
 Rows = list[list[int]]  # the lengths of the sentences of every row
 
 rows_of_lengths = st.lists(st.lists(st.integers(1, 9), min_size=1, max_size=5), min_size=1, max_size=4)
-
-
-def local_self(dropout: float = 0.0) -> SelfAttention:
-    size = AttentionSize(D, HEADS, dropout)
-    return SelfAttention(size, SentenceSpan(), Score(size)).double()
-
-
-def local_cross(dropout: float = 0.0) -> CrossAttention:
-    size = AttentionSize(D, HEADS, dropout)
-    return CrossAttention(size, SentenceSpan(), Score(size)).double()
 
 
 def dense(query: Tensor, keys_values: Tensor, mask: Tensor) -> Tensor:
@@ -77,7 +68,7 @@ def test_a_long_sentence_does_not_pad_short_ones() -> None:
 @settings(max_examples=40)
 def test_local_self_attention_is_dense_attention_under_a_mask(rows: Rows, is_causal: bool) -> None:
     torch.manual_seed(0)
-    local, sentence = local_self(), sentences(rows)
+    local, sentence = SelfAttention(SIZE, SentenceSpan(), Score(SIZE)).double(), sentences(rows)
     x_BTD = doubles(*sentence.shape, D).requires_grad_()
     placed = layout(sentence, packed=Packed(by_sentence=True), causal=is_causal)
     got = placed.unpack(local(placed.pack(x_BTD), placed))
@@ -99,7 +90,7 @@ def test_local_cross_attention_is_dense_attention_under_a_mask(
 ) -> None:
     """Target rows may begin at a later sentence, and go on after the source's last."""
     torch.manual_seed(0)
-    local = local_cross()
+    local = CrossAttention(SIZE, SentenceSpan(), Score(SIZE)).double()
     many = len(source_rows)
     target_rows = data.draw(
         st.lists(st.lists(st.integers(1, 9), min_size=1, max_size=6), min_size=many, max_size=many)

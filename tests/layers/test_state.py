@@ -103,10 +103,6 @@ class Rows:
     def random_tokens(self, generator: torch.Generator, count: int = 1) -> list[list[int]]:
         return torch.randint(0, SEP + 1, (len(self.tokens), count), generator=generator).tolist()
 
-    def random_origin(self, generator: torch.Generator) -> list[int]:
-        within = torch.randint(0, self.beam, (len(self.tokens),), generator=generator).tolist()
-        return [row // self.beam * self.beam + w for row, w in enumerate(within)]
-
 
 def search_at_random(rows: Rows, beam: int, steps: int, stay: Mapping[int, list[int]]) -> None:
     """Random tokens, now and then two, and origins; after some steps only the entries of `stay` remain."""
@@ -114,7 +110,8 @@ def search_at_random(rows: Rows, beam: int, steps: int, stay: Mapping[int, list[
     rows.widen(beam)
     for step in range(steps):
         rows.step(rows.random_tokens(generator, 1 if step % 5 else 2))
-        rows.reorder(rows.random_origin(generator))
+        within = torch.randint(0, beam, (len(rows.tokens),), generator=generator).tolist()
+        rows.reorder([row // beam * beam + w for row, w in enumerate(within)])
         if step in stay:
             rows.select(stay[step])
 

@@ -309,7 +309,9 @@ class SentenceHypothesis:
         ]
         for row in range(len(tokens)):
             self._see(row, live)
-            expected = self._hidden(row)
+            source = source_of(self.whole, self.entries[row // self.beam])
+            x, sentence_of = torch.stack(self.x[row])[None], torch.tensor([self.sentence[row]])
+            expected = decoded(self.model, x, sentence_of, source)[0]
             close(hidden[row, : len(tokens[row])], expected[len(expected) - len(tokens[row]) :])
 
     def _see(self, row: int, live: list[Tensor]) -> None:
@@ -324,12 +326,6 @@ class SentenceHypothesis:
         current = is_current(torch.tensor([self.sentence[row]]), self.source.current[entry][None])[0]
         for t in range(len(self.x[row]), len(h)):
             self.x[row].append(self.seeing(h[: t + 1], current[: t + 1], others))
-
-    def _hidden(self, row: int) -> Tensor:
-        source = source_of(self.whole, self.entries[row // self.beam])
-        return decoded(
-            self.model, torch.stack(self.x[row])[None], torch.tensor([self.sentence[row]]), source
-        )[0]
 
     def search(self, beam: int, stay: Mapping[int, list[int]]) -> None:
         """Random steps, now and then of two words; after some of them only the entries of `stay` go on."""

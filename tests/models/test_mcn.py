@@ -95,11 +95,6 @@ def naive_weights(q: Tensor, k: Tensor, of_keys: Tensor, sentence: Tensor, conte
     return logits.masked_fill(hidden[:, None], -math.inf).softmax(dim=-1)
 
 
-def row_attention(size: AttentionSize, relative: bool) -> SelfAttention:
-    score = SegmentDistanceScore(size) if relative else Score(size)
-    return SelfAttention(size, RowSpan(), score).double()
-
-
 def naive(attention: SelfAttention, x: Tensor, sentence: Tensor, context: int | None) -> Tensor:
     """The paper's equations, one by one."""
     q, k, v = (split_heads(part, attention.heads) for part in attention.qkv(x).chunk(3, dim=-1))
@@ -123,7 +118,8 @@ def test_segment_attention_by_its_equations(relative: bool, context: int | None,
 
 def check_segment_attention(sentence: Tensor, relative: bool, context: int | None, packed: bool) -> None:
     torch.manual_seed(0)
-    attention = row_attention(AttentionSize(8, 2, 0.0), relative)
+    size, kind = AttentionSize(8, 2, 0.0), SegmentDistanceScore if relative else Score
+    attention = SelfAttention(size, RowSpan(), kind(size)).double()
     shake(attention, 1.0)
     real = sentence >= 0
     rows = layout(sentence, source_sentences=context)
