@@ -306,8 +306,7 @@ def test_an_exported_engine_is_no_run(make: Make, tmp_path: Path) -> None:
     export.export_engine(make(decode={"engine": "torch"}), tmp_path / "engine")
     opened = open_to_translate(tmp_path / "engine", "cpu")
     assert opened.loaded.engine
-    with pytest.raises(CotextError, match=r"decode\.engine = torch: this is an engine"):
-        open_to_translate(tmp_path / "engine", "cpu", {"engine": "torch"})
+    must_raise("this is an engine", open_to_translate, tmp_path / "engine", "cpu", {"engine": "torch"})
 
 
 def test_terms_are_kept_and_a_row_without_room_is_searched_by_torch(

@@ -16,7 +16,6 @@ from cotext.data.shortlist import SHORTLIST, Shortlist
 from cotext.data.tokenizer import load_tokenizer
 from cotext.models.build import build_model
 from cotext.models.checkpoint import save_model
-from cotext.runtime import CotextError
 from cotext.runtime.jobs.journal import Journal
 from cotext.translation.corpus_files import FileReport
 from cotext.translation.open import open_run, open_scorer
@@ -92,8 +91,7 @@ def test_a_first_pass_decodes_as_its_own_run_says(world: Path) -> None:
 
 def test_the_first_pass_may_be_what_training_started_from(world: Path, tmp_path: Path) -> None:
     """As in Wu et al. 2023, whose systems are fine-tuned from the sentence model that translates first."""
-    with pytest.raises(CotextError, match=r"first_pass = init: this run was not initialised"):
-        open_run(world / "window", "cpu", {"first_pass": "init"})
+    must_raise("this run was not initialised", open_run, world / "window", "cpu", {"first_pass": "init"})
     config = open_scorer(world / "window", "cpu").loaded.config
     config = with_section(config, "train", init=str(world / "sentence"))
     config = with_section(config, "decode", first_pass="init")

@@ -180,10 +180,8 @@ def _tell(out: Path, report: "FileReport") -> None:
         else ""
     )
     sentences, documents = counted(report.sentences, "sentence"), counted(report.documents, "document")
-    parts = f" in {documents}" if report.is_corpus else ""
-    if not report.is_corpus and report.documents > 1:
-        parts = f" in {report.documents:,} parts of the file, such as text and properties"
-    typer.echo(f"{printable(str(out))}: {sentences}{parts}{resumed}")
+    place = documents if report.is_corpus else "the whole file, its properties included"
+    typer.echo(f"{printable(str(out))}: {sentences} in {place}{resumed}")
     if report.align == "free":
         typer.echo(
             f"  {report.recovered_pieces:,} of {report.pieces:,} {report.piece} with the right number of "

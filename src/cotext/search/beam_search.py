@@ -297,7 +297,7 @@ def _advance(
         origin = at // per_row
     ends = rules.ends(frontier.progress, origin, token)
     candidates = Candidates(candidate, origin, token, own)
-    going = candidates if beam == 1 else candidates.first(beam)
+    going = candidates if beam == 1 else Candidates(*(x[:, :beam] for x in candidates))
     some_end = bool(ends.any())  # not in most steps
     if some_end:
         _end(frontier, candidates.where(ends), written, options)

@@ -7,7 +7,6 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
-from operator import attrgetter
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -311,7 +310,7 @@ class _EngineSearch:
         for group in _grouped(rows, self._end):
             end = self._end(group[0])
             rejected: list[_Row] = []
-            for row, hypotheses in self._search(group, end, _limit):
+            for row, hypotheses in self._search(group, end, lambda row: row.limit):
                 best = hypotheses[0]
                 if row.limit == 1:  # the prefix contains the sentence
                     self._close(row, end, (), None)
@@ -376,10 +375,10 @@ class _EngineSearch:
         """Write a sentence of every row with all forbidden symbols suppressed."""
         never = self._never | (self._closing - {end})
         # First with blank tokens, which visible ones may need; then without them.
-        for forbidden in (never, never | self._blank):
+        for forbidden in map(sorted, (never, never | self._blank)):
             candidates_by_row = [
                 (row, [h.tokens for h in hypotheses if self._can_be(row, row.closed, h.tokens)])
-                for row, hypotheses in self._search(rows, end, _limit, tuple(sorted(forbidden)))
+                for row, hypotheses in self._search(rows, end, lambda row: row.limit, tuple(forbidden))
             ]
             rows = [row for row, candidates in candidates_by_row if not candidates]
             for row, tokens in self._best(candidates_by_row, end):
@@ -445,9 +444,6 @@ class _EngineSearch:
                 return False
             rest = rest[rest.index(end) + 1 :]
         return hypothesis.ended and self._can_be(row, last, rest)
-
-
-_limit = attrgetter("limit")
 
 
 def _grouped(rows: Iterable[Item], key: Callable[[Item], Hashable]) -> list[list[Item]]:

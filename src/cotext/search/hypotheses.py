@@ -136,10 +136,6 @@ class Candidates(NamedTuple):
     token: Tensor
     own: Tensor
 
-    def first(self, count: int) -> "Candidates":
-        """Return the first `count` candidates of every entry, [B, count]."""
-        return Candidates(*(x[:, :count] for x in self))
-
     def chosen(self, at: Tensor) -> "Candidates":
         """Return the candidates at the indices `at`, [B, C']."""
         return Candidates(*(x.gather(1, at) for x in self))

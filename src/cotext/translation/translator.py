@@ -488,7 +488,5 @@ def _several(sentences: Sequence[str], verb: str) -> tuple[str, ...]:
         if not isinstance(sentence, str):
             raise CotextError(f"{verb}: sentence {number} is not a string, but {type(sentence).__name__}")
         if SURROGATE.search(sentence):
-            raise CotextError(
-                f"{verb}: sentence {number} has half a character (a lone surrogate); correct it"
-            )
+            raise CotextError(f"{verb}: sentence {number} has half a character (a lone surrogate)")
     return result

@@ -119,10 +119,8 @@ def measure_discourse(marked: Sequence[MarkedDocument], texts: Texts) -> dict[st
                 components[f"{PHENOMENA[column]}_marks"] = float(counts[:, 2 * column + 1].sum())
             key, window = title.lower(), f"window:{WINDOW}+{WINDOW}"
             signature = f"protocol:{key}|unit:document|{window}|{split}|version:cotext-{__version__}"
-            measurement = Measurement.of(
-                key, title, signature, statistics, hypothesis, components, of_joined_text=True
-            )
-            measured[name].append(measurement)
+            counted = key, title, signature, statistics, hypothesis, components
+            measured[name].append(Measurement.of(*counted, of_joined_text=True))
     return measured
 
 

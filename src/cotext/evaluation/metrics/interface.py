@@ -48,14 +48,11 @@ class Score:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Measurement:
-    """A score, and the counts of every segment from which it is computed.
-
-    `of_joined_text`: it does not depend on how documents are divided into sentences.
-    """
+    """A score, and the counts of every segment from which it is computed."""
 
     score: Score
     statistics: Statistics
-    of_joined_text: bool = False
+    of_joined_text: bool = False  # whether it is the same for any division into sentences
 
     @classmethod
     def of(

@@ -203,10 +203,8 @@ def judged(
 def context_window_of(translator: DocumentTranslator) -> ContextWindow:
     """Return the context window of a system, determined by its view and its model."""
     source, target = source_reach(translator.config), target_reach(translator.config)
-    before, after, written = (
-        int(min(sentences, WHOLE_DOCUMENT)) for sentences in (source.before, source.after, target.before)
-    )
-    return ContextWindow(before, after, written)
+    reaches = source.before, source.after, target.before
+    return ContextWindow(*(int(min(sentences, WHOLE_DOCUMENT)) for sentences in reaches))
 
 
 def write_suite_forms(
