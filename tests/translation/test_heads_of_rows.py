@@ -12,11 +12,11 @@ from cotext.layers.kernels import gated_others
 from cotext.models.build import build_model
 from cotext.models.build_views import special_symbols
 from cotext.models.interface import TranslationModel
-from cotext.runtime import CotextError
 from cotext.training.losses import CrossEntropy
 from cotext.translation.scorer import CandidateSet, score_candidates
 from cotext.translation.translator import DocumentTranslator
 from tests.cover import GATED, each_filling
+from tests.refusals import must_raise
 from tests.tiny import PlainWordTokenizer, pieces, random_model, random_translator, tiny_config, window
 
 WORDS = ["the", "cat", "sat", "on", "a", "mat", "it", "saw", "again"]
@@ -256,8 +256,7 @@ def test_separators_of_a_recipe_need_room_behind_both_vocabularies() -> None:
     tokenizer = ManyLanguages()
     tokenizer.source_vocabulary_size = tokenizer.vocabulary_size + 5
     config = tiny_config(view={**window(2), "separators": "indexed", "indexed_separators": 2})
-    with pytest.raises(CotextError, match="indexed: this tokenizer has a vocabulary for each side"):
-        special_symbols(tokenizer, config.view)
+    must_raise("indexed: this tokenizer has a vocabulary", special_symbols, tokenizer, config.view)
     assert special_symbols(tokenizer, tiny_config(view=window(2)).view).separators == (tokenizer.sep,)
     # Pieces of the source alone, behind the special symbols, are words too.
     symbols = special_symbols(tokenizer, tiny_config().view)
