@@ -20,7 +20,7 @@ from cotext.models.interface import Engine, EngineHypothesis, EngineRules
 from cotext.models.run_folder import CTRANSLATE2, INSTALL, EngineDescription, read_engine
 from cotext.runtime import CotextError
 from cotext.runtime.devices import choose_threads
-from cotext.search.constraints import SearchRequest, SearchSymbols, Steps, check_requests, truncated
+from cotext.search.constraints import SearchRequest, SearchSymbols, Steps, truncated
 from cotext.search.hypotheses import Alternative, Hypothesis, SearchOptions, length_divisor
 
 MODEL: Final = "model.bin"  # the engine's file with the weights
@@ -178,7 +178,6 @@ def search_engine(
     Raises the errors of `beam_search.search`, and CotextError if a row has more tokens than the engine has
     positions.
     """
-    check_requests(requests, symbols)
     sources = _rows(source.tokens, source.sentence)
     _require_room(model, sources)
     rows = [
