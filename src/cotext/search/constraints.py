@@ -58,9 +58,9 @@ class SearchRequest:
     of sentence 0 of the row, for numbered sentences. `max_tokens`: for every sentence to search, the limit of
     its new tokens, at least 2 with the closing symbol; free search uses only the sum. If the prefix ends
     inside a sentence, this sentence is the first of `max_tokens`. `row_continues`: further sentences follow
-    in the row, so the last requested sentence ends with its separator, not with `eos`; only in constrained search.
-    `barred`: sequences of tokens that must not be written. `shortlist`: the allowed tokens in ascending
-    order; None allows every token. `seed`: numbers that determine the random numbers of sampling.
+    in the row, so the last requested sentence ends with its separator, not with `eos`; only in constrained
+    search. `barred`: sequences of tokens that must not be written. `shortlist`: the allowed tokens in
+    ascending order; None allows every token. `seed`: numbers that determine the random numbers of sampling.
     """
 
     prefix: Sequence[int]
