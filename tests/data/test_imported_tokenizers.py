@@ -139,7 +139,7 @@ def nllb(**more: Any) -> FairseqTokenizer:
     model = spm("both", "bpe")
     first = len(pieces(model)) + 4
     rows = {name: first + i for i, name in enumerate(NLLB_LANGUAGES)}
-    return FairseqTokenizer.from_files(model, languages=rows, others={"<mask>": first + 4}, **more)
+    return FairseqTokenizer.from_files(model, languages=rows, rows=first + 5, **more)
 
 
 def test_ids_of_m2m100(transformers: Any, tmp_path: Path) -> None:
@@ -171,8 +171,8 @@ def test_ids_of_nllb_and_mbart(transformers: Any, tmp_path: Path, name: str) -> 
     ours = nllb(source_language="eng_Latn", target_language="deu_Latn")
     if name == "MBart50Tokenizer":
         chosen = {"source_language": "en_XX", "target_language": "de"}
-        others = {"<mask>": theirs.mask_token_id}
-        ours = FairseqTokenizer.from_files(model, languages=MBART50_LANGUAGES, others=others, **chosen)
+        rows = theirs.mask_token_id + 1
+        ours = FairseqTokenizer.from_files(model, languages=MBART50_LANGUAGES, rows=rows, **chosen)
         expected = [theirs.convert_tokens_to_ids(symbol) for symbol in ("en_XX", "de_DE")]
         assert as_rows(ours, [*ours.source_prefix, *ours.target_prefix]) == expected
         assert len(ours.rows) == len(theirs) - 2

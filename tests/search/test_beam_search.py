@@ -21,7 +21,6 @@ from cotext.search.beam_search import search
 from cotext.search.constraints import SearchRequest, SearchSymbols
 from cotext.search.hypotheses import Hypothesis, SearchOptions
 from tests.loops import loop_over
-from tests.refusals import must_raise
 from tests.tables import Table, TableState, table_source
 
 PAD, BOS, UNK, EOS, SEP, BLANK, A, B, SEP2 = range(9)
@@ -491,19 +490,6 @@ def test_equal_scores_are_settled_the_same_way_every_time() -> None:
     assert greedy_one.tokens == sorted(greedy_one.tokens)
 
 
-@pytest.mark.parametrize(
-    ("request_", "message"),
-    [
-        (SearchRequest((), 0, ()), "0 sentences"),
-        (SearchRequest((), 0, (2, 1, 2)), "sentence 2 of 3 needs at least 2 tokens, but its max_tokens is 1"),
-        (SearchRequest((A,), 0, (0, 4)), "sentence 1 of 2 needs at least 1 tokens"),
-        (SearchRequest((A, SEP, BLANK), 0, (1,)), "at least 2 tokens"),
-    ],
-)
-def test_a_request_that_cannot_be_met_is_refused(request_: SearchRequest, message: str) -> None:
-    must_raise(message, search_table, Table(0), [0], [request_], SearchOptions())
-
-
 def test_the_shortest_limit_leaves_one_way_to_write() -> None:
     for beam in (1, 3):
         [hypothesis] = search_table(
@@ -520,10 +506,6 @@ def test_an_output_that_is_not_a_number_is_reported(beam: int) -> None:
     model.logits[:] = torch.nan
     with pytest.raises(CotextError, match="request 0: no allowed token"):
         search_table(model, [0], [SearchRequest((), 0, (6,))], SearchOptions(beam))
-
-
-def test_wrong_settings_are_refused() -> None:
-    must_raise("1 requests for 2 source rows", search_table, Table(0), [0, 1], REQUESTS[:1], SearchOptions())
 
 
 @loop_over("vocabulary", [64, 1_000, 4 * 8 * 64, 4 * 8 * 64 + 1, 4_133])

@@ -149,8 +149,8 @@ class Part:
 class ForeignModel:
     """A model of another toolkit whose structure is known and whose weights are not read yet.
 
-    `parts`: the sources of all parameters except `output_bias`, whose source is `bias` (None: zeros).
-    `absent`: symbols of Cotext that the foreign model does not predict. `ignored`: redundant tensors.
+    `parts`: the sources of all parameters; `output_bias` may have none (zeros). `absent`: symbols of Cotext
+    that the foreign model does not predict. `ignored`: redundant tensors.
     """
 
     kind: str
@@ -158,7 +158,6 @@ class ForeignModel:
     tokenizer: ImportedTokenizer
     tensors: Tensors
     parts: Mapping[str, Part]
-    bias: Part | None
     absent: tuple[int, ...]
     ignored: frozenset[str] = field(default_factory=frozenset)
     files: tuple[Path, ...] = ()
@@ -309,16 +308,14 @@ def read_model(foreign: ForeignModel) -> Model:
     with torch.no_grad():
         model = build_model(foreign.config, *sizes)
         _require_fit(foreign, model)
-        shapes, name = tensors.shapes, foreign.parts["embedding.weight"].names[0]
-        for copy in sorted(foreign.ignored & shapes.keys()):
-            same = shapes[copy] == shapes[name] and _finite(copy, tensors).equal(_finite(name, tensors))
-            if not same and "positions" not in copy:
+        [name] = foreign.parts["embedding.weight"].names
+        original = _finite(name, tensors)
+        for copy in sorted(foreign.ignored & tensors.shapes.keys()):
+            if "positions" not in copy and not _finite(copy, tensors).equal(original):
                 raise CotextError(f"{tensors.where}: {copy} differs from {name}; it must be a copy")
         for name, parameter in model.named_parameters():
-            if name != "output_bias":
+            if name in foreign.parts:
                 _fill(parameter, foreign.parts[name], tensors)
-            elif foreign.bias is not None:
-                _fill(parameter, foreign.bias, tensors)
             if name == "output_bias":
                 parameter[list(foreign.absent)] = ABSENT
     return model.eval()
@@ -328,16 +325,13 @@ def _require_fit(foreign: ForeignModel, model: Model) -> None:
     """Compare names and shapes of tensors with the model, before any is read."""
     tensors, problems = foreign.tensors, []
     used = {name for part in foreign.parts.values() for name in part.names}
-    if foreign.bias is not None:
-        used |= {*foreign.bias.names}
     problems += [f"{name} is missing" for name in sorted(used - tensors.shapes.keys())]
     unknown = tensors.shapes.keys() - used - foreign.ignored
     problems += [f"{shown(name)} is unknown in this type of model" for name in sorted(unknown)]
     if not problems:
         for own, parameter in model.named_parameters():
-            part = foreign.bias if own == "output_bias" else foreign.parts[own]
-            if part is not None:
-                problems += _misfits(part, tensors, tuple(parameter.shape))
+            if own in foreign.parts:
+                problems += _misfits(foreign.parts[own], tensors, tuple(parameter.shape))
     refuse_misfits(tensors.where, problems)
 
 

@@ -119,14 +119,17 @@ def start_symbol(folder: Path, settings: Settings) -> int:
 def matrix_parts(
     tensors: Mapping[str, Any], target: VocabularyRows, source: VocabularyRows | None = None
 ) -> tuple[dict[str, Part], frozenset[str]]:
-    """Return the embeddings and the names of their copies; `source`: rows of a separate source embedding."""
+    """Return embeddings, output bias, and names of copies; `source`: rows of a separate source embedding."""
+    parts = {"output_bias": target.part(BIAS)} if BIAS in tensors else {}
+    encoder, decoder, head = TIED
     if source is None:
         name = next((copy for copy in (SHARED, *reversed(TIED)) if copy in tensors), SHARED)
-        return {"embedding.weight": target.part(name)}, frozenset({SHARED, *TIED} - {name})
-    encoder, decoder, head = TIED
-    name = decoder if decoder in tensors else head
-    parts = {"embedding.weight": target.part(name), "embedding.source_weight": source.part(encoder)}
-    return parts, frozenset({SHARED, *TIED} - {name, encoder})
+        copies = {SHARED, *TIED} - {name}
+    else:
+        name = decoder if decoder in tensors else head
+        copies = {SHARED, *TIED} - {name, encoder}
+        parts["embedding.source_weight"] = source.part(encoder)
+    return {"embedding.weight": target.part(name), **parts}, frozenset(copies)
 
 
 def layer_parts(encoder_layers: int, decoder_layers: int, final_norm: bool) -> dict[str, Part]:
@@ -228,7 +231,6 @@ def open_marian(folder: Path, languages: Languages) -> ForeignModel:
         tokenizer,
         tensors,
         parts,
-        target.part(BIAS) if BIAS in tensors.shapes else None,
         target.absent(tokenizer),
         copies | frozenset(TABLES),
         (folder / CONFIG, *(folder / name for name in files), *tensors.files),
@@ -294,7 +296,6 @@ def open_fairseq(folder: Path, languages: Languages, learned: bool) -> ForeignMo
         tokenizer,
         tensors,
         {**matrix, **parts, **layers},
-        target.part(BIAS) if BIAS in tensors.shapes else None,
         target.absent(tokenizer),
         copies,
         (folder / CONFIG, *(folder / name for name in files), *tensors.files),

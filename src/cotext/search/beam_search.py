@@ -27,7 +27,6 @@ from cotext.search.constraints import (
     Steps,
     as_rows,
     begun_input,
-    check_requests,
     truncated,
 )
 from cotext.search.hypotheses import Candidates, Hypothesis, NBestBeam, SearchOptions
@@ -108,11 +107,8 @@ def search(
     """Return the best hypothesis for every row of the source; the model must be in eval mode.
 
     An entry ends when no hypothesis can beat its best finished one. With a language model, it ends when
-    `beam` hypotheses are finished. Raises CotextError for NaN in the output, or an error of `check_requests`.
+    `beam` hypotheses are finished. Raises CotextError for NaN in the output.
     """
-    if not requests or len(requests) != len(source.tokens):
-        raise CotextError(f"{len(requests)} requests for {len(source.tokens)} source rows; give one per row")
-    check_requests(requests, symbols)
     with torch.inference_mode():
         results, steps = dict[int, Hypothesis](), Steps()
         state = model.encode(source)

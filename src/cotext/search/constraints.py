@@ -29,7 +29,6 @@ from torch import Tensor
 from cotext.config.recipe import Align
 from cotext.data.batch import Ids, SpecialSymbols, headed
 from cotext.models.output_layer import OutputLayer
-from cotext.runtime import CotextError
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,11 +56,11 @@ class SearchRequest:
     `prefix`: target labels that are given, for instance `y1 sep y2 sep`. `first_sentence`: the sentence index
     of the first label of the prefix (see `cotext.data.batch`). `sentence_offset`: the index in the document
     of sentence 0 of the row, for numbered sentences. `max_tokens`: for every sentence to search, the limit of
-    its new tokens, the closing symbol included; free search uses only the sum. If the prefix ends inside a
-    sentence, this sentence is the first of `max_tokens`. `row_continues`: further sentences follow in the
-    row, so the last requested sentence ends with its separator, not with `eos`; only in constrained search.
-    `barred`: sequences of tokens that must not be written. `shortlist`: the allowed tokens in ascending
-    order; None allows every token. `seed`: numbers that determine the random numbers of sampling.
+    its new tokens, at least 2 with the closing symbol; free search uses only the sum. If the prefix ends
+    inside a sentence, this sentence is the first of `max_tokens`. `row_continues`: further sentences follow
+    in the row, so the last requested sentence ends with its separator, not with `eos`; only in constrained
+    search. `barred`: sequences of tokens that must not be written. `shortlist`: the allowed tokens in
+    ascending order; None allows every token. `seed`: numbers that determine the random numbers of sampling.
     """
 
     prefix: Sequence[int]
@@ -96,20 +95,6 @@ class SearchRequest:
             if token not in symbols.blank:
                 return True
         return False
-
-
-def check_requests(requests: Sequence[SearchRequest], symbols: SearchSymbols) -> None:
-    """Raise CotextError for a request without sentences, or with a limit that is too low for a sentence."""
-    for i, request in enumerate(requests):
-        if request.sentences < 1:
-            raise CotextError(f"request {i} has 0 sentences; at least 1 is required")
-        for number, limit in enumerate(request.max_tokens, start=1):
-            need = 2 - (number == 1 and request.has_begun(symbols))
-            if limit < need:
-                raise CotextError(
-                    f"request {i}: sentence {number} of {request.sentences} needs at least {need} tokens, "
-                    f"but its max_tokens is {limit}; raise the limit"
-                )
 
 
 @dataclass(slots=True)

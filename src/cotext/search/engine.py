@@ -20,7 +20,7 @@ from cotext.models.interface import Engine, EngineHypothesis, EngineRules
 from cotext.models.run_folder import CTRANSLATE2, INSTALL, EngineDescription, read_engine
 from cotext.runtime import CotextError
 from cotext.runtime.devices import choose_threads
-from cotext.search.constraints import SearchRequest, SearchSymbols, Steps, check_requests, truncated
+from cotext.search.constraints import SearchRequest, SearchSymbols, Steps, truncated
 from cotext.search.hypotheses import Alternative, Hypothesis, SearchOptions, length_divisor
 
 MODEL: Final = "model.bin"  # the engine's file with the weights
@@ -178,7 +178,6 @@ def search_engine(
     Raises the errors of `beam_search.search`, and CotextError if a row has more tokens than the engine has
     positions.
     """
-    check_requests(requests, symbols)
     sources = _rows(source.tokens, source.sentence)
     _require_room(model, sources)
     rows = [
@@ -395,18 +394,17 @@ class _EngineSearch:
         """Return the best candidate of every row that has any, as a sentence closed by `end`."""
         pairs = [(row, tokens) for row, candidates in candidates_by_row for tokens in candidates]
         labels = [[*row.prefix, *tokens, *self._closer(end)] for row, tokens in pairs]
-        scores = self.model.score([row.source for row, _ in pairs], labels) if pairs else []
-        ranked: dict[int, tuple[_Row, list[Alternative]]] = {}
-        for (row, tokens), log_probabilities in zip(pairs, scores, strict=True):
-            length, start = len(tokens) + 1, len(row.prefix)
-            total = sum(log_probabilities[start : start + length])
-            alternative = Alternative(tokens, total, total / self.options.divisor(length))
-            ranked.setdefault(id(row), (row, []))[1].append(alternative)
+        scores = iter(self.model.score([row.source for row, _ in pairs], labels) if pairs else [])
         best = []
-        for row, alternatives in ranked.values():
-            first, *others = sorted(alternatives, key=lambda alternative: -alternative.score)
-            row.others = others
-            best.append((row, first.tokens))
+        for row, candidates in candidates_by_row:
+            alternatives = []
+            for tokens in candidates:
+                length, start = len(tokens) + 1, len(row.prefix)
+                total = sum(next(scores)[start : start + length])
+                alternatives.append(Alternative(tokens, total, total / self.options.divisor(length)))
+            if alternatives:
+                first, *row.others = sorted(alternatives, key=lambda alternative: -alternative.score)
+                best.append((row, first.tokens))
         return best
 
     def _end(self, row: _Row, k: int | None = None) -> int:

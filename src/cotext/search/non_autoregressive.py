@@ -22,7 +22,7 @@ from cotext.data.batch import Source
 from cotext.models.interface import NonAutoregressiveModel
 from cotext.models.output_layer import OutputLayer, best_column
 from cotext.runtime import CotextError
-from cotext.search.constraints import SearchRequest, SearchSymbols, Steps, check_requests, recover
+from cotext.search.constraints import SearchRequest, SearchSymbols, Steps, recover
 from cotext.search.hypotheses import Hypothesis, SearchOptions
 
 CHUNK = 128  # frames whose logits are computed at once, so that they stay in the cache of a CPU
@@ -70,9 +70,8 @@ def search_frames(
 ) -> list[Hypothesis]:
     """Return the hypothesis for every row of the source; the model must be in eval mode.
 
-    Raises CotextError if the beam is above 1, or the model output is NaN; or an error of `check_requests`.
+    Raises CotextError if the beam is above 1, or the model output is NaN.
     """
-    check_requests(requests, symbols)
     if options.beam > 1:
         raise CotextError(
             f"decode.beam = {options.beam}: a non-autoregressive model decides all positions at once and has "

@@ -26,7 +26,7 @@ from cotext.serving.systems import System
 from cotext.translation.document_state import FoundWindow, OpenDocument, WindowLog
 from cotext.translation.open import OpenedRun
 from cotext.translation.translator import DocumentPool, DocumentTranslator, Pool
-from cotext.translation.window_search import RowGroup, WindowSearch
+from cotext.translation.window_search import BATCHES_AHEAD, RowGroup, WindowSearch
 
 # --- Work of clients.
 
@@ -54,8 +54,6 @@ class Work:
 
 
 BACKGROUND_WEIGHT = 1 / 8
-# Windows of similar length are chosen for a batch. The windows to choose from would fill this many batches.
-BATCHES_AHEAD = 4
 _NUMBERS = count()
 
 

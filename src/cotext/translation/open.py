@@ -144,7 +144,7 @@ class OpenedRun:
 
     def listing(self) -> "OpenedRun":
         """Return this run with nbest = beam; raise CotextError if its model or search has no n-best lists."""
-        return self._with_search_settings({"nbest": self.config.decode.beam})
+        return self.with_engine(None, nbest=self.config.decode.beam)
 
     def require_no_lists(self, what: str) -> None:
         """Raise CotextError if the run writes n-best lists; `what`: an input that cannot have them."""
@@ -154,14 +154,10 @@ class OpenedRun:
                 "sentence per line, and not with --on; add --set nbest=1"
             )
 
-    def with_engine(self, engine: Engine | None) -> "OpenedRun":
-        """Return the same run, whose translations are searched by an engine; None: by PyTorch."""
-        return self._with_search_settings({}, engine)
-
-    def _with_search_settings(self, decode: dict[str, Any], engine: Engine | None = None) -> "OpenedRun":
-        """Return the same model with other search settings."""
+    def with_engine(self, engine: Engine | None, **decode: Any) -> "OpenedRun":
+        """Return the same model, searched by an engine (None: by PyTorch), with other search settings."""
         # The engine is recorded, because a job is resumed only with the same one.
-        decode = {**decode, "engine": "torch" if engine is None else "ctranslate2"}
+        decode["engine"] = "torch" if engine is None else "ctranslate2"
         config, own = _with_decode(self.config, decode), self.translator
         translator = DocumentTranslator(
             *(own.model, config, self.loaded.tokenizer, own.device, own.first_pass, own.plan.name),

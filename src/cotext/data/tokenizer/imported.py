@@ -380,7 +380,6 @@ class FairseqTokenizer(ImportedTokenizer):
         *,
         languages: Mapping[str, int] | Sequence[str],
         vocabulary: bytes | None = None,
-        others: Mapping[str, int] | None = None,
         rows: int | None = None,
         source_language: str = "",
         target_language: str = "",
@@ -388,8 +387,7 @@ class FairseqTokenizer(ImportedTokenizer):
         """Create the tokenizer from sentencepiece.bpe.model and, for M2M-100, vocab.json.
 
         `languages` is a mapping of language symbols to rows, or a sequence of symbols whose rows follow the
-        subwords. `others` maps further symbols, such as `<mask>`, to their rows. `rows` is the number of rows
-        of the embedding matrix.
+        subwords. `rows` is the number of rows of the embedding matrix.
 
         Raises CotextError if a file is invalid, or the symbols or rows contradict the vocabulary.
         """
@@ -402,7 +400,7 @@ class FairseqTokenizer(ImportedTokenizer):
             raise CotextError(
                 "the tokenizer files define no language symbols; pass the complete folder of the model"
             )
-        names = _placed(names, {**languages, **(others or {})})
+        names = _placed(names, languages)
         named = {name: row for row, name in enumerate(extended(names, rows, MODEL))}
         codes = {name.strip("_"): name for name in sorted(languages, key=lambda name: languages[name])}
         files = {

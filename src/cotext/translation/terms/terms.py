@@ -344,7 +344,7 @@ class TermGuide:
         copied: Sequence[Sequence[Sequence[str]]] | None = None,
     ) -> None:
         self._documents = documents
-        self._copied = copied
+        self._copied = copied or [[()] * len(sentences) for sentences in documents]
         self._kept = frozenset(keep)
         self._by_first: dict[str, list[tuple[list[str], Term]]] = {}  # terms by their first words
         for term in (*(glossary.terms if glossary else ()), *(Term(text, (text,)) for text in keep)):
@@ -355,7 +355,7 @@ class TermGuide:
             # Longest terms first, because the first match counts.
             listed.sort(key=lambda entry: -len(entry[0]))
         self._occurrences = [
-            [self._found(text, self._copied_in(d, s)) for s, text in enumerate(sentences)]
+            [self._found(text, self._copied[d][s]) for s, text in enumerate(sentences)]
             for d, sentences in enumerate(documents)
         ]
 
@@ -371,7 +371,7 @@ class TermGuide:
         required: list[tuple[str, ...]] = []
         places: list[tuple[int, int]] = []
         forbidden: dict[str, None] = {}
-        source, copied = self._documents[document][sentence], self._copied_in(document, sentence)
+        source, copied = self._documents[document][sentence], self._copied[document][sentence]
         for occurrence in self._occurrences[document][sentence]:
             if alternatives := self.alternatives(occurrence):
                 required.append(alternatives)
@@ -384,9 +384,6 @@ class TermGuide:
             tuple(copied),
             (*places, *_places(source, copied)),
         )
-
-    def _copied_in(self, document: int, sentence: int) -> Sequence[str]:
-        return self._copied[document][sentence] if self._copied is not None else ()
 
     def _found(self, text: str, copied: Collection[str]) -> list[Occurrence]:
         """Return the terms in a sentence, from left to right."""
