@@ -116,11 +116,17 @@ def build_model(config: Config, vocabulary: int, source_vocabulary: int | None =
 
 def _source_symbols(config: Config, vocabulary: int, source_vocabulary: int | None) -> int | None:
     """Return the size of a separate source embedding, or None."""
+    further = further_symbols(config.view)
     if source_vocabulary in (None, vocabulary):
-        return vocabulary + further_symbols(config.view) if config.model.separate_embeddings else None
+        return vocabulary + further if config.model.separate_embeddings else None
     if not config.model.separate_embeddings:
         raise CotextError(
             "model.separate_embeddings = false: the tokenizer has separate vocabularies; choose true"
+        )
+    if further:
+        raise CotextError(
+            f"view.separators = {config.view.separators}: with separate vocabularies, the ids of its symbols "
+            "are also ids of source subwords; choose plain or bracket"
         )
     return source_vocabulary
 
