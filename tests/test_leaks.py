@@ -122,9 +122,9 @@ SYSTEMS: dict[str, dict[str, Any]] = {
 # Systems that predict all tokens at once, in addition to those of recipes.
 AT_ONCE: dict[str, dict[str, Any]] = {
     "gated nodes": {"attention": {"span": "sentence", "top": {"layers": 1, "span": "nodes", "mix": "gated"}}},
-    "positions in sentences": {"attention": {"span": "sentence", "score": "positions"}},
-    "rotary": {"attention": {"score": "rotary"}},
-    "alibi": {"attention": {"score": "alibi"}},
+    "positions in sentences": {"attention": {"score": "positions", "top": {"layers": 0, "span": "row"}}},
+    "rotary": {"attention": {"span": "row", "score": "rotary", "top": {"layers": 0, "span": "row"}}},
+    "alibi": {"attention": {"span": "row", "score": "alibi", "top": {"layers": 0, "span": "row"}}},
 }
 
 
