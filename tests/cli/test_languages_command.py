@@ -25,7 +25,7 @@ def taken(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     model = spm("both", "bpe")
     first = len(pieces(model)) + 4
     rows = {name: first + i for i, name in enumerate(NLLB_LANGUAGES)}
-    many = FairseqTokenizer.from_files(model, languages=rows, others={"<mask>": first + len(rows)})
+    many = FairseqTokenizer.from_files(model, languages=rows, rows=first + len(rows) + 1)
     # As an import does: another pair than that of the corpus is chosen.
     many = many.with_languages("eng_Latn", "zho_Hans")
     run = write_run(folder / "run", load_config("g-transformer/sent", None, SMALL), many)
