@@ -180,7 +180,8 @@ def _tell(out: Path, report: "FileReport") -> None:
         else ""
     )
     sentences, documents = counted(report.sentences, "sentence"), counted(report.documents, "document")
-    place = documents if report.is_corpus else "the whole file, its properties included"
+    of_file = "all parts of the file, such as text and properties" if report.documents > 1 else "the file"
+    place = documents if report.is_corpus else of_file
     typer.echo(f"{printable(str(out))}: {sentences} in {place}{resumed}")
     if report.align == "free":
         typer.echo(
